@@ -1,0 +1,36 @@
+"""stream_dr: supervised dimensionality reduction on streams too large for memory.
+
+Public names are loaded when first used, so `import stream_dr` is quick.
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    "ESTIMATORS": "estimators",
+    "LDA": "estimators.lda",
+    "CCIPCA": "estimators.ccipca",
+    "ClassMeans": "estimators.class_means",
+    "IncrementalSKM": "estimators.iskm",
+    "Block": "block",
+    "errors": "errors",
+    "load": "engine.snapshot",
+    "save": "engine.snapshot",
+}
+
+__all__ = ["__version__", *sorted(_NAMES)]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name's module the first time it is asked for (PEP 562)."""
+    if name not in _NAMES:
+        raise AttributeError(f"module 'stream_dr' has no attribute {name!r}")
+    module = importlib.import_module(f"stream_dr.{_NAMES[name]}")
+    return module if name == _NAMES[name] else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """Public names."""
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Estimators in other libraries' clothes."""

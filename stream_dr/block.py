@@ -1,0 +1,158 @@
+"""Block: one batch as the numerics see it.
+
+A Block is a value; nothing in it is written to. Rows are either a C-ordered ndarray or a scipy CSR matrix with sorted,
+distinct indices, float32 or float64 (float32 is cast up where sums are formed, never the whole batch). Targets are a
+`Targets` value or, from a caller's own source, anything `targets.parse_targets` takes.
+
+Why this way: the numerics never see Arrow, files or pandas, and a batch arrives without a copy where its layout allows.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite
+
+LARGEST = 1e100
+"""Values beyond this size are refused: their squares would not be finite."""
+
+Rows = Any
+"""(rows, features) ndarray or CSR."""
+
+
+class Block(NamedTuple):
+    """One batch of rows.
+
+    X: (rows, features) C-ordered float32 or float64 ndarray, or CSR with sorted distinct indices.
+    y: None, a `Targets`, or raw targets of length rows.
+    weights: None or (rows,) float64, each ≥ 0.
+    ids: None or a list of rows strings, echoed by transform.
+    names: None or the features' names, in column order.
+    width_stated: False when a sparse batch's width is only its largest index so far.
+    """
+
+    X: Any
+    y: Any = None
+    weights: np.ndarray | None = None
+    ids: list[str] | None = None
+    names: tuple[str, ...] | None = None
+    width_stated: bool = True
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def features(self) -> int:
+        """Number of columns of this batch; a sparse stream may be wider."""
+        return int(self.X.shape[1])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are CSR."""
+        return sp.issparse(self.X)
+
+
+def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
+    """Rows (rows, features) as a C-ordered ndarray or CSR, and the columns' names where X is a table of named columns.
+
+    Takes ndarray, array-likes, any scipy sparse format (converted to CSR once), pandas, polars and Arrow tables; float32
+    stays float32, all else becomes float64; a C-ordered float array is not copied. Raises InvalidRows or NotFinite.
+    """
+    names = _names(X)
+    if sp.issparse(X):
+        matrix = _csr(X)
+        check_finite(matrix)
+        return matrix, names
+    if hasattr(X, "to_pandas") and not hasattr(X, "iloc"):
+        X = X.to_pandas()
+    if hasattr(X, "sparse") and hasattr(X, "dtypes"):
+        X = X.to_numpy()
+    array = np.asarray(X)
+    if np.iscomplexobj(array):
+        raise InvalidRows(
+            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
+        )
+    if array.dtype not in (np.float32, np.float64):
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as e:
+            raise InvalidRows(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
+    if array.ndim != 2:
+        raise InvalidRows(
+            f"Expected 2D array, got {array.ndim}D array instead: rows must be (rows, features). "
+            "Reshape your data with X.reshape(1, -1) for one row or X.reshape(-1, 1) for one feature."
+        )
+    array = np.ascontiguousarray(array)
+    check_finite(array)
+    return array, names
+
+
+def check_finite(X: Rows) -> None:
+    """Raise NotFinite naming the first row and column whose value is NaN, infinite or beyond 1e100 in size."""
+    values = X.data if sp.issparse(X) else X
+    if values.size == 0:
+        return
+    low, high = values.min(), values.max()
+    if low >= -LARGEST and high <= LARGEST:  # false for NaN too
+        return
+    where = np.argwhere(~(np.abs(values) <= LARGEST))[0]
+    if sp.issparse(X):
+        row = int(np.searchsorted(X.indptr, where[0], side="right")) - 1
+        column, value = int(X.indices[where[0]]), values[where[0]]
+    else:
+        row, column = int(where[0]), int(where[1])
+        value = values[row, column]
+    shown = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
+    raise NotFinite(
+        f"row {row}, column {column} is {shown}; values must be finite and at most 1e100 in size. Remove or replace it.",
+        row=row,
+        column=column,
+    )
+
+
+def as_weights(weights: Any, rows: int) -> np.ndarray | None:
+    """Weights (rows,) as float64, or None; a single number counts for every row. Raises InvalidWeights."""
+    if weights is None:
+        return None
+    try:
+        array = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as e:
+        raise InvalidWeights(f"weights are not numbers ({e}); pass one number ≥ 0 a row.") from e
+    if array.ndim == 0:
+        array = np.full(rows, float(array))
+    if array.shape != (rows,):
+        raise InvalidWeights(f"sample_weight.shape == {array.shape}, expected ({rows},): pass one weight a row.")
+    if not np.all((array >= 0) & (array <= LARGEST)):
+        row = int(np.flatnonzero(~((array >= 0) & (array <= LARGEST)))[0])
+        raise InvalidWeights(f"weight {array[row]} of row {row} is not a finite number ≥ 0.", row=row)
+    return array
+
+
+def _csr(X: Any) -> sp.csr_matrix:
+    """X as CSR with sorted, distinct indices and float32 or float64 values; the caller's matrix is not changed."""
+    if np.iscomplexobj(X):
+        raise InvalidRows(
+            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
+        )
+    if X.ndim != 2:
+        raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
+    matrix = X if X.format == "csr" else X.tocsr()
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy() if matrix is X else matrix
+        matrix.sum_duplicates()
+    return matrix
+
+
+def _names(X: Any) -> tuple[str, ...] | None:
+    """Column names of a table whose columns are all named by strings."""
+    names = getattr(X, "column_names", None)
+    if names is None:
+        names = getattr(X, "columns", None)
+    if names is None or not all(isinstance(n, str) for n in names):
+        return None
+    return tuple(str(n) for n in names) or None

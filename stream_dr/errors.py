@@ -1,0 +1,214 @@
+"""Every error stream_dr raises for its caller: one class per cause, each with a stable `code`.
+
+All are `ValueError`s (`NotFitted` is scikit-learn's `NotFittedError` too, which is one). A message says what was given,
+what was needed and what to do. The service maps `code` to an HTTP status in one table (`service/problems.py`); the
+command line prints the code and exits 1.
+
+Why this way: callers match on a class or on a code, never on words; a code never changes its meaning.
+"""
+
+from typing import Any, ClassVar
+
+from sklearn.exceptions import NotFittedError
+
+
+class StreamDRError(ValueError):
+    """Base of all errors; raised when no narrower class fits. `details` holds machine-readable facts (row, column …)."""
+
+    code: ClassVar[str] = "invalid"
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.details = details
+
+
+class InvalidParameter(StreamDRError):
+    """Raised when an estimator's parameter has an unknown name or a value outside its range."""
+
+    code = "invalid_parameter"
+
+
+class UnknownEstimator(StreamDRError):
+    """Raised when a registry key names no estimator."""
+
+    code = "unknown_estimator"
+
+
+class UnknownModel(StreamDRError):
+    """Raised when a directory has no model of that name."""
+
+    code = "unknown_model"
+
+
+class ModelExists(StreamDRError):
+    """Raised when a model of that name is there already with another spec."""
+
+    code = "model_exists"
+
+
+class ModelFailed(StreamDRError):
+    """Raised when a model stopped at an event it could not apply."""
+
+    code = "model_failed"
+
+
+class InvalidRows(StreamDRError):
+    """Raised when rows are not a 2-D numeric array, sparse matrix or table."""
+
+    code = "invalid_rows"
+
+
+class WidthMismatch(StreamDRError):
+    """Raised when a batch has another number of features, or other columns, than the model or stream."""
+
+    code = "width_mismatch"
+
+
+class NotFinite(StreamDRError):
+    """Raised when a value is NaN, infinite or beyond 1e100 in size; names row and column."""
+
+    code = "not_finite"
+
+
+class InvalidIndex(StreamDRError):
+    """Raised when a sparse index is negative, repeated within its row, or past the largest width allowed."""
+
+    code = "invalid_index"
+
+
+class InvalidTargets(StreamDRError):
+    """Raised when targets cannot be read or their number differs from the number of rows."""
+
+    code = "invalid_targets"
+
+
+class TargetsRequired(StreamDRError):
+    """Raised when a supervised estimator is given no targets."""
+
+    code = "targets_required"
+
+
+class TargetKindMismatch(StreamDRError):
+    """Raised when targets are of another kind (class, multilabel, continuous) than the model or stream takes."""
+
+    code = "target_kind_mismatch"
+
+
+class InvalidWeights(StreamDRError):
+    """Raised when weights are negative, not finite, of the wrong length, or not taken by this stream or model."""
+
+    code = "invalid_weights"
+
+
+class EmptyInput(StreamDRError):
+    """Raised when `fit` is given no rows or no features."""
+
+    code = "empty_input"
+
+
+class TooManyFeatures(StreamDRError):
+    """Raised when an exact scatter matrix would grow past the width it is kept for."""
+
+    code = "too_many_features"
+
+
+class LimitExceeded(StreamDRError):
+    """Raised when a batch or a state would grow past a stated limit (features, labels, bytes)."""
+
+    code = "limit_exceeded"
+
+
+class CannotMerge(StreamDRError):
+    """Raised when two states differ in spec or width, or when the estimator's state is sequential."""
+
+    code = "cannot_merge"
+
+
+class CannotUnlearn(StreamDRError):
+    """Raised when more would be removed than was learned, or when the estimator cannot remove rows."""
+
+    code = "cannot_unlearn"
+
+
+class CannotRefine(StreamDRError):
+    """Raised when the estimator has no out-of-core solution, or the source is not what the state has seen."""
+
+    code = "cannot_refine"
+
+
+class NotFitted(StreamDRError, NotFittedError):
+    """Raised when a projection is asked for before any row was learned."""
+
+    code = "model_empty"
+
+
+class MalformedInput(StreamDRError):
+    """Raised when bytes are not the Arrow stream or JSON they are said to be."""
+
+    code = "malformed_input"
+
+
+class SchemaMismatch(StreamDRError):
+    """Raised when a batch's columns are not a layout stream_dr knows, or not this stream's; names the column."""
+
+    code = "schema_mismatch"
+
+
+class DamagedShard(StreamDRError):
+    """Raised when a shard cannot be read to its end or its bytes are not those its checksum names."""
+
+    code = "damaged_shard"
+
+
+class ForeignFile(StreamDRError):
+    """Raised when a file was not written by stream_dr."""
+
+    code = "foreign_file"
+
+
+class UnknownFormat(StreamDRError):
+    """Raised when a file was written in another format version."""
+
+    code = "unknown_format"
+
+
+class DamagedFile(StreamDRError):
+    """Raised when a file's checksum does not match its bytes."""
+
+    code = "damaged_file"
+
+
+class DirectoryInUse(StreamDRError):
+    """Raised when another process writes to the directory; names its pid."""
+
+    code = "directory_in_use"
+
+
+class DirectoryMissing(StreamDRError):
+    """Raised when a directory holds no stream_dr log."""
+
+    code = "directory_missing"
+
+
+class KeyConflict(StreamDRError):
+    """Raised when an idempotency key comes again with another body."""
+
+    code = "key_conflict"
+
+
+class HistoryGone(StreamDRError):
+    """Raised when events before the retained part of the log are needed."""
+
+    code = "history_gone"
+
+
+class InsufficientStorage(StreamDRError):
+    """Raised when the disk has less free space than `min_free_bytes`, or is full."""
+
+    code = "insufficient_storage"
+
+
+class SourceMissing(StreamDRError):
+    """Raised when a shard, file or data set cannot be found or fetched."""
+
+    code = "source_missing"

@@ -1,0 +1,349 @@
+"""Estimator: the scikit-learn face shared by all; an estimator's own file says what it remembers and how it is solved.
+
+A subclass gives its parameters (`__init__`, stored as given), `accumulator(state)` (a new accumulator, or one that goes
+on from a State), `solve(state)` (State → Projection, pure) and the class attributes `target_kinds`, `additive`. Everything
+else is here: parsing of rows, targets and weights, the kind of targets fixed by the first batch, fitted attributes, the
+cached projection, merge, unlearn, save.
+
+The engine uses four things only: `check_parameters`, `accumulator`, `solve`, `state_bytes`; it never sees this face.
+
+Why this way: all checks are made before the accumulator is touched, the accumulator makes its own before its first write,
+and `fit` swaps in a new holder only at its end; so after any error the estimator is what it was before.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from stream_dr.block import Block, as_rows, as_weights
+from stream_dr.errors import (
+    CannotMerge,
+    CannotRefine,
+    CannotUnlearn,
+    EmptyInput,
+    InvalidParameter,
+    NotFitted,
+    TargetsRequired,
+    WidthMismatch,
+)
+from stream_dr.projection import Projection
+from stream_dr.targets import check_label_type, parse_targets
+
+
+class Holder:
+    """What fit makes: the accumulator, the feature names, and the projection cached until the next update."""
+
+    def __init__(self, accumulator: Any, names: tuple[str, ...] | None = None) -> None:
+        self.accumulator = accumulator
+        self.names = names
+        self.projection: Projection | None = None
+        self.refined: Projection | None = None
+
+
+class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """Base of all estimators. See the module's text."""
+
+    target_kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds of targets it learns from; empty for unsupervised ones, which ignore y."""
+    additive: ClassVar[bool] = False
+    """Whether its state is a sum: mergeable, unlearnable, weighted."""
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+
+    @abstractmethod
+    def accumulator(self, state: Any = None) -> Any:
+        """A new accumulator, or one that goes on from `state`."""
+
+    @abstractmethod
+    def solve(self, state: Any) -> Projection:
+        """The projection of `state`; pure."""
+
+    @abstractmethod
+    def state_bytes(self, n_features: int, n_targets: int) -> int:
+        """Bytes its state takes at this width and number of labels or target columns."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Forget everything, then learn rows X (rows, features), with targets y where the method is supervised."""
+        return self._fit(X, y, None)
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Go on learning: rows X (rows, features), targets y. An empty batch is legal. The state is unchanged on error."""
+        return self._partial_fit(X, y, None)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Project rows X (rows, features) to (rows, components) float64. Raises NotFitted before any row."""
+        projection = self._projection()
+        rows, names = as_rows(X)
+        self._check_names(names)
+        if not hasattr(rows, "indptr") and rows.shape[1] != projection.n_features:
+            self._refuse_width(rows.shape[1], projection.n_features)
+        if rows.shape[0] == 0 or rows.shape[1] == 0:
+            self._refuse_empty(rows)
+        return projection.apply(rows)
+
+    def merge(self, other: "Estimator") -> Self:
+        """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
+        raise CannotMerge(
+            f"{type(self).__name__} is a sequential recurrence: two of its states cannot be merged into that of one "
+            "stream. Use an additive estimator: PCA or SKM."
+        )
+
+    def unlearn(self, X: Any, y: Any = None) -> Self:
+        """Take rows out again. Raises CannotUnlearn."""
+        raise CannotUnlearn(
+            f"{type(self).__name__} is a sequential recurrence: rows cannot be taken out again. "
+            "Use an additive estimator (PCA or SKM), or rebuild from the log without those rows."
+        )
+
+    def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20) -> Self:
+        """Replace the projection by the exact one through passes over `source`. Raises CannotRefine."""
+        raise CannotRefine(f"{type(self).__name__} has no out-of-core solution: what it gives is its own recurrence's.")
+
+    def save(self, path: Any) -> None:
+        """Write spec and state to one file, from which `stream_dr.load` gives this estimator back, bit-equal."""
+        import stream_dr
+
+        stream_dr.save(self, path)
+
+    @property
+    def components_(self) -> np.ndarray:
+        """(components, features) float64."""
+        return self._linear("components")
+
+    @property
+    def eigenvalues_(self) -> np.ndarray:
+        """(components,) float64."""
+        return self._linear("eigenvalues")
+
+    @property
+    def mean_(self) -> np.ndarray:
+        """(features,) float64; zeros where the method does not centre."""
+        return self._linear("mean")
+
+    @property
+    def rank_(self) -> int:
+        """Number of components there are."""
+        return self._projection().n_components
+
+    @property
+    def solution_(self) -> str:
+        """ "exact", "diagonal", "refined" or "recurrence"."""
+        return self._projection().solution
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows learned."""
+        return int(self._holder().accumulator.rows)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Width of the rows learned so far."""
+        return int(self._holder().accumulator.n_features)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features, where the first batch was a table of named columns."""
+        names = self._holder().names
+        if names is None:
+            raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
+        return np.asarray(names, dtype=object)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels seen so far, sorted."""
+        return np.asarray(sorted(self._holder().accumulator.labels))
+
+    @property
+    def state_(self) -> Any:
+        """The State: all that is remembered, immutable."""
+        return self._holder().accumulator.freeze()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.rank_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_fitted" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = bool(self.target_kinds)
+        return tags
+
+    def _fit(self, X: Any, y: Any, weights: Any) -> Self:
+        self.check_parameters()
+        holder = Holder(self.accumulator())
+        self._learn(holder, X, y, weights, refuse_empty=True)
+        self._fitted = holder
+        return self
+
+    def _partial_fit(self, X: Any, y: Any, weights: Any) -> Self:
+        if "_fitted" in vars(self):
+            self._learn(self._fitted, X, y, weights)
+        else:
+            self.check_parameters()
+            holder = Holder(self.accumulator())
+            self._learn(holder, X, y, weights)
+            self._fitted = holder
+        return self
+
+    def _learn(self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False) -> None:
+        block, names = self._parse(holder, X, y, weights, refuse_empty)
+        holder.accumulator.add(block)
+        holder.names = names
+        holder.projection = None
+
+    def _parse(
+        self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False
+    ) -> tuple[Block, tuple[str, ...] | None]:
+        """A checked Block in the holder's column order, and the stream's feature names."""
+        accumulator = holder.accumulator
+        started = accumulator.n_features > 0
+        if isinstance(X, Block):
+            block, names = X, X.names
+            X, y, weights = block.X, block.y if y is None else y, block.weights if weights is None else weights
+        rows, names = as_rows(X)
+        if refuse_empty:
+            self._refuse_empty(rows)
+        if started:
+            rows, names = _in_order(holder.names, names, rows, type(self).__name__)
+            if not hasattr(rows, "indptr") and rows.shape[1] != accumulator.n_features:
+                self._refuse_width(rows.shape[1], accumulator.n_features)
+        weights = as_weights(weights, rows.shape[0])
+        targets = self._parse_targets(accumulator, y, rows.shape[0])
+        return Block(rows, targets, weights, names=names), names
+
+    def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
+        if not self.target_kinds:
+            return None
+        if y is None:
+            raise TargetsRequired(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from "
+                f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
+            )
+        targets = parse_targets(
+            y, rows, self.target_kinds, getattr(self, "target", "auto"), getattr(accumulator, "target_kind", None)
+        )
+        check_label_type(accumulator.labels, targets.labels)
+        return targets
+
+    def _holder(self) -> Holder:
+        if "_fitted" not in vars(self):
+            raise NotFitted(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' with rows first."
+            )
+        return self._fitted
+
+    def _projection(self) -> Projection:
+        holder = self._holder()
+        if holder.accumulator.rows == 0:
+            raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
+        if holder.projection is None:
+            holder.projection = holder.refined or self.solve(holder.accumulator.freeze())
+        return holder.projection
+
+    def _linear(self, name: str) -> np.ndarray:
+        projection = self._projection()
+        if not hasattr(projection, name):
+            raise AttributeError(f"{type(self).__name__} has a projection of kind {projection.kind}, without {name}.")
+        return getattr(projection, name)
+
+    def _check_names(self, names: tuple[str, ...] | None) -> None:
+        known = self._holder().names
+        if known is not None and names is not None and names != known:
+            _refuse_names(known, names, type(self).__name__)
+
+    def _refuse_width(self, given: int, known: int) -> None:
+        raise WidthMismatch(
+            f"X has {given} features, but {type(self).__name__} is expecting {known} features as input. "
+            "Send those columns or start a new model."
+        )
+
+    def _refuse_empty(self, rows: Any) -> None:
+        if rows.shape[0] == 0:
+            raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
+        if rows.shape[1] == 0:
+            raise EmptyInput(f"Found array with 0 feature(s) (shape={rows.shape}) while a minimum of 1 is required.")
+
+
+class AdditiveEstimator(Estimator):
+    """Base of estimators whose state is a sum: they take weights, merge and unlearn."""
+
+    additive: ClassVar[bool] = True
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Forget everything, then learn rows X (rows, features) with targets y and weights (rows,)."""
+        return self._fit(X, y, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Go on learning rows X (rows, features), targets y, weights (rows,). The state is unchanged on error."""
+        return self._partial_fit(X, y, sample_weight)
+
+    def merge(self, other: Estimator) -> Self:
+        """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
+        if type(other) is not type(self) or other.get_params() != self.get_params():
+            raise CannotMerge(
+                f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
+            )
+        mine, theirs = self._holder(), other._holder()
+        if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
+            raise CannotMerge(f"states of features {theirs.names} and {mine.names} cannot be merged.")
+        state = mine.accumulator.freeze().merge(theirs.accumulator.freeze())
+        self._fitted = Holder(self.accumulator(state), mine.names or theirs.names)
+        return self
+
+    def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Take rows X (rows, features), learned before with these targets and weights, out again. Raises CannotUnlearn."""
+        holder = self._holder()
+        block, _ = self._parse(holder, X, y, sample_weight)
+        holder.accumulator.remove(block)
+        holder.projection = holder.refined = None
+        return self
+
+
+def check_positive_int(name: str, value: Any, optional: bool = False) -> None:
+    """Raise InvalidParameter unless value is an integer ≥ 1 (or None, where optional)."""
+    if optional and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidParameter(f"{name}={value!r}; it must be an integer ≥ 1{' or None' if optional else ''}.")
+
+
+def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
+    """Raise InvalidParameter unless value is a finite number in [low, high] (or (low, high] where open_low)."""
+    good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
+    if not good or value > high or value < low or (open_low and value == low):
+        raise InvalidParameter(
+            f"{name}={value!r}; it must be a number in {'(' if open_low else '['}{low:g}, {high:g}]."
+        )
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise InvalidParameter unless value is one of choices."""
+    if value not in choices:
+        raise InvalidParameter(f"{name}={value!r}; it must be one of {', '.join(map(repr, choices))}.")
+
+
+def _in_order(
+    known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
+) -> tuple[Any, tuple[str, ...] | None]:
+    """Rows with their named columns in the stream's order."""
+    if known is None or names is None or names == known:
+        return rows, known
+    if set(names) != set(known) or len(names) != len(known):
+        _refuse_names(known, names, who)
+    order = [names.index(n) for n in known]
+    return np.ascontiguousarray(rows[:, order]), known
+
+
+def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> None:
+    missing = [n for n in known if n not in names]
+    extra = [n for n in names if n not in known]
+    raise WidthMismatch(
+        f"The feature names should match those that were passed during fit of {who}. "
+        f"Missing: {missing[:5]}; unexpected: {extra[:5]}. Send the columns {list(known[:5])} … in that order."
+    )

@@ -1,0 +1,1 @@
+"""State → Projection: pure functions of arrays."""

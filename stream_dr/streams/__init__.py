@@ -1,0 +1,1 @@
+"""Where rows come from and are kept: Arrow codec, shards, log, atomic files, readers of the field's formats."""

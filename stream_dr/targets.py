@@ -1,0 +1,315 @@
+"""Targets: what the rows of a Block are labelled with, parsed once.
+
+Three kinds: `class` (one label a row), `multilabel` (a set of labels a row, perhaps none) and `continuous` (k numbers a
+row). Labels are held once each, in order of first appearance in the batch, and rows point at them by code; so a batch is
+small whatever its vocabulary, and a State merges vocabularies by name. A row without a target (null) is marked absent:
+supervised accumulators skip and count it.
+
+Why this way: the parsing of lists, arrays and Arrow columns happens in one place, and no numeric loop sees a string.
+"""
+
+import numbers
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.block import LARGEST, Block
+from stream_dr.errors import InvalidTargets, TargetKindMismatch
+
+KINDS = ("class", "multilabel", "continuous")
+
+Label = str | int | bool
+
+
+class Targets(NamedTuple):
+    """The targets of one batch.
+
+    kind: "class", "multilabel" or "continuous".
+    labels: distinct labels in order of first appearance (empty for continuous); all str, all int or all bool.
+    codes: class: (rows,) int32 index into labels, −1 where absent; multilabel: (entries,) int32, row by row, distinct
+        and ascending within a row; continuous: empty.
+    indptr: (rows + 1,) int64, row i's codes are codes[indptr[i]:indptr[i + 1]] (multilabel); None otherwise.
+    values: (rows, k) float64 (continuous; anything in absent rows); None otherwise.
+    present: None when every row has its target, else (rows,) bool.
+    """
+
+    kind: str
+    labels: tuple[Label, ...]
+    codes: np.ndarray
+    indptr: np.ndarray | None = None
+    values: np.ndarray | None = None
+    present: np.ndarray | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        if self.values is not None:
+            return len(self.values)
+        return len(self.codes) if self.indptr is None else len(self.indptr) - 1
+
+    def take(self, rows: np.ndarray) -> "Targets":
+        """The targets of the given rows (integer or boolean index), same labels."""
+        rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
+        present = None if self.present is None else self.present[rows]
+        if present is not None and present.all():
+            present = None
+        if self.values is not None:
+            return self._replace(values=self.values[rows], present=present)
+        if self.indptr is None:
+            return self._replace(codes=self.codes[rows], present=present)
+        counts = np.diff(self.indptr)[rows]
+        indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        picks = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
+        return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
+
+    def row_labels(self) -> list[Any]:
+        """One entry a row: its label, its list of labels, its list of numbers, or None where absent."""
+        rows: list[Any]
+        if self.values is not None:
+            rows = self.values.tolist()
+        elif self.indptr is None:
+            rows = [self.labels[c] if c >= 0 else None for c in self.codes.tolist()]
+        else:
+            codes, at = self.codes.tolist(), self.indptr.tolist()
+            rows = [[self.labels[c] for c in codes[at[i] : at[i + 1]]] for i in range(len(at) - 1)]
+        if self.present is not None:
+            rows = [r if p else None for r, p in zip(rows, self.present.tolist(), strict=True)]
+        return rows
+
+
+def class_targets(labels: Any) -> Targets:
+    """Targets of kind "class" from one label a row (None = absent)."""
+    table, codes, present = _encode(list(labels))
+    return Targets("class", table, codes, present=present)
+
+
+def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
+    """Targets of kind "multilabel" from one collection of labels a row (None = absent, [] = a row without labels)."""
+    present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
+    sets = [_distinct(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
+    table, codes, _ = _encode([label for s in sets for label in s])
+    indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
+    codes = _sorted_within(codes, indptr)
+    return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
+
+
+def continuous_targets(values: Any) -> Targets:
+    """Targets of kind "continuous" from (rows,) or (rows, k) finite numbers."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as e:
+        raise InvalidTargets(f"continuous targets are not numbers ({e}).") from e
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise InvalidTargets(f"continuous targets have {array.ndim} dimensions; pass (rows,) or (rows, k).")
+    if not np.all(np.abs(array) <= LARGEST):
+        row = int(np.argwhere(~(np.abs(array) <= LARGEST))[0][0])
+        raise InvalidTargets(f"Input y contains NaN or infinity: target of row {row} is not finite.", row=row)
+    return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array)
+
+
+def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto", known: str | None = None) -> Targets:
+    """Targets from what a caller passes as y.
+
+    y: (rows,) labels or numbers, (rows, k) indicator or numbers, a list of label collections, or a Targets.
+    kinds: the kinds the estimator can learn from. target: "auto" or one of KINDS. known: the kind decided by an earlier
+    batch, or None. Raises InvalidTargets (unreadable, wrong length) or TargetKindMismatch (another kind).
+    """
+    if isinstance(y, Targets):
+        parsed = y
+    else:
+        kind = known or (target if target != "auto" else None)
+        parsed = _parse(y, kinds, kind)
+    if parsed.rows != rows:
+        raise InvalidTargets(
+            f"Found input variables with inconsistent numbers of samples: {rows} rows but {parsed.rows} targets; "
+            "pass one target a row."
+        )
+    wanted = known or (target if target != "auto" else None)
+    if wanted is not None and parsed.kind != wanted:
+        raise TargetKindMismatch(
+            f"targets are of kind {parsed.kind}; this model was started with {wanted}. "
+            f"Pass {wanted} targets or start a new model."
+        )
+    if parsed.kind not in kinds:
+        refuse_kind(parsed.kind, kinds)
+    return parsed
+
+
+def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
+    """Raise TargetKindMismatch for an estimator that learns from `kinds` and was given `kind`."""
+    if kind == "multilabel":
+        raise TargetKindMismatch(
+            "several labels a row were given; this estimator takes one label a row. "
+            "Use OPLS, CCA or HSL for several labels a row."
+        )
+    raise TargetKindMismatch(
+        f"{kind} targets were given; this estimator learns from {' or '.join(kinds)} targets. "
+        "Pass such targets, or use OPLS, CCA or PLSDA for continuous ones."
+    )
+
+
+def labelled_rows(block: Block) -> tuple[Block, int]:
+    """The block's rows that have a target, and how many were left out. The block itself when none is."""
+    if block.y is None:
+        return block._replace(X=block.X[:0], weights=None, ids=None), block.rows
+    present = block.y.present
+    if present is None or present.all():
+        return block, 0
+    keep = np.flatnonzero(present)
+    kept = block._replace(
+        X=block.X[keep],
+        y=block.y.take(keep),
+        weights=None if block.weights is None else block.weights[keep],
+        ids=None if block.ids is None else [block.ids[i] for i in keep],
+    )
+    return kept, block.rows - len(keep)
+
+
+def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
+    """Targets of the given kind, or of the kind y's form says."""
+    if hasattr(y, "to_pylist"):
+        y = y.to_pylist()
+    elif hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if hasattr(y, "toarray"):
+        y = y.toarray()
+    if not isinstance(y, np.ndarray) and _holds_collections(y):
+        if kind == "multilabel" or (kind is None and not _is_numeric_table(y)):
+            return multilabel_targets(list(y))
+        y = np.asarray(y)
+    if not isinstance(y, np.ndarray):
+        y = _column(y)
+    if y.ndim == 2 and y.shape[1] == 1 and kinds == ("class",):
+        y = y[:, 0]
+    if y.ndim == 2:
+        return _parse_table(y, kind)
+    if y.ndim != 1:
+        raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
+    if y.dtype == object and len(y) and isinstance(y[0], list | tuple | set | frozenset | np.ndarray):
+        return multilabel_targets(list(y))
+    return _parse_column(y, kinds, kind)
+
+
+def _parse_table(y: np.ndarray, kind: str | None) -> Targets:
+    if y.dtype.kind not in "biuf":
+        raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
+    if kind == "continuous":
+        return continuous_targets(y)
+    if kind == "class":
+        raise TargetKindMismatch("several labels a row were given where one is needed. Use OPLS, CCA or HSL.")
+    if np.all((y == 0) | (y == 1)) and (kind == "multilabel" or y.size):
+        codes = np.nonzero(y)[1].astype(np.int32)
+        indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(y, axis=1)))).astype(np.int64)
+        return Targets("multilabel", tuple(range(y.shape[1])), codes, indptr)
+    if kind == "multilabel":
+        raise TargetKindMismatch(
+            "a 2-D y with values other than 0 and 1; this model was started with multilabel targets."
+        )
+    return continuous_targets(y)
+
+
+def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targets:
+    if np.iscomplexobj(y):
+        raise InvalidTargets("Complex data not supported: targets are complex numbers.")
+    if y.dtype.kind == "f":
+        if not np.all(np.abs(y) <= LARGEST):
+            raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
+        whole = bool(np.all(y == np.floor(y)))
+        single = "class" in kinds and "multilabel" not in kinds
+        if kind == "continuous" or (kind is None and not (single and whole)):
+            if kind is None and "continuous" not in kinds:
+                raise InvalidTargets(
+                    "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
+                    "labels: pass str, int or bool."
+                )
+            return continuous_targets(y)
+        if not whole:
+            raise InvalidTargets("Unknown label type: continuous. Labels must be whole numbers, str or bool.")
+        y = y.astype(np.int64)
+    if kind == "continuous":
+        return continuous_targets(y)
+    if kind == "multilabel":
+        raise TargetKindMismatch(
+            "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
+        )
+    return class_targets(y.tolist())
+
+
+def _holds_collections(y: Any) -> bool:
+    kinds = (list, tuple, set, frozenset, np.ndarray)
+    try:
+        return any(isinstance(item, kinds) for item in y)
+    except TypeError as e:
+        raise InvalidTargets(f"y is {type(y).__name__}; pass one target a row.") from e
+
+
+def _is_numeric_table(y: Any) -> bool:
+    """Whether a list of lists is a rectangular table of floats, or of only 0 and 1 with more than one column."""
+    lengths = {len(item) if hasattr(item, "__len__") else -1 for item in y}
+    if len(lengths) != 1 or lengths <= {0, -1}:
+        return False
+    flat = [v for item in y for v in item]
+    return all(isinstance(v, float | np.floating) for v in flat)
+
+
+def _column(y: Any) -> np.ndarray:
+    """A list of scalars as a 1-D array that keeps each label's type."""
+    items = list(y)
+    if items and all(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in items):
+        return np.asarray(items)
+    if items and all(isinstance(v, bool | np.bool_) for v in items):
+        return np.asarray(items, dtype=bool)
+    column = np.empty(len(items), dtype=object)
+    column[:] = items
+    return column
+
+
+def _distinct(labels: Any, row: int) -> list[Any]:
+    if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
+        raise TargetKindMismatch(
+            f"row {row} has the single label {labels!r} where a list of labels is needed (multilabel targets).", row=row
+        )
+    return list(dict.fromkeys(labels.tolist() if isinstance(labels, np.ndarray) else labels))
+
+
+def _encode(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
+    """Distinct labels in order of first appearance, (rows,) int32 codes (−1 absent) and the presence mask or None."""
+    table: dict[Any, int] = {}
+    codes = np.empty(len(items), dtype=np.int32)
+    absent = False
+    for i, item in enumerate(items):
+        code = table.get(item) if item is not None else -1
+        if code is None:
+            code = table[item] = len(table)
+        codes[i] = code
+        absent = absent or code < 0
+    return label_table(table), codes, (codes >= 0) if absent else None
+
+
+def label_table(labels: Any) -> tuple[Label, ...]:
+    """Labels as plain str, int or bool, checked to be of one type. Raises InvalidTargets."""
+    plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
+    plain = tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in plain)
+    types = {type(v) for v in plain}
+    if not types <= {str, int, bool} or len(types) > 1:
+        names = ", ".join(sorted(t.__name__ for t in types))
+        raise InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
+    return plain
+
+
+def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
+    """Raise InvalidTargets when new labels are of another type than the known ones."""
+    if known and new and type(known[0]) is not type(new[0]):
+        raise InvalidTargets(
+            f"labels are {type(new[0]).__name__} ({new[0]!r}); this model was started with "
+            f"{type(known[0]).__name__} labels ({known[0]!r}). Pass those or start a new model."
+        )
+
+
+def _sorted_within(codes: np.ndarray, indptr: np.ndarray) -> np.ndarray:
+    """Codes ascending within each row."""
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    return codes[np.lexsort((codes, row))]
