@@ -177,7 +177,7 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     if hasattr(y, "toarray"):
         y = y.toarray()
     if not isinstance(y, np.ndarray) and _holds_collections(y):
-        if kind == "multilabel" or (kind is None and not _is_numeric_table(y)):
+        if kind != "continuous" and not _is_numeric_table(y):
             return multilabel_targets(list(y))
         y = np.asarray(y)
     if not isinstance(y, np.ndarray):
@@ -286,6 +286,8 @@ def _encode(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray
             code = table[item] = len(table)
         codes[i] = code
         absent = absent or code < 0
+    if len({type(item) for item in items}) > 1:
+        label_table(item for item in items if item is not None)
     return label_table(table), codes, (codes >= 0) if absent else None
 
 

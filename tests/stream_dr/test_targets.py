@@ -1,0 +1,128 @@
+"""Targets are parsed once, keep their labels' types, and say clearly what they could not be."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from stream_dr.block import Block
+from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.targets import KINDS, check_label_type, labelled_rows, parse_targets
+
+SINGLE = ("class",)
+
+
+@pytest.mark.parametrize(
+    ("y", "labels"),
+    [
+        (["b", "a", "b"], ("b", "a")),
+        (np.array(["b", "a", "b"]), ("b", "a")),
+        (np.array(["b", "a", "b"], dtype=object), ("b", "a")),
+        (pd.Series(["b", "a", "b"]), ("b", "a")),
+        (pa.array(["b", "a", "b"]), ("b", "a")),
+        ([3, 1, 3], (3, 1)),
+        (np.array([3, 1, 3], dtype=np.uint8), (3, 1)),
+        (np.array([3.0, 1.0, 3.0]), (3, 1)),
+        ([True, False, True], (True, False)),
+        (np.array([True, False, True]), (True, False)),
+    ],
+)
+def test_one_label_a_row_is_a_class_and_keeps_its_type(y, labels):
+    targets = parse_targets(y, 3, SINGLE)
+    assert targets.kind == "class"
+    assert targets.labels == labels
+    assert [type(v) for v in targets.labels] == [type(v) for v in labels]
+    assert targets.codes.tolist() == [0, 1, 0]
+    assert targets.codes.dtype == np.int32
+    assert targets.row_labels() == [labels[0], labels[1], labels[0]]
+
+
+@pytest.mark.parametrize("y", [[0.5, 1.0], np.array([0.5, 1.0]), np.array([[0.5, 1.0], [2.0, 3.0]])])
+def test_numbers_that_are_not_whole_are_continuous(y):
+    assert parse_targets(y, 2, KINDS).kind == "continuous"
+
+
+def test_whole_floats_are_continuous_where_several_labels_a_row_are_taken():
+    assert parse_targets(np.array([1.0, 2.0]), 2, KINDS).kind == "continuous"
+    assert parse_targets(np.array([1.0, 2.0]), 2, ("class", "continuous")).kind == "class"
+
+
+@pytest.mark.parametrize("dtype", [int, bool, float, np.uint8])
+def test_a_table_of_zeros_and_ones_is_multilabel(dtype):
+    targets = parse_targets(np.array([[1, 0, 1], [0, 0, 0]], dtype=dtype), 2, KINDS)
+    assert targets.kind == "multilabel"
+    assert targets.labels == (0, 1, 2)
+    assert targets.row_labels() == [[0, 2], []]
+
+
+def test_label_sets_are_multilabel_in_every_form():
+    for y in ([["b", "a"], [], ["a"]], [{"a", "b"}, set(), {"a"}], pa.array([["b", "a"], [], ["a"]])):
+        targets = parse_targets(y, 3, KINDS)
+        assert targets.kind == "multilabel"
+        assert [set(r) for r in targets.row_labels()] == [{"a", "b"}, set(), {"a"}]
+
+
+def test_codes_ascend_within_a_row_and_repeats_count_once():
+    targets = parse_targets([["a", "b"], ["b", "a", "b"]], 2, KINDS)
+    assert targets.codes.tolist() == [0, 1, 0, 1]
+    assert targets.indptr.tolist() == [0, 2, 4]
+
+
+def test_a_missing_target_is_absent_and_its_row_left_out():
+    targets = parse_targets(["a", None, "b"], 3, SINGLE)
+    assert targets.present.tolist() == [True, False, True]
+    kept, skipped = labelled_rows(
+        Block(np.arange(6.0).reshape(3, 2), targets, np.array([1.0, 2.0, 3.0]), ["x", "y", "z"])
+    )
+    assert skipped == 1
+    np.testing.assert_array_equal(kept.X, [[0, 1], [4, 5]])
+    assert kept.y.row_labels() == ["a", "b"]
+    assert kept.weights.tolist() == [1.0, 3.0]
+    assert kept.ids == ["x", "z"]
+    kept, skipped = labelled_rows(Block(np.ones((3, 2))))
+    assert (kept.rows, skipped) == (0, 3)
+
+
+def test_take_picks_rows_of_every_kind():
+    many = parse_targets([["a"], ["b", "a"], None, []], 4, KINDS)
+    assert many.take(np.array([1, 3])).row_labels() == [["a", "b"], []]
+    numbers = parse_targets([[0.5, 1.0], [2.0, 3.0]], 2, KINDS)
+    assert numbers.take(np.array([False, True])).row_labels() == [[2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("y", "kinds", "error", "message"),
+    [
+        ([["a", "b"], ["a"]], SINGLE, TargetKindMismatch, "OPLS, CCA or HSL"),
+        (np.eye(2), SINGLE, TargetKindMismatch, "OPLS, CCA or HSL"),
+        ([0.5, 1.5], SINGLE, InvalidTargets, "not whole"),
+        ([0.5, np.nan], KINDS, InvalidTargets, "NaN or infinity"),
+        (["a"], SINGLE, InvalidTargets, "2 rows but 1 targets"),
+        (["a", 1], SINGLE, InvalidTargets, "all str, all int or all bool"),
+        ([True, 1], SINGLE, InvalidTargets, "all str, all int or all bool"),
+        ([b"a", b"b"], SINGLE, InvalidTargets, "bytes"),
+        (np.ones((2, 2, 2)), KINDS, InvalidTargets, "3 dimensions"),
+        (5, SINGLE, InvalidTargets, "int"),
+    ],
+)
+def test_targets_that_cannot_be_read_are_refused(y, kinds, error, message):
+    with pytest.raises(error, match=message):
+        parse_targets(y, 2, kinds)
+
+
+def test_the_kind_decided_first_stays():
+    assert parse_targets([1, 2], 2, KINDS, known="continuous").kind == "continuous"
+    with pytest.raises(TargetKindMismatch):
+        parse_targets([["a"], ["b"]], 2, KINDS, known="class")
+    with pytest.raises(TargetKindMismatch):
+        parse_targets(["a", "b"], 2, KINDS, known="multilabel")
+    assert parse_targets(np.array([[0.0, 1.0], [1.0, 1.0]]), 2, KINDS, target="continuous").kind == "continuous"
+
+
+def test_label_types_do_not_mix_between_batches():
+    check_label_type((), ("a",))
+    check_label_type(("a",), ())
+    with pytest.raises(InvalidTargets, match="started with str"):
+        check_label_type(("a",), (1,))
+    with pytest.raises(InvalidTargets):
+        check_label_type((1,), (True,))
