@@ -1,0 +1,49 @@
+"""compiled: the one way a loop is compiled here, with numba, without the GIL and cached on disk.
+
+Cost: a kernel compiles on its first call for each set of argument types (0.3-3 s), then loads from the cache (about 10 ms).
+
+Why this way: numba raises at import when `cache=True` finds no directory it may write to (a read-only container). The
+work can be done all the same, so the kernel is then compiled without cache, and one warning says how to get it back:
+set NUMBA_CACHE_DIR.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: `numba.njit(nogil=True, cache=True, **options)`, without cache where no directory is writable.
+
+    options: any of numba.njit's, say fastmath={"reassoc", "contract", "nsz"}. Warns RuntimeWarning once a process when
+    there is no cache.
+    """
+    settings = {"nogil": True, "cache": True, **options}
+
+    def compile_it(function: Callable[..., Any]) -> Any:
+        try:
+            return numba.njit(**settings)(function)
+        except RuntimeError as e:
+            if "cache" not in str(e) or not settings["cache"]:
+                raise
+        _warn_no_cache()
+        return numba.njit(**{**settings, "cache": False})(function)
+
+    return compile_it
+
+
+def _warn_no_cache() -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            "no directory is writable for compiled kernels: they are compiled anew in every process. "
+            "Set NUMBA_CACHE_DIR to a writable directory.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+_warned = False
