@@ -1,0 +1,155 @@
+"""The two-stage solution of a class of generalised eigenproblems [2S, Algorithms 1 and 2; MATH §3].
+
+Given the centred scatter Cxx (features, features), or only its diagonal, and XH (features, k), it solves
+`(Cxx + γI) W1 = XH`, then `D = W1ᵀ XH = U Σ Uᵀ`, `W = W1 U Σ^(−1/2)`; so Wᵀ(Cxx + γI)W = I and Σ are the eigenvalues of
+`(Cxx + γI)⁻¹ XH Hᵀ Xᵀ`. H itself is never formed.
+
+Cost: O(d³ + d k min(d, k)) time and O(d²) memory with Cxx; O(d k min(d, k)) and O(d k) with its diagonal.
+
+Left out: the square-root form (QR of centred rows), whose error is eps·cond(X) where this one has eps·cond(Cxx + γI):
+it needs the rows, which a state does not keep. It matters only at γ ≈ 0 on badly conditioned data; `condition` tells.
+
+Why this way. With `M Mᵀ = (Cxx + γI)⁻¹` on the part of the space that is kept, D = BᵀB for B = Mᵀ XH (r, k), and the
+left singular vectors P of B give W = M P. The thin SVD takes whichever side of B is shorter and never squares it: from D
+itself, a component at the 1e-10 cut would have lost ten digits. M comes from a Cholesky factor of the *scaled* matrix
+where that is certainly of full rank (badly scaled columns cost nothing then), and otherwise from the eigenvectors above
+the rank cut, for every γ.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg.lapack import dpocon
+
+from stream_dr.solve.spectral import EPS, left_singular, rank_cut, signed, symmetric
+
+SMALLEST = 1e-10
+"""Components with an eigenvalue below this share of the first are left out [MATH §3, rule 4]."""
+
+
+def two_stage(
+    scatter: np.ndarray, xh: np.ndarray, gamma: float = 0.0, shift: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Loadings (features, components) and eigenvalues (components,), largest first, signs fixed.
+
+    scatter: (features, features) centred, or (features,) its diagonal. xh: (features, k). gamma ≥ 0: ridge, in the units
+    of scatter. shift: (features,) √N·|x̄|, how far from zero the rows were that scatter is a sum of: it says what is
+    rounding. Components: at most min(rank, k).
+    """
+    shift = np.zeros(len(scatter)) if shift is None else np.abs(shift)
+    root, root_t = _root_diagonal(scatter, gamma, shift) if scatter.ndim == 1 else _root(scatter, gamma, shift)
+    vectors, values = left_singular(root_t(xh))
+    eigenvalues = values**2
+    p = int(np.count_nonzero(eigenvalues > SMALLEST * eigenvalues.max(initial=0.0)))
+    return signed(root(vectors[:, :p])), eigenvalues[:p]
+
+
+def negligible(xh: np.ndarray, h_norm: float, diagonal: np.ndarray, shift: np.ndarray) -> bool:
+    """Whether XH is nothing but rounding, as it is when all rows are of one class [MATH §3, rule 3].
+
+    h_norm: √(tr HᵀH), H not centred. diagonal: (features,) of Cxx. shift: (features,) √N·|x̄|.
+    """
+    spread = float(np.sqrt(diagonal.sum()))
+    return bool(np.linalg.norm(xh) <= (1e-12 * spread + 8 * EPS * float(np.abs(shift).max(initial=0.0))) * h_norm)
+
+
+def scatter_floor(diagonal: np.ndarray, shift: np.ndarray) -> float:
+    """What rounding of the means leaves in the eigenvalues of a centred scatter: eps·‖√N x̄‖·√(tr Cxx).
+
+    Smaller than the rank cut unless the rows' offset is large beside their spread; there it keeps directions in which
+    no row differs from passing for small ones.
+    """
+    return EPS * float(np.linalg.norm(shift)) * float(np.sqrt(diagonal.sum()))
+
+
+def varying_columns(diagonal: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """Mask (features,) of the columns whose scatter is more than the rounding of a constant."""
+    return np.asarray(diagonal > (8 * EPS * shift) ** 2)
+
+
+def condition(scatter: np.ndarray, gamma: float = 0.0, shift: np.ndarray | None = None) -> float:
+    """Condition number of Cxx + γI on the part of the space that is kept; scatter (features, features). O(d³)."""
+    floor = 0.0 if shift is None else scatter_floor(np.diagonal(scatter), shift)
+    values = np.linalg.eigvalsh(scatter)
+    kept = values[values > rank_cut(values, floor)]
+    return float((kept[-1] + gamma) / (kept[0] + gamma)) if len(kept) else 1.0
+
+
+Apply = Callable[[np.ndarray], np.ndarray]
+
+
+def _root_diagonal(diagonal: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, Apply]:
+    """M = (diag + γ)^(−1/2) over the varying columns, 0 elsewhere, as the functions M· and Mᵀ·."""
+    varying = varying_columns(diagonal, shift)
+    root = np.zeros((len(diagonal), 1))
+    root[varying, 0] = 1.0 / np.sqrt(diagonal[varying] + gamma)
+    return (lambda p: root * p), (lambda b: root * b)
+
+
+def _root(scatter: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, Apply]:
+    """M with M Mᵀ = (Cxx + γI)⁻¹ on the kept part of the space, as the functions M· and Mᵀ·."""
+    varying = np.flatnonzero(varying_columns(np.diagonal(scatter), shift))
+    part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
+    root, root_t = _root_cholesky(part, gamma, shift[varying]) or _root_spectral(part, gamma, shift[varying])
+    if part is scatter:
+        return root, root_t
+
+    def widened(p: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(scatter), p.shape[1]))
+        out[varying] = root(p)
+        return out
+
+    return widened, lambda b: root_t(b[varying])
+
+
+def _root_spectral(scatter: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, Apply]:
+    """M = V (e + γ)^(−1/2) with the eigenpairs above the rank cut (rule 1)."""
+    values, vectors = symmetric(scatter, scatter_floor(np.diagonal(scatter), shift))
+    M = vectors / np.sqrt(values + gamma)
+    return (lambda p: M @ p), (lambda b: M.T @ b)
+
+
+def _root_cholesky(scatter: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, Apply] | None:
+    """M = D L⁻ᵀ with LLᵀ = D (Cxx + γI) D, D = (diag + γ)^(−1/2); None unless the rank is certainly full.
+
+    Certain means: γ far above the rounding of Cxx (rule 1), or the correlation matrix alone well enough conditioned
+    (rule 2: badly scaled columns).
+    """
+    diagonal, d = np.diagonal(scatter), len(scatter)
+    if d == 0:
+        return None
+    safe = 1e3 * d * EPS
+    large = max(safe * float(diagonal.sum()), 1e3 * scatter_floor(diagonal, shift))
+    noise = EPS * float((shift / np.sqrt(diagonal)).max())
+    if gamma <= large and _reciprocal_condition(scatter) <= max(safe, 1e3 * noise):
+        return None
+    factor = _cholesky(scatter, gamma)
+    if factor is None:
+        return None
+    scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
+    return (
+        lambda p: scale * solve_triangular(factor, p, lower=True, trans="T", check_finite=False),
+        lambda b: solve_triangular(factor, scale * b, lower=True, check_finite=False),
+    )
+
+
+def _cholesky(scatter: np.ndarray, gamma: float) -> np.ndarray | None:
+    """Lower Cholesky factor of Cxx + γI scaled to unit diagonal; None where it breaks down."""
+    scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
+    matrix = scatter * scale[:, None] * scale
+    matrix[np.diag_indices_from(matrix)] = 1.0
+    try:
+        return cholesky(matrix, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _reciprocal_condition(scatter: np.ndarray) -> float:
+    """LAPACK's estimate of the correlation matrix's reciprocal condition (1-norm); 0 where it is not definite. O(d³/3)."""
+    factor = _cholesky(scatter, 0.0)
+    if factor is None:
+        return 0.0
+    scale = 1.0 / np.sqrt(np.diagonal(scatter))
+    norm = float((np.abs(scatter) * scale[:, None] * scale).sum(axis=0).max())
+    return float(dpocon(factor, norm, uplo="L")[0])
