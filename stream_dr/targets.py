@@ -176,6 +176,8 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
         y = y.to_numpy()
     if hasattr(y, "toarray"):
         y = y.toarray()
+    elif hasattr(y, "__array__") and not hasattr(y, "__iter__"):
+        y = np.asarray(y)
     if not isinstance(y, np.ndarray) and _holds_collections(y):
         if kind != "continuous" and not _is_numeric_table(y):
             return multilabel_targets(list(y))
