@@ -16,6 +16,13 @@ _NAMES = {
     "IncrementalSKM": "estimators.iskm",
     "Block": "block",
     "errors": "errors",
+    "Directory": "engine.directory",
+    "Running": "engine.running",
+    "RunSettings": "engine.running",
+    "Limits": "engine.limits",
+    "PublishPolicy": "engine.model",
+    "rows_draft": "engine.draft",
+    "transform": "engine.transform",
     "load": "engine.snapshot",
     "save": "engine.snapshot",
 }

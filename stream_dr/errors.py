@@ -212,3 +212,27 @@ class SourceMissing(StreamDRError):
     """Raised when a shard, file or data set cannot be found or fetched."""
 
     code = "source_missing"
+
+
+class Overloaded(StreamDRError):
+    """Raised when bodies waiting in memory, or the events not yet applied, are at their limit; try again later."""
+
+    code = "overloaded"
+
+
+class ShuttingDown(StreamDRError):
+    """Raised when a batch or a job comes while the engine is stopping; send it again after the restart."""
+
+    code = "shutting_down"
+
+
+class UnknownJob(StreamDRError):
+    """Raised when no job has that id."""
+
+    code = "unknown_job"
+
+
+class UnknownVersion(StreamDRError):
+    """Raised when a projection's version was never published or is no longer kept."""
+
+    code = "unknown_version"

@@ -1,0 +1,271 @@
+"""Directory: one stream's log, its schema and its models, in one folder with one writing process.
+
+    D/lock   D/log/ (segments)   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors
+
+Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log holds after
+it; opened read-only it does the same without the lock, while another process may be writing. It has no thread of its own:
+`replay` and `Running` drive it.
+
+Why this way: admitting, appending and advancing are the same three calls whether rows come from shards or over HTTP.
+"""
+
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from stream_dr.engine.admit import admit, admit_model
+from stream_dr.engine.draft import REFERENCE, Draft, Receipt
+from stream_dr.engine.limits import Limits
+from stream_dr.engine.model import Model, PublishPolicy, Spec
+from stream_dr.engine.model_table import Entry, ModelTable
+from stream_dr.engine.schema import Schema, delta, grown
+from stream_dr.engine.snapshot import forget_snapshots, restore
+from stream_dr.errors import (
+    DirectoryMissing,
+    HistoryGone,
+    InsufficientStorage,
+    InvalidParameter,
+    KeyConflict,
+    ModelExists,
+    StreamDRError,
+    UnknownModel,
+)
+from stream_dr.estimators import make
+from stream_dr.streams.disk import DirectoryLock, free_bytes
+from stream_dr.streams.log import EventDraft, Log
+
+Start = int | Literal["start", "now"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+class Directory:
+    """A directory at `path`.
+
+    writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features, target_kind:
+    stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must have).
+    Attributes: path, limits, log, schema, models (name → Model). Raises DirectoryInUse, DirectoryMissing. Costs: reading the
+    newest snapshot of each model and the schema's deltas.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        writable: bool = True,
+        limits: Limits | None = None,
+        n_features: int | None = None,
+        target_kind: str | None = None,
+    ) -> None:
+        self.path, self.writable, self.limits = Path(path), writable, limits or Limits()
+        if not writable and not (self.path / "log").is_dir():
+            raise DirectoryMissing(f"{self.path} holds no log; name a directory that `replay` or `serve` has made.")
+        if writable:
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = DirectoryLock(self.path) if writable else None
+        try:
+            self._open(n_features, target_kind)
+        except BaseException:
+            self._release()
+            raise
+
+    def _open(self, n_features: int | None, target_kind: str | None) -> None:
+        self.log = Log(self.path / "log", writable=self.writable)
+        self.table = ModelTable(self.path / "models.db", self.writable)
+        self._appending = threading.Lock()
+        settings = Schema(features=n_features or 0, stated=bool(n_features), target_kind=target_kind)
+        self.schema = grown(settings, self.log.schema_changes())
+        self.models: dict[str, Model] = {}
+        for entry in self.table.entries():
+            self.models[entry.name] = self._restored(entry)
+        if self.writable:
+            forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
+
+    @property
+    def position(self) -> int:
+        """The log's last position; −1 when it is empty."""
+        return int(self.log.last)
+
+    @property
+    def rows(self) -> int:
+        """Rows in the log, by all events."""
+        return int(self.log.rows)
+
+    def append(self, drafts: Sequence[Draft]) -> list[Receipt | StreamDRError]:
+        """Admit drafts in order and write those admitted in one transaction; durable on return.
+
+        One answer a draft: its Receipt, or the error that refused it, which leaves the others alone. A key that came before
+        with the same body gives the same position with duplicate=True; with another body, KeyConflict.
+        """
+        with self._appending:
+            return _Group(self, drafts).write()
+
+    def check(self, draft: Draft) -> None:
+        """Raise what `append` would refuse the draft with; write nothing."""
+        _Group(self, [draft]).admit(draft)
+
+    def add_model(
+        self, name: str, key: str, params: dict[str, Any], start: Start = "start", policy: PublishPolicy | None = None
+    ) -> tuple[Model, bool]:
+        """The model of that name and spec, and whether it is new.
+
+        key, params: estimator's registry key and parameters. start: "start", "now" or the first position it learns from.
+        Raises ModelExists (another spec), HistoryGone, InvalidParameter, UnknownEstimator, and TargetKindMismatch or
+        InvalidWeights when it cannot learn from this stream.
+        """
+        if not _NAME.fullmatch(name):
+            raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
+        estimator = make(key, params)
+        spec = Spec(key, dict(params))
+        known = self.models.get(name)
+        if known is not None:
+            return self._same(known, spec), False
+        first = self._first_position(start)
+        admit_model(estimator, self.schema, self.limits)
+        model = self._restored(self.table.add(name, spec, first, policy))
+        self.models = {**self.models, name: model}
+        return model, True
+
+    def remove_model(self, name: str) -> None:
+        """Forget a model and its snapshots. Raises UnknownModel."""
+        model = self.model(name)
+        self.table.remove(model.id)
+        self.models = {n: m for n, m in self.models.items() if n != name}
+        forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
+
+    def model(self, name: str) -> Model:
+        """The model of that name. Raises UnknownModel."""
+        if name not in self.models:
+            known = ", ".join(sorted(self.models)) or "none"
+            raise UnknownModel(f"no model is called {name!r} here; there are: {known}.")
+        return self.models[name]
+
+    def close(self) -> None:
+        """Close the log and give up the lock. Models are not snapshotted by this."""
+        self.log.close()
+        self._release()
+
+    def __enter__(self) -> "Directory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _same(self, known: Model, spec: Spec) -> Model:
+        if known.spec != spec:
+            raise ModelExists(
+                f"model {known.name!r} is {known.spec.estimator} with {known.spec.params}, not {spec.estimator} with "
+                f"{spec.params}. Choose another name, or delete it first."
+            )
+        return known
+
+    def _first_position(self, start: Start) -> int:
+        first, end = int(self.log.first), self.position + 1
+        if start == "now":
+            return end
+        wanted = 0 if start == "start" else start
+        if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 <= wanted <= end:
+            raise InvalidParameter(f"from={start!r}; it must be 'start', 'now' or a position from 0 to {end}.")
+        if wanted < first:
+            raise HistoryGone(f"events before position {first} are no longer kept; start at {first} or 'now'.")
+        return wanted
+
+    def _restored(self, entry: Entry) -> Model:
+        estimator = make(entry.spec.estimator, entry.spec.params)
+        model = Model(entry.name, entry.id, entry.spec, entry.start, estimator, self.limits.keep_versions)
+        model.policy = entry.policy or model.policy
+        model.version_ceiling = entry.version_ceiling
+        model.next_version = entry.version_ceiling + 1
+        restore(model, self.path)
+        if entry.failure is not None:
+            model.status, model.failure = "failed", entry.failure
+        elif model.position >= self.position:
+            model.status = "live"
+        return model
+
+
+class _Group:
+    """One group commit: drafts admitted one after the other against a schema that grows with them."""
+
+    def __init__(self, directory: Directory, drafts: Sequence[Draft]) -> None:
+        self.directory, self.drafts = directory, drafts
+        self.schema = directory.schema
+        self.estimators = [m.estimator for m in directory.models.values() if m.status != "failed"]
+        self.events: list[EventDraft] = []
+        self.keys: dict[str, int] = {}
+
+    def write(self) -> list[Receipt | StreamDRError]:
+        """Answers to all drafts; the events are in the log on return."""
+        full = self._storage()
+        placed = [full or self._place(draft) for draft in self.drafts]
+        positions: list[int] = []
+        if self.events:
+            try:
+                positions = self.directory.log.append(self.events)
+            except InsufficientStorage as e:
+                return [p if isinstance(p, StreamDRError | Receipt) else e for p in placed]
+            self.directory.schema = self.schema
+        return [self._answer(p, positions) for p in placed]
+
+    def admit(self, draft: Draft) -> Schema:
+        """The schema once this draft is in. Raises what refuses it."""
+        if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
+            raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
+        return admit(draft, self.schema, self.estimators, self.directory.limits)
+
+    def _place(self, draft: Draft) -> "Receipt | StreamDRError | tuple[int, bool]":
+        """A finished answer, or (number of its event in this group, whether it repeats one of this group)."""
+        try:
+            known = self._known(draft)
+            if known is not None:
+                return known
+            schema = self.admit(draft)
+        except StreamDRError as e:
+            return e
+        changes = delta(self.schema, schema)
+        self.schema = schema
+        if draft.key is not None:
+            self.keys[draft.key] = len(self.events)
+        self.events.append(EventDraft(draft.kind, draft.key, draft.sha256, draft.rows, draft.body, changes))
+        return len(self.events) - 1, False
+
+    def _known(self, draft: Draft) -> "Receipt | tuple[int, bool] | None":
+        """What is known of the draft's key."""
+        if draft.key is None:
+            return None
+        if draft.key in self.keys:
+            event = self.events[self.keys[draft.key]]
+            self._same_body(draft, event.sha256)
+            return self.keys[draft.key], True
+        found = self.directory.log.find_key(draft.key)
+        if found is None:
+            return None
+        position, sha256, rows = found
+        self._same_body(draft, sha256)
+        return Receipt(position, rows, True)
+
+    def _same_body(self, draft: Draft, sha256: str) -> None:
+        if draft.sha256 != sha256:
+            raise KeyConflict(
+                f"idempotency key {draft.key!r} was used for another body (sha256 {sha256[:12]}…, now "
+                f"{draft.sha256[:12]}…). Use a new key for new rows."
+            )
+
+    def _answer(self, placed: Any, positions: list[int]) -> Receipt | StreamDRError:
+        if isinstance(placed, tuple) and not isinstance(placed, Receipt):
+            number, repeated = placed
+            return Receipt(positions[number], self.events[number].rows, repeated)
+        return placed
+
+    def _storage(self) -> InsufficientStorage | None:
+        free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
+        if free >= needed:
+            return None
+        return InsufficientStorage(
+            f"{free} bytes free on the disk of {self.directory.path}; {needed} are needed (min_free_bytes). Make room."
+        )

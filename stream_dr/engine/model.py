@@ -1,0 +1,149 @@
+"""Model: an estimator's spec, its accumulator, the position it has applied, and the projection it has published.
+
+One thread advances a model; any thread reads it. What readers take is `published`: an immutable value swapped as one
+reference, so a transform needs no lock and never waits.
+
+Why this way: the accumulator has one owner, and everything that others see of it is a value that no one writes to again.
+"""
+
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.errors import UnknownVersion
+from stream_dr.projection import Projection
+
+
+class Change(NamedTuple):
+    """What leads from one projection to another: z_new ≈ z_old · map + offset.
+
+    map: (p_old, p_new) float64, least squares. offset: (p_new,) float64. residual: ‖L_old · map − L_new‖ / ‖L_new‖ (0: the
+    same subspace, 1: nothing in common).
+    """
+
+    map: np.ndarray
+    offset: np.ndarray
+    residual: float
+
+
+class Published(NamedTuple):
+    """A projection as readers see it.
+
+    version: ascending, never used twice, also across restarts. position: last event it includes. rows: rows it includes.
+    change: from the version before it, or None. refined_at, residual: position and residual of a refined solution, or None.
+    """
+
+    version: int
+    position: int
+    projection: Projection
+    rows: int = 0
+    change: Change | None = None
+    refined_at: int | None = None
+    residual: float | None = None
+
+
+class Failure(NamedTuple):
+    """Why a model stopped: the event it could not apply, the error's code and message."""
+
+    position: int
+    code: str
+    message: str
+
+
+class PublishPolicy(NamedTuple):
+    """When a model is solved and published: every `rows` rows, every `seconds` seconds, whenever the log is drained
+    (`idle`); all None / False: on demand only."""
+
+    rows: int | None = None
+    seconds: float | None = 1.0
+    idle: bool = True
+
+
+class Spec(NamedTuple):
+    """What a model is: registry key and parameters."""
+
+    estimator: str
+    params: dict[str, Any]
+
+
+class Model:
+    """A live model. Attributes are read by any thread and written by the one that advances it.
+
+    name, id (never used twice in a directory), spec, start (first position it learns from), status ("live", "catching_up" or
+    "failed"), position (last event applied; start − 1 before any), rows, rows_skipped, failure, published, policy.
+    """
+
+    def __init__(self, name: str, id: int, spec: Spec, start: int, estimator: Any, keep_versions: int = 32) -> None:
+        self.name, self.id, self.spec, self.start = name, id, spec, start
+        self.estimator = estimator
+        self.policy = PublishPolicy()
+        self.status = "catching_up"
+        self.position = start - 1
+        self.accumulator: Any = estimator.accumulator()
+        self.failure: Failure | None = None
+        self.published: Published | None = None
+        self.versions: deque[Published] = deque(maxlen=keep_versions)
+        self.next_version = 1
+        self.version_ceiling = 0
+        self.snapshot_position = start - 1
+        self.published_at = time.monotonic()
+
+    @property
+    def rows(self) -> int:
+        """Rows learned."""
+        return int(self.accumulator.rows)
+
+    @property
+    def rows_skipped(self) -> int:
+        """Rows left out because they had no target."""
+        return int(self.accumulator.rows_skipped)
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Labels learned so far."""
+        return tuple(self.accumulator.labels)
+
+    @property
+    def stale(self) -> bool:
+        """Whether rows were learned that the published projection does not include."""
+        if self.rows == 0:
+            return False
+        return self.published is None or self.published.position < self.position
+
+    def version(self, number: int) -> Published:
+        """A kept projection by its version. Raises UnknownVersion."""
+        for kept in tuple(self.versions):
+            if kept.version == number:
+                return kept
+        numbers = [kept.version for kept in tuple(self.versions)]
+        raise UnknownVersion(
+            f"model {self.name!r} keeps versions {numbers[:1]} … {numbers[-1:]}; {number} is not there."
+        )
+
+    def describe(self, last: int) -> dict[str, Any]:
+        """All that is told about a model, JSON-able; `last` is the log's last position (for the lag, in events)."""
+        published = self.published
+        projection: Any = published.projection if published else None
+        eigenvalues = getattr(projection, "eigenvalues", None)
+        return {
+            "name": self.name,
+            "estimator": self.spec.estimator,
+            "params": self.spec.params,
+            "state": self.status,
+            "position": self.position,
+            "rows": self.rows,
+            "rows_skipped": self.rows_skipped,
+            "lag": max(0, last - self.position),
+            "version": published.version if published else 0,
+            "published_position": published.position if published else None,
+            "components": projection.n_components if published else 0,
+            "classes": list(self.classes),
+            "eigenvalues": [] if eigenvalues is None else eigenvalues.tolist(),
+            "solution": projection.solution if published else None,
+            "refined_at": published.refined_at if published else None,
+            "residual": published.residual if published else None,
+            "bytes": self.estimator.state_bytes(self.accumulator.n_features, max(1, len(self.classes))),
+            "failure": self.failure._asdict() if self.failure else None,
+        }
