@@ -24,6 +24,7 @@ from stream_dr.errors import (
     CannotUnlearn,
     EmptyInput,
     InvalidParameter,
+    InvalidWeights,
     NotFitted,
     TargetsRequired,
     WidthMismatch,
@@ -193,6 +194,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _learn(self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False) -> None:
         block, names = self._parse(holder, X, y, weights, refuse_empty)
+        if refuse_empty and block.weights is not None and not block.weights.any():
+            raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         holder.accumulator.add(block)
         holder.names = names
         holder.projection = None
