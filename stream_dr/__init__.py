@@ -25,6 +25,7 @@ _NAMES = {
     "transform": "engine.transform",
     "load": "engine.snapshot",
     "save": "engine.snapshot",
+    "InformationGain": "estimators.information_gain",
 }
 
 __all__ = ["__version__", *sorted(_NAMES)]

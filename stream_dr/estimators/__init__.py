@@ -17,6 +17,7 @@ _PLACES = {
     "iskm": "iskm:IncrementalSKM",
     "class_means": "class_means:ClassMeans",
     "lda": "lda:LDA",
+    "information_gain": "information_gain:InformationGain",
 }
 
 

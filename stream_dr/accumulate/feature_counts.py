@@ -1,0 +1,221 @@
+"""feature_counts: how often each feature is present with each label; what information gain is computed from.
+
+Remembered: per feature and label the weight of the rows that have both (features, labels), per feature the weight of the
+rows that have it, per label its rows and weight. "Present" means ≠ 0, in dense rows and in sparse ones (a stored zero is
+absent). Cost: O(entries · labels of the row) a row; memory 8 · features · (labels + 1) bytes.
+
+All of it are sums, so states merge, batches come in any order and rows can be taken out again; with whole weights (1 unless
+given) the sums are exact to the last bit.
+
+Why this way: the rows of each label are counted in integers beside its weight, so a label emptied by `remove` is known to be
+empty and its column is set to zero, whatever its weights' rounding left there.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.accumulate.compiled import compiled
+from stream_dr.block import Block
+from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch
+from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
+
+
+class FeatureCounts(NamedTuple):
+    """The counts.
+
+    rows, rows_skipped: rows learned, and left out for want of a target. n_features: width. target_kind: "class" or
+    "multilabel", None before the first target. labels: vocabulary in order of first appearance. weight: Σ w.
+    label_rows: (labels,) int64. label_weights: (labels,) float64. present: (features,) float64, Σ w of rows with it.
+    counts: (features, labels) float64, Σ w of rows with feature and label.
+    """
+
+    rows: int
+    rows_skipped: int
+    n_features: int
+    target_kind: str | None
+    labels: tuple[Any, ...]
+    weight: float
+    label_rows: np.ndarray
+    label_weights: np.ndarray
+    present: np.ndarray
+    counts: np.ndarray
+
+    def merge(self, other: "FeatureCounts") -> "FeatureCounts":
+        """Both sums together; labels are matched by name. O(features · labels). Raises CannotMerge."""
+        if self.target_kind and other.target_kind and self.target_kind != other.target_kind:
+            raise CannotMerge(f"counts of {self.target_kind} and of {other.target_kind} targets cannot be merged.")
+        check_label_type(self.labels, other.labels)
+        labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
+        width = max(self.n_features, other.n_features)
+        mine, theirs = _spread(self, labels, width), _spread(other, labels, width)
+        return FeatureCounts(
+            self.rows + other.rows,
+            self.rows_skipped + other.rows_skipped,
+            width,
+            self.target_kind or other.target_kind,
+            labels,
+            self.weight + other.weight,
+            *(a + b for a, b in zip(mine, theirs, strict=True)),
+        )
+
+
+def empty_counts() -> FeatureCounts:
+    """The state before any row; an exact identity of merge."""
+    none = np.zeros(0)
+    return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
+
+
+class FeatureCountAccumulator:
+    """The mutable side of FeatureCounts; one owner. See the module's text for cost."""
+
+    def __init__(self, state: FeatureCounts | None = None) -> None:
+        state = state if state is not None else empty_counts()
+        self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
+        self.target_kind, self.labels, self._weight = state.target_kind, state.labels, state.weight
+        self._label_rows, self._label_weights = state.label_rows.copy(), state.label_weights.copy()
+        self._present, self._counts = state.present.copy(), state.counts.copy()
+
+    def add(self, block: Block) -> None:
+        """Learn the block's rows that have a target. Raises WidthMismatch, TargetKindMismatch or InvalidTargets."""
+        kept, skipped = labelled_rows(block)
+        self._check(kept)
+        self._grow(kept)
+        if kept.rows:
+            batch = self._batch(kept)
+            _count(*batch, 1.0, self._present, self._counts)
+            self._add_labels(batch, 1)
+            self._weight += float(batch[-1].sum())
+            self.rows += kept.rows
+        self.rows_skipped += skipped
+
+    def remove(self, block: Block) -> None:
+        """Take out rows learned before. Raises CannotUnlearn when more would go than was learned, changing nothing."""
+        kept, skipped = labelled_rows(block)
+        self._check(kept)
+        if kept.rows > self.rows or skipped > self.rows_skipped or kept.features > self.n_features:
+            raise CannotUnlearn(f"{block.rows} rows were given to unlearn; {self.rows} were learned. Give only those.")
+        if kept.rows:
+            self._subtract(kept)
+        self.rows_skipped -= skipped
+
+    def freeze(self) -> FeatureCounts:
+        """The counts so far; O(features · labels) to copy."""
+        d = self.n_features
+        return FeatureCounts(
+            self.rows,
+            self.rows_skipped,
+            d,
+            self.target_kind,
+            self.labels,
+            self._weight,
+            self._label_rows.copy(),
+            self._label_weights.copy(),
+            self._present[:d].copy(),
+            self._counts[:d].copy(),
+        )
+
+    def _check(self, block: Block) -> None:
+        if not block.sparse and self.n_features and block.features != self.n_features:
+            raise WidthMismatch(
+                f"batch has {block.features} features; this model was started with {self.n_features}. "
+                "Send those columns or start a new model."
+            )
+        if block.y is not None and block.y.kind not in ("class", "multilabel"):
+            refuse_kind(block.y.kind, ("class", "multilabel"))
+        if block.y is not None:
+            check_label_type(self.labels, block.y.labels)
+
+    def _grow(self, block: Block) -> None:
+        """Room for the block's features and labels; features by doubling, since sparse streams widen often."""
+        new = [] if block.y is None else [label for label in block.y.labels if label not in self.labels]
+        width, room = max(self.n_features, block.features), len(self._present)
+        if width > room or new:
+            room = max(width, 2 * room) if width > room else room
+            self._present = _padded(self._present, (room,))
+            self._counts = _padded(self._counts, (room, len(self.labels) + len(new)))
+            self._label_rows = _padded(self._label_rows, (len(self.labels) + len(new),))
+            self._label_weights = _padded(self._label_weights, (len(self.labels) + len(new),))
+        self.labels, self.n_features = (*self.labels, *new), width
+        if block.y is not None and self.target_kind is None:
+            self.target_kind = block.y.kind
+
+    def _batch(self, block: Block) -> tuple[np.ndarray, ...]:
+        """The block as the loop's arguments: CSR arrays, labels of each row, weights."""
+        rows = block.X if block.sparse else sp.csr_matrix(block.X)
+        targets: Targets = block.y
+        places = {label: at for at, label in enumerate(self.labels)}
+        table = np.asarray([places[label] for label in targets.labels] or [0], dtype=np.int64)
+        at = np.arange(block.rows + 1) if targets.indptr is None else targets.indptr
+        weights = np.ones(block.rows) if block.weights is None else block.weights
+        return rows.indptr, rows.indices, rows.data, at, table[targets.codes], weights
+
+    def _add_labels(self, batch: tuple[np.ndarray, ...], sign: int) -> None:
+        _, _, _, at, codes, weights = batch
+        k = len(self.labels)
+        self._label_rows += sign * np.bincount(codes, minlength=k)[:k].astype(np.int64)
+        self._label_weights += sign * np.bincount(codes, np.repeat(weights, np.diff(at)), minlength=k)[:k]
+
+    def _subtract(self, block: Block) -> None:
+        unknown = [label for label in block.y.labels if label not in self.labels]
+        if unknown:
+            raise CannotUnlearn(f"label {unknown[0]!r} was never learned. Give only rows that were.")
+        batch = self._batch(block)
+        gone = np.bincount(batch[4], minlength=len(self.labels))
+        present, counts = np.zeros_like(self._present), np.zeros_like(self._counts)
+        _count(*batch, 1.0, present, counts)
+        slack = 1e-9 * max(self._weight, 1e-300)
+        if (
+            np.any(gone > self._label_rows)
+            or np.any(counts > self._counts + slack)
+            or np.any(present > self._present + slack)
+        ):
+            raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
+        self._present = np.maximum(self._present - present, 0.0)
+        self._counts = np.maximum(self._counts - counts, 0.0)
+        self._add_labels(batch, -1)
+        self.rows -= block.rows
+        self._weight = float(self._weight - batch[-1].sum()) if self.rows else 0.0
+        self._clear_emptied()
+
+    def _clear_emptied(self) -> None:
+        emptied = self._label_rows == 0
+        self._label_weights[emptied] = 0.0
+        self._counts[:, emptied] = 0.0
+        if not self.rows:
+            self._present[:] = 0.0
+
+
+def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The array with zeros after its end, to the given shape."""
+    out = np.zeros(shape, dtype=array.dtype)
+    out[tuple(slice(0, n) for n in array.shape)] = array
+    return out
+
+
+def _spread(state: FeatureCounts, labels: tuple[Any, ...], width: int) -> tuple[np.ndarray, ...]:
+    """label_rows, label_weights, present and counts with columns for `labels` and rows for `width` features."""
+    places = {label: at for at, label in enumerate(labels)}
+    at = [places[label] for label in state.labels]
+    k = len(labels)
+    label_rows, label_weights = np.zeros(k, dtype=np.int64), np.zeros(k)
+    label_rows[at], label_weights[at] = state.label_rows, state.label_weights
+    counts = np.zeros((width, k))
+    counts[: state.n_features, at] = state.counts
+    return label_rows, label_weights, _padded(state.present, (width,)), counts
+
+
+@compiled()
+def _count(
+    indptr: Any, indices: Any, values: Any, at: Any, codes: Any, weights: Any, sign: float, present: Any, counts: Any
+) -> None:
+    """present[j] += w and counts[j, label] += w for every nonzero entry j of every row and each of its labels."""
+    for i in range(len(weights)):
+        w = sign * weights[i]
+        for e in range(indptr[i], indptr[i + 1]):
+            if values[e] != 0.0:
+                j = indices[e]
+                present[j] += w
+                for c in range(at[i], at[i + 1]):
+                    counts[j, codes[c]] += w
