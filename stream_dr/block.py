@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite
+from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
 
 LARGEST = 1e100
 """Values beyond this size are refused: their squares would not be finite."""
@@ -78,7 +78,9 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     if array.dtype not in (np.float32, np.float64):
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError) as e:
+        except TypeError as e:
+            raise NotNumeric(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
+        except ValueError as e:
             raise InvalidRows(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
     if array.ndim != 2:
         raise InvalidRows(

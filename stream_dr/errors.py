@@ -58,6 +58,12 @@ class InvalidRows(StreamDRError):
     code = "invalid_rows"
 
 
+class NotNumeric(InvalidRows, TypeError):
+    """Raised when rows hold things that are no numbers at all (a TypeError too, as scikit-learn's checks ask)."""
+
+    code = "invalid_rows"
+
+
 class WidthMismatch(StreamDRError):
     """Raised when a batch has another number of features, or other columns, than the model or stream."""
 
@@ -140,6 +146,12 @@ class NotFitted(StreamDRError, NotFittedError):
     """Raised when a projection is asked for before any row was learned."""
 
     code = "model_empty"
+
+
+class NeedsRefine(NotFitted):
+    """Raised when only the diagonal of the scatter is kept and the method has no answer from it without refine."""
+
+    code = "needs_refine"
 
 
 class MalformedInput(StreamDRError):

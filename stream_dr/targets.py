@@ -220,7 +220,7 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
         if not np.all(np.abs(y) <= LARGEST):
             raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
         whole = bool(np.all(y == np.floor(y)))
-        single = "class" in kinds and "multilabel" not in kinds
+        single = "class" in kinds and not {"multilabel", "continuous"} <= set(kinds)
         if kind == "continuous" or (kind is None and not (single and whole)):
             if kind is None and "continuous" not in kinds:
                 raise InvalidTargets(
