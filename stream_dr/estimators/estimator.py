@@ -77,13 +77,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def transform(self, X: Any) -> np.ndarray:
         """Project rows X (rows, features) to (rows, components) float64. Raises NotFitted before any row."""
         projection = self._projection()
-        rows, names = as_rows(X)
-        self._check_names(names)
-        if not hasattr(rows, "indptr") and rows.shape[1] != projection.n_features:
-            self._refuse_width(rows.shape[1], projection.n_features)
-        if rows.shape[0] == 0 or rows.shape[1] == 0:
-            self._refuse_empty(rows)
-        return projection.apply(rows)
+        return projection.apply(self._rows_for(projection, X))
 
     def merge(self, other: "Estimator") -> Self:
         """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
@@ -102,6 +96,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20) -> Self:
         """Replace the projection by the exact one through passes over `source`. Raises CannotRefine."""
         raise CannotRefine(f"{type(self).__name__} has no out-of-core solution: what it gives is its own recurrence's.")
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; those that only matter when solving (gamma, standardize …) count from the next projection on."""
+        super().set_params(**params)
+        if "_fitted" in vars(self):
+            self._fitted.projection = None
+        return self
 
     def save(self, path: Any) -> None:
         """Write spec and state to one file, from which `stream_dr.load` gives this estimator back, bit-equal."""
@@ -183,13 +184,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self
 
     def _partial_fit(self, X: Any, y: Any, weights: Any) -> Self:
-        if "_fitted" in vars(self):
-            self._learn(self._fitted, X, y, weights)
-        else:
-            self.check_parameters()
-            holder = Holder(self.accumulator())
-            self._learn(holder, X, y, weights)
-            self._fitted = holder
+        self.check_parameters()
+        holder = self._fitted if "_fitted" in vars(self) else Holder(self.accumulator())
+        self._learn(holder, X, y, weights)
+        self._fitted = holder
         return self
 
     def _learn(self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False) -> None:
@@ -234,6 +232,14 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
+    def _rows_for(self, projection: Projection, X: Any) -> Any:
+        """X as rows (rows, features) the projection can be applied to, named columns in the stream's order."""
+        rows, names = as_rows(X)
+        rows, _ = _in_order(self._holder().names, names, rows, type(self).__name__)
+        if not hasattr(rows, "indptr") and rows.shape[1] != projection.n_features:
+            self._refuse_width(rows.shape[1], projection.n_features)
+        return rows
+
     def _holder(self) -> Holder:
         if "_fitted" not in vars(self):
             raise NotFitted(
@@ -254,11 +260,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if not hasattr(projection, name):
             raise AttributeError(f"{type(self).__name__} has a projection of kind {projection.kind}, without {name}.")
         return getattr(projection, name)
-
-    def _check_names(self, names: tuple[str, ...] | None) -> None:
-        known = self._holder().names
-        if known is not None and names is not None and names != known:
-            _refuse_names(known, names, type(self).__name__)
 
     def _refuse_width(self, given: int, known: int) -> None:
         raise WidthMismatch(
