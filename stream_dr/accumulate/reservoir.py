@@ -1,0 +1,251 @@
+"""reservoir: a uniform sample of the rows so far, at most `capacity` of them, kept as they came (dense or CSR).
+
+Row number i draws u_i, keyed by (seed, i), and has the key −log(u_i) / w_i; the rows with the smallest keys are kept. With
+equal weights that is a uniform sample without replacement, with others it is A-Res (Efraimidis and Spirakis 2006, whose key
+u^(1/w) is this one turned round); a row of weight 0 is never kept.
+
+Merge: without weights the keys of each side are drawn anew as the smallest order statistics of its N exponentials, keyed by
+(seed, N_A, N_B); then the smallest of both are kept, so the number taken from A is hypergeometric in (N_A, N_B). With
+weights the keys stay, and rows of equal number in A and B share a draw (each row's chance is right, the pair goes together).
+
+Cost a row: O(1), and O(entries) for the few that are kept, about capacity · log(N / capacity) of N; memory 8 · capacity ·
+features bytes dense, 12 · capacity · entries sparse. Merges: yes. Unlearns: no, since a row that made room is gone.
+
+Why this way: a smallest-keys sample depends on the set of rows and their numbers only, never on how they were batched.
+"""
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.block import Block
+from stream_dr.errors import CannotMerge, WidthMismatch
+from stream_dr.feature_maps.draws import uniforms
+from stream_dr.targets import check_label_type, labelled_rows, refuse_kind
+
+ROW_DRAW, MERGE_DRAW = 11, 12
+"""Purposes of the draws (see feature_maps/draws.py)."""
+
+
+class Reservoir(NamedTuple):
+    """The sample, ordered by row number.
+
+    rows, rows_skipped, n_features, target_kind, labels: as every state. capacity: most rows kept. seed: of the draws.
+    weighted: whether any row had a weight other than 1. numbers: (kept,) int64, the rows' numbers in the stream. keys:
+    (kept,) float64. codes: (kept,) int32 into labels, −1 where no labels are kept. values: (kept, features) float64, or
+    the CSR values (entries,); then indices and indptr are its int32 and int64 arrays, else None.
+    """
+
+    rows: int
+    rows_skipped: int
+    n_features: int
+    target_kind: str | None
+    labels: tuple[Any, ...]
+    capacity: int
+    seed: int
+    weighted: bool
+    numbers: np.ndarray
+    keys: np.ndarray
+    codes: np.ndarray
+    values: np.ndarray
+    indices: np.ndarray | None = None
+    indptr: np.ndarray | None = None
+
+    @property
+    def kept(self) -> Any:
+        """The rows in the sample, (kept, features) ndarray or CSR."""
+        if self.indices is None or self.indptr is None:
+            return self.values
+        return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
+
+    def merge(self, other: "Reservoir") -> "Reservoir":
+        """A sample of both streams, `other` coming after self. Raises CannotMerge. O(capacity · features)."""
+        if (self.capacity, self.seed) != (other.capacity, other.seed):
+            raise CannotMerge("reservoirs of different capacity or seed cannot be merged; start both with the same.")
+        if not other.rows:
+            return self._replace(rows_skipped=self.rows_skipped + other.rows_skipped)
+        if not self.rows:
+            return other._replace(rows_skipped=self.rows_skipped + other.rows_skipped)
+        check_label_type(self.labels, other.labels)
+        labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
+        mine, theirs = (self.keys, other.keys) if self.weighted or other.weighted else _fresh_keys(self, other)
+        keys = np.concatenate([mine, theirs])
+        best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
+        kept = _stacked(self, other)[best]
+        codes = np.concatenate([self.codes, _recoded(other.codes, other.labels, labels)])
+        numbers = np.concatenate([self.numbers, other.numbers + self.rows])
+        return Reservoir(
+            self.rows + other.rows,
+            self.rows_skipped + other.rows_skipped,
+            kept.shape[1],
+            self.target_kind or other.target_kind,
+            labels,
+            self.capacity,
+            self.seed,
+            self.weighted or other.weighted,
+            numbers[best],
+            keys[best],
+            codes[best],
+            *_parts(kept),
+        )
+
+
+class ReservoirAccumulator:
+    """The mutable side of Reservoir; one owner.
+
+    capacity: most rows kept. seed: of the draws. keep_labels: whether rows must have one label each (rows without are
+    skipped and counted) and the kept rows' labels are remembered; otherwise targets are ignored.
+    """
+
+    def __init__(self, capacity: int, seed: int, keep_labels: bool = False, state: Reservoir | None = None) -> None:
+        self.capacity, self.seed, self.keep_labels = capacity, seed, keep_labels
+        none = np.zeros(0)
+        if state is None:
+            ints = np.zeros(0, dtype=np.int32)
+            state = Reservoir(0, 0, 0, None, (), capacity, seed, False, ints.astype(np.int64), none, ints, none)
+        self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
+        self.target_kind, self.labels, self._weighted = state.target_kind, state.labels, state.weighted
+        self._numbers, self._keys, self._codes = state.numbers, state.keys, state.codes
+        self._sparse = state.indices is not None
+        self._slots: list[Any] = _split(state.kept) if state.rows else []
+
+    def add(self, block: Block) -> None:
+        """Offer the block's rows to the sample. Raises WidthMismatch, TargetKindMismatch or InvalidTargets."""
+        block, skipped = labelled_rows(block) if self.keep_labels else (block, 0)
+        self._check(block)
+        if not self.rows:
+            self._sparse = block.sparse
+        self.n_features = max(self.n_features, block.features)
+        codes = self._learn_labels(block)
+        if block.rows:
+            self._offer(block, codes)
+        self.rows += block.rows
+        self.rows_skipped += skipped
+
+    def freeze(self) -> Reservoir:
+        """The sample so far, ordered by row number; O(capacity · features) to copy."""
+        order = np.argsort(self._numbers, kind="stable")
+        kept = _joined([self._slots[i] for i in order], self.n_features, self._sparse)
+        return Reservoir(
+            self.rows,
+            self.rows_skipped,
+            self.n_features,
+            self.target_kind,
+            self.labels,
+            self.capacity,
+            self.seed,
+            self._weighted,
+            self._numbers[order],
+            self._keys[order],
+            self._codes[order],
+            *_parts(kept),
+        )
+
+    def _check(self, block: Block) -> None:
+        fixed = self.rows and (not block.sparse or not self._sparse)
+        wider = block.features > self.n_features if block.sparse else block.features != self.n_features
+        if fixed and wider:
+            raise WidthMismatch(
+                f"batch has {block.features} features; this model was started with {self.n_features}. "
+                "Send those columns or start a new model."
+            )
+        if self.keep_labels and block.y is not None:
+            if block.y.kind != "class":
+                refuse_kind(block.y.kind, ("class",))
+            check_label_type(self.labels, block.y.labels)
+
+    def _learn_labels(self, block: Block) -> np.ndarray:
+        """(rows,) codes into self.labels, which the block's new labels join; −1 where labels are not kept."""
+        if not self.keep_labels or block.y is None:
+            return np.full(block.rows, -1, dtype=np.int32)
+        self.target_kind = "class"
+        self.labels = tuple(dict.fromkeys((*self.labels, *block.y.labels)))
+        return _recoded(block.y.codes, block.y.labels, self.labels)
+
+    def _offer(self, block: Block, codes: np.ndarray) -> None:
+        """Keep the smallest keys of those kept and the block's."""
+        draws = -np.log(uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
+        if block.weights is not None:
+            self._weighted = self._weighted or bool(np.any(block.weights != 1.0))
+            with np.errstate(divide="ignore", over="ignore"):
+                draws = draws / block.weights
+        limit = self._keys.max() if len(self._keys) == self.capacity else np.inf
+        offered = np.flatnonzero(draws < limit)
+        keys = np.concatenate([self._keys, draws[offered]])
+        if len(keys) > self.capacity:
+            best = np.argsort(keys, kind="stable")[: self.capacity]
+        else:
+            best = np.arange(len(keys))
+        held = len(self._keys)
+        best.sort()
+        new = offered[best[best >= held] - held]
+        self._slots = [self._slots[i] for i in best[best < held]] if len(new) else self._slots
+        self._slots += _split(block.X[new])
+        self._keys = keys[best]
+        self._numbers = np.concatenate([self._numbers, self.rows + offered])[best]
+        self._codes = np.concatenate([self._codes, codes[offered]])[best]
+
+
+def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
+    """Keys for both samples, drawn as the smallest order statistics of N_A and of N_B exponentials (Rényi)."""
+    drawn = []
+    for side, state in enumerate((a, b)):
+        n = len(state.numbers)
+        u = uniforms(a.seed ^ (a.rows << 20) ^ (b.rows << 1) ^ side, MERGE_DRAW, 0, n, 2)
+        ordered = np.cumsum(-np.log(u[:, 0]) / (state.rows - np.arange(n)))
+        drawn.append(ordered[np.argsort(u[:, 1])])
+    return drawn[0], drawn[1]
+
+
+def _recoded(codes: np.ndarray, old: tuple[Any, ...], new: tuple[Any, ...]) -> np.ndarray:
+    """Codes into `old` as codes into `new`; −1 stays."""
+    places = {label: at for at, label in enumerate(new)}
+    table = np.asarray([*(places[label] for label in old), -1], dtype=np.int32)
+    return table[codes]
+
+
+def _split(X: Any) -> list[Any]:
+    """One entry a row: its float64 values, or its (indices, values) where X is CSR."""
+    if not sp.issparse(X):
+        return [np.array(row, dtype=np.float64) for row in X]
+    ends = X.indptr
+    return [(X.indices[s:e].astype(np.int32), X.data[s:e].astype(np.float64)) for s, e in pairwise(ends)]
+
+
+def _joined(slots: list[Any], width: int, sparse: bool) -> Any:
+    """Rows (slots, width), CSR where `sparse`; slots of either form."""
+    if not slots:
+        return sp.csr_matrix((0, width)) if sparse else np.zeros((0, width))
+    if not sparse:
+        out = np.zeros((len(slots), width))
+        for i, slot in enumerate(slots):
+            if isinstance(slot, tuple):
+                out[i, slot[0]] = slot[1]
+            else:
+                out[i] = slot
+        return out
+    pairs = [s if isinstance(s, tuple) else (np.flatnonzero(s).astype(np.int32), s[s != 0]) for s in slots]
+    indptr = np.concatenate([[0], np.cumsum([len(p[0]) for p in pairs])])
+    return sp.csr_matrix(
+        (np.concatenate([p[1] for p in pairs]), np.concatenate([p[0] for p in pairs]), indptr),
+        shape=(len(pairs), width),
+    )
+
+
+def _stacked(a: Reservoir, b: Reservoir) -> Any:
+    """Both samples' rows under each other, CSR where either is."""
+    if a.indices is None and b.indices is None:
+        if a.n_features != b.n_features:
+            raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
+        return np.concatenate([a.values, b.values])
+    width = max(a.n_features, b.n_features)
+    return _joined([*_split(a.kept), *_split(b.kept)], width, sparse=True)
+
+
+def _parts(kept: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """values, indices and indptr of kept rows."""
+    if not sp.issparse(kept):
+        return kept, None, None
+    return kept.data, kept.indices.astype(np.int32), kept.indptr.astype(np.int64)
