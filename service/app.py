@@ -1,0 +1,107 @@
+"""The application: one directory kept current, behind the routes.
+
+Shared by all requests and set once: the directory, the threads that run it, the counters, and two small pools of
+threads, one for parsing and projecting, one for requests that wait for their models.
+
+Why this way: create_app(directory, settings) is all a test or another server needs; `serve` adds the process around it.
+"""
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+import stream_dr
+from service import documents, problems, routes
+from service.bodies import Bodies
+from service.metrics import Metrics, Observed
+from service.settings import Settings
+
+PARSERS, WAITERS = 4, 64
+"""Threads that parse and project; requests that may wait for their models at once."""
+
+
+def create_app(directory: Any, settings: Settings) -> FastAPI:
+    """The ASGI application over an open, writable stream_dr.Directory; runs its threads while it is up."""
+    app = FastAPI(
+        title="stream_dr",
+        version=stream_dr.__version__,
+        summary="Supervised projections of a stream, learned as it arrives.",
+        lifespan=_lifespan,
+        responses=documents.ANY_ANSWERS,
+    )
+    state = app.state
+    state.settings, state.directory, state.limits = settings, directory, limits(settings)
+    state.running = stream_dr.Running(directory, run_settings(settings))
+    state.metrics = Metrics()
+    state.stopping = threading.Event()
+    problems.install(app)
+    routes.install(app)
+    app.add_middleware(_Held, settings=settings, state=state)
+    app.add_middleware(Observed, metrics=state.metrics)
+    app.openapi = functools.partial(_openapi, app)  # type: ignore[method-assign]
+    return app
+
+
+def limits(settings: Settings) -> Any:
+    """stream_dr.Limits with the settings' figures."""
+    named = {name: getattr(settings, name) for name in stream_dr.Limits._fields if hasattr(settings, name)}
+    return stream_dr.Limits(**named)
+
+
+def run_settings(settings: Settings) -> Any:
+    """stream_dr.RunSettings with the settings' figures."""
+    policy = stream_dr.PublishPolicy(rows=settings.publish_rows, seconds=settings.publish_seconds)
+    return stream_dr.RunSettings(
+        publish=policy,
+        snapshot_rows=settings.snapshot_rows,
+        snapshot_seconds=settings.snapshot_seconds,
+        retain_rows=settings.retain_rows,
+    )
+
+
+class _Held(Bodies):
+    """Bodies whose count the metrics can read."""
+
+    def __init__(self, app: Any, settings: Settings, state: Any) -> None:
+        super().__init__(app, settings)
+        state.bodies_held = lambda: self.held
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Threads up, requests, threads down: drain and snapshot."""
+    state = app.state
+    loop = asyncio.get_running_loop()
+    parsers, waiters = ThreadPoolExecutor(PARSERS, "service-parse"), ThreadPoolExecutor(WAITERS, "service-wait")
+    state.in_thread, state.waiting = _runner(loop, parsers), _runner(loop, waiters)
+    await loop.run_in_executor(None, state.running.start)
+    try:
+        yield
+    finally:
+        state.stopping.set()
+        await loop.run_in_executor(None, state.running.stop)
+        parsers.shutdown(wait=False)
+        waiters.shutdown(wait=False)
+
+
+def _runner(loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> Callable[..., Any]:
+    def run(function: Callable[..., Any], *args: Any) -> Any:
+        return loop.run_in_executor(pool, function, *args)
+
+    return run
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document with the schemas of documents.py."""
+    if app.openapi_schema is None:
+        told = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        told.setdefault("components", {}).setdefault("schemas", {}).update(documents.EXTRA_SCHEMAS)
+        app.openapi_schema = told
+    return app.openapi_schema

@@ -1,0 +1,77 @@
+"""Access: bearer tokens, one for reading and one for writing, compared in constant time; without tokens loopback only.
+
+With tokens set, everything but /livez, /readyz and the dashboard's empty page needs one: reading takes either (reading is
+free to all only when no token is set), writing takes the write token. Transport encryption is a proxy's part (docs/deploy).
+
+Without tokens any page in a local browser could reach the service, so requests that carry a foreign `Origin`, or a `Host`
+that is not this machine, are refused.
+
+Why this way: two fixed tokens need no state; finer rights belong to the proxy.
+"""
+
+import hmac
+import ipaddress
+from urllib.parse import urlsplit
+
+from fastapi import Request
+
+from service.problems import Problem
+from service.settings import Settings
+
+
+def check_host(settings: Settings) -> None:
+    """Raise ValueError for an address that others can reach while no token guards it."""
+    if not settings.loopback and settings.write_token is None:
+        raise ValueError(
+            f"host {settings.host} can be reached from other machines and no token is set. Set "
+            "STREAM_DR_WRITE_TOKEN (and STREAM_DR_READ_TOKEN), or listen on 127.0.0.1."
+        )
+
+
+def reads(request: Request) -> None:
+    """Dependency of reading routes. Raises Problem `unauthorized`."""
+    _check(request, "read")
+
+
+def writes(request: Request) -> None:
+    """Dependency of writing routes. Raises Problem `unauthorized`."""
+    _check(request, "write")
+
+
+def _check(request: Request, right: str) -> None:
+    settings: Settings = request.app.state.settings
+    if settings.write_token is None:
+        _check_local(request)
+        return
+    given = _bearer(request)
+    accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
+    matches = [hmac.compare_digest(given, t.get_secret_value().encode()) for t in accepted if t is not None]
+    if not any(matches):
+        raise Problem(
+            "unauthorized",
+            f"A valid {right} token is needed: send the header Authorization: Bearer <token>.",
+            {"WWW-Authenticate": 'Bearer realm="stream_dr"'},
+        )
+
+
+def _bearer(request: Request) -> bytes:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip().encode() if scheme.lower() == "bearer" else b""
+
+
+def _check_local(request: Request) -> None:
+    origin = request.headers.get("origin")
+    host = request.headers.get("host", "")
+    if origin is not None and urlsplit(origin).netloc != host:
+        raise Problem("forbidden", "Without a token only pages of this service itself may call it; set a token.")
+    if not _local(urlsplit(f"//{host}").hostname or "localhost"):
+        raise Problem("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
+
+
+def _local(name: str) -> bool:
+    if name in ("localhost", "testserver"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

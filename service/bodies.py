@@ -1,0 +1,169 @@
+"""Bodies: what may come in, how much of it, and for how long; decided before any route sees a byte.
+
+A middleware around all routes. A body of a type no route reads is 415, one declared too long is 413 before it is read, one
+that turns out too long (chunked) is 413 at the byte that is too many, one that does not arrive in time is 408, and one for
+which there is no memory left just now is 429. Refusing costs no memory; the rest of a refused body is read and dropped for
+a short while, so that a client that is still sending gets to see the answer.
+
+Why this way: a route cannot forget the bound, and the sum of all bodies held is known.
+"""
+
+import asyncio
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service import problems
+from service.problems import Problem
+from service.settings import Settings
+
+ARROW = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")
+JSON = "application/json"
+ARROW_PATHS = ("/partial_fit", "/transform")
+LINGER = 2.0
+"""Seconds for which the rest of a refused body is dropped before the connection is closed."""
+
+
+class Bodies:
+    """The middleware; `held` is the number of body bytes in memory now."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app, self.settings, self.held = app, settings, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request within the bounds."""
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        if not _has_body(headers):
+            await self.app(scope, receive, send)
+            return
+        try:
+            limit = self._admit(scope["path"], headers)
+        except Problem as problem:
+            await _refuse(problem, receive, send)
+            return
+        bounded = _Bounded(self, limit, receive, send)
+        try:
+            await self.app(scope, bounded.receive, bounded.send)
+        finally:
+            self.held -= bounded.bytes
+
+    def _admit(self, path: str, headers: dict[bytes, bytes]) -> int:
+        """Most bytes this body may have. Raises Problem."""
+        media = media_type(headers.get(b"content-type", b"").decode("latin-1"))
+        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+        wanted = (JSON, *ARROW) if path in ARROW_PATHS else (JSON,)
+        if media not in wanted or encoding != "identity":
+            raise Problem(
+                "unsupported_media_type",
+                f"The body is {media or 'of no stated type'}, encoding {encoding}; send {' or '.join(wanted)}, "
+                "not compressed as a whole.",
+            )
+        limit = self.settings.max_json_bytes if media == JSON else self.settings.max_body_bytes
+        declared = _length(headers)
+        if declared > limit:
+            raise too_large(limit, declared)
+        self.reserve(declared)
+        return limit
+
+    def reserve(self, more: int) -> None:
+        """Raise Problem `overloaded` when that many bytes more would not fit; reserves nothing."""
+        if self.held + more > self.settings.max_queue_bytes:
+            raise Problem(
+                "overloaded",
+                f"Request bodies of {self.held:,} bytes are being worked on, of {self.settings.max_queue_bytes:,} "
+                "allowed; send this one again shortly.",
+                {"Retry-After": "1"},
+            )
+
+
+class _Bounded:
+    """One request's receive and send."""
+
+    def __init__(self, bodies: Bodies, limit: int, receive: Receive, send: Send) -> None:
+        self._bodies, self._limit, self._receive, self._send = bodies, limit, receive, send
+        self._deadline = asyncio.get_running_loop().time() + bodies.settings.body_timeout
+        self.bytes = 0
+        self._complete = self._refused = False
+
+    async def receive(self) -> Message:
+        """The next piece of the body, or a disconnect once the request was refused."""
+        if self._complete:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+            self._count(message)
+        except TimeoutError:
+            return await self._stop(
+                Problem(
+                    "request_timeout", f"The body did not arrive within {self._bodies.settings.body_timeout:g} seconds."
+                )
+            )
+        except Problem as problem:
+            return await self._stop(problem)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Pass the route's answer on, unless the request was refused meanwhile."""
+        if not self._refused:
+            await self._send(message)
+
+    def _count(self, message: Message) -> None:
+        size = len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
+        if self.bytes + size > self._limit:
+            raise too_large(self._limit, None)
+        self._bodies.reserve(size)
+        self.bytes += size
+        self._bodies.held += size
+
+    async def _stop(self, problem: Problem) -> Message:
+        self._refused = True
+        await _refuse(problem, self._receive, self._send, drain=problem.code != "request_timeout")
+        return {"type": "http.disconnect"}
+
+
+def media_type(header: str) -> str:
+    """A Content-Type without its parameters, in lower case."""
+    return header.partition(";")[0].strip().lower()
+
+
+def too_large(limit: int, declared: int | None) -> Problem:
+    """The 413."""
+    given = f"{declared:,}" if declared is not None else f"more than {limit:,}"
+    return Problem(
+        "body_too_large",
+        f"The body has {given} bytes; at most {limit:,} are taken. Send fewer rows a batch.",
+        limit=limit,
+    )
+
+
+def _has_body(headers: dict[bytes, bytes]) -> bool:
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
+def _length(headers: dict[bytes, bytes]) -> int:
+    try:
+        return int(headers.get(b"content-length", b"0"))
+    except ValueError:
+        raise Problem("bad_request", "Content-Length is not a number.") from None
+
+
+async def _refuse(problem: Problem, receive: Receive, send: Send, drain: bool = True) -> None:
+    """Answer at once; then read and drop what still comes, for a short while."""
+    answer = problems.of(problem)
+    headers: list[Any] = [*answer.raw_headers, (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+    await send({"type": "http.response.body", "body": bytes(answer.body), "more_body": True})
+    if drain:
+        await _drop(receive)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _drop(receive: Receive) -> None:
+    try:
+        async with asyncio.timeout(LINGER):
+            while (await receive()).get("more_body", False):
+                pass
+    except TimeoutError:
+        return

@@ -1,0 +1,92 @@
+"""Documents: the parts of the OpenAPI document that FastAPI cannot read off the routes' signatures.
+
+Bodies of rows are read by the library and not by pydantic, so their form is written down here; so are the answers.
+
+Why this way: /docs tells the truth without a second parser in the path of every batch.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_NUMBER = {"type": "number"}
+_SPARSE = {
+    "type": "object",
+    "required": ["indices", "values"],
+    "properties": {
+        "indices": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+        "values": {"type": "array", "items": _NUMBER},
+    },
+}
+_ROW = {"anyOf": [{"type": "array", "items": _NUMBER}, _SPARSE, {"type": "object", "additionalProperties": _NUMBER}]}
+_ROWS = {
+    "type": "object",
+    "required": ["rows"],
+    "properties": {
+        "rows": {"type": "array", "items": _ROW, "description": "all dense, all sparse, or all by the columns' names"},
+        "labels": {"type": "array", "description": "one label a row, or a list of labels a row; null: no target"},
+        "target": {"type": "array", "description": "continuous targets: a number or a list of numbers a row"},
+        "weights": {"type": "array", "items": {"type": "number", "minimum": 0}},
+        "ids": {"type": "array", "items": {"type": "string"}},
+    },
+    "example": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
+}
+ROWS_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": _ROWS},
+            ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457); `code` is stable."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+
+
+class Receipt(BaseModel):
+    """What became of a batch; `lag` (events still to be learned) where the request waited."""
+
+    position: int | None
+    rows: int
+    duplicate: bool
+    lag: int | None = None
+
+
+class Projected(BaseModel):
+    """Projected rows, and by which version of the model."""
+
+    model: str
+    version: int
+    position: int
+    solution: str
+    z: list[list[float]]
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The answers of a route that may fail with these statuses."""
+    return {s: {"description": "a problem; see its code", "content": _PROBLEM} for s in statuses}
+
+
+_COMMON = (400, 401, 403, 406, 408, 413, 415, 422, 429, 500, 503, 507)
+LEARN_ANSWERS = {
+    200: {"model": Receipt, "description": "durable"},
+    202: {"model": Receipt, "description": "durable; not yet learned by every model"},
+} | problems(404, 409, *_COMMON)
+TRANSFORM_ANSWERS = {200: {"model": Projected}} | problems(404, 409, *_COMMON)
+PUT_ANSWERS = {200: {"description": "there already, with the same spec"}} | problems(404, 409, *_COMMON)
+PROJECTION_ANSWERS = problems(404, 409, *_COMMON)
+UNKNOWN_MODEL = problems(404, 409, *_COMMON)
+UNKNOWN_JOB = problems(404, *_COMMON)
+ANY_ANSWERS = problems(401, 403, 422, 429, 500, 503)
+EXTRA_SCHEMAS = {"Problem": Problem.model_json_schema()}

@@ -1,0 +1,71 @@
+"""Learn: batches in (POST /partial_fit) and rows out again (POST /unlearn).
+
+Parsing runs in a thread, admission and the append in the appender; the answer is sent after the append is durable. A request
+that waits for its models waits in a thread of its own kind, so waiting never holds up parsing.
+
+Why this way: an answer that carries a position is a promise that survives a kill.
+"""
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+import stream_dr
+from service import auth, documents, wire
+from service.problems import Problem
+
+router = APIRouter(tags=["learn"], dependencies=[Depends(auth.writes)])
+
+
+class Unlearn(BaseModel):
+    """Rows to take out: by the positions of their events, or by their ids."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    positions: list[Annotated[int, Field(ge=0)]] = Field([], max_length=10_000)
+    ids: list[Annotated[str, Field(max_length=1_000)]] = Field([], max_length=10_000)
+
+
+@router.post("/partial_fit", openapi_extra=documents.ROWS_BODY, responses=documents.LEARN_ANSWERS)
+async def partial_fit(
+    request: Request,
+    wait: Annotated[Literal["applied"] | None, Query(description="answer once every model has learned it")] = None,
+    check: Annotated[str | None, Query(description="admit without appending")] = None,
+) -> Response:
+    """Learn a batch: append it durably, then answer its position.
+
+    A retry with the same Idempotency-Key is not learned twice.
+    """
+    state = request.app.state
+    media, key = wire.media(request), wire.idempotency_key(request)
+    body = await request.body()
+    draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
+    if wire.flag(request, "check") or check == "":
+        await state.in_thread(state.running.check, draft)
+        return wire.json_response({"position": None, "rows": draft.rows, "duplicate": False})
+    receipt = await asyncio.wrap_future(state.running.submit(draft))
+    state.metrics.rows += 0 if receipt.duplicate else receipt.rows
+    state.metrics.duplicates += receipt.duplicate
+    return await _answer(request, receipt, wait is not None)
+
+
+@router.post("/unlearn", responses=documents.LEARN_ANSWERS)
+async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | None = None) -> Response:
+    """Take rows out again: additive models subtract them, the others are rebuilt from the log without them."""
+    if bool(rows.positions) == bool(rows.ids):
+        raise Problem("invalid_request", 'Give either {"positions": [...]} or {"ids": [...]}.')
+    running, key = request.app.state.running, wire.idempotency_key(request)
+    future = await request.app.state.in_thread(running.unlearn, rows.positions, rows.ids, key)
+    return await _answer(request, await asyncio.wrap_future(future), wait is not None)
+
+
+async def _answer(request: Request, receipt: Any, wait: bool) -> Response:
+    told = {"position": receipt.position, "rows": receipt.rows, "duplicate": receipt.duplicate}
+    if not wait:
+        return wire.json_response(told)
+    state = request.app.state
+    applied = await state.waiting(state.running.wait_applied, receipt.position, state.settings.wait_timeout)
+    return wire.json_response(told | {"lag": 0 if applied else state.running.lag}, 200 if applied else 202)

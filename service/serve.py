@@ -1,0 +1,147 @@
+"""Serve: the process around the application; `stream-dr serve` and `python -m service` both call it.
+
+Before anything listens: the address must be loopback or guarded by a token, the process must be the only worker, the
+port must be free, the directory must not be in use. On SIGTERM or SIGINT: no new connections, requests under way end,
+batches taken are appended and learned, every model is snapshotted, exit 0. A second signal does not wait for requests.
+
+Why this way: one writing process per directory, so one uvicorn server in one process. uvicorn raises a caught signal again
+after its shutdown, which would end the process with that signal; the server here takes signals itself and does not.
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+import stream_dr
+from service import auth
+from service.settings import Settings
+
+SWITCH_INTERVAL = 2e-4
+"""Seconds a thread may hold the interpreter while another waits; with the default 5e-3 a query waits behind parsing."""
+
+
+def serve(settings: Settings | None = None, on_ready: Callable[[str], None] | None = None, **overrides: Any) -> int:
+    """Serve `settings.dir` until a signal; the process's exit status.
+
+    overrides: settings by name, over environment and file. on_ready: called with the address once it answers. Raises
+    ValueError (an address others can reach without a token, more than one worker), OSError (port taken), DirectoryInUse.
+    """
+    settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
+    auth.check_host(settings)
+    check_one_worker()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    listening = _listen(settings)
+    try:
+        with _one_blas_thread(), _directory(settings) as directory:
+            return _run(settings, directory, listening, on_ready)
+    finally:
+        listening.close()
+
+
+def check_one_worker() -> None:
+    """Raise ValueError where WEB_CONCURRENCY asks for more processes."""
+    workers = os.environ.get("WEB_CONCURRENCY", "1")
+    if workers != "1":
+        raise ValueError(
+            f"WEB_CONCURRENCY is {workers}: a directory has one writing process. Unset it; queries scale out with read "
+            "replicas, not with workers."
+        )
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but a signal ends it and the process goes on to exit 0."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None], ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping, self._ready = stopping, ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGTERM and SIGINT while serving; give them back after, without raising them again."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; a second signal stops without waiting for requests."""
+        self._stopping()
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def _run(settings: Settings, directory: Any, listening: socket.socket, on_ready: Callable[[str], None] | None) -> int:
+    from service.app import create_app
+
+    stream_dr.warm_up()
+    app = create_app(directory, settings)
+    host, port = listening.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    ready = (
+        (lambda: on_ready(address)) if on_ready else (lambda: print(f"serving {address}", file=sys.stderr, flush=True))
+    )
+    server = Server(_config(app, settings), app.state.stopping.set, ready)
+    server.run(sockets=[listening])
+    return 0 if server.started else 3
+
+
+def _config(app: Any, settings: Settings) -> uvicorn.Config:
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level=settings.log_level,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        limit_concurrency=settings.max_connections,
+        timeout_graceful_shutdown=max(1, round(settings.stop_timeout)),
+        workers=1,
+    )
+
+
+def _directory(settings: Settings) -> Any:
+    from service.app import limits
+
+    kind = settings.target_kind
+    return stream_dr.Directory(settings.dir, limits=limits(settings), n_features=settings.n_features, target_kind=kind)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    host = settings.host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, settings.port))
+    except OSError as e:
+        listening.close()
+        raise OSError(f"cannot listen on {host} port {settings.port} ({e.strerror}); choose another port.") from e
+    return listening
+
+
+def _one_blas_thread() -> Any:
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)

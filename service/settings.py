@@ -1,0 +1,123 @@
+"""Settings: every figure an operator may change, with its unit, default and meaning, in one place.
+
+Each is read, first found first taken, from `serve`'s arguments, from an environment variable `STREAM_DR_<NAME>`, from the
+TOML file that `STREAM_DR_FILE` names, from the default. `table()` is what docs/settings.md shows; a test compares them.
+
+Why this way: a setting that is not in the table cannot exist, and a misspelled one in the file is an error.
+"""
+
+import ipaddress
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+PREFIX = "STREAM_DR_"
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+
+def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
+    return Field(default, description=meaning, json_schema_extra={"unit": unit}, **bounds)
+
+
+class Settings(BaseSettings):
+    """What the service runs with; immutable. Raises pydantic's ValidationError for an unknown name or a bad value."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+
+    dir: Path = _setting(Path("stream"), "path", "directory of the log, the models and their snapshots")
+    host: str = _setting("127.0.0.1", "address", "address to listen on; one that is not loopback needs a token")
+    port: int = _setting(8000, "port", "port to listen on; 0 takes a free one", ge=0, le=65535)
+    read_token: SecretStr | None = _setting(None, "secret", "bearer token for reading; the write token reads too")
+    write_token: SecretStr | None = _setting(None, "secret", "bearer token for writing")
+    n_features: int | None = _setting(
+        None, "features", "width of the stream's sparse rows, where batches do not state it", ge=1
+    )
+    target_kind: Literal["class", "multilabel", "continuous", "none"] | None = _setting(
+        None, "kind", "kind of targets of the stream; unset: the first batch with targets decides"
+    )
+    max_features: int = _setting(1_000_000, "features", "widest stream admitted", ge=1)
+    max_labels: int = _setting(1_000, "labels", "most distinct labels or target columns admitted", ge=1)
+    max_state_bytes: int = _setting(2 * GIB, "bytes", "largest state of one model", ge=1)
+    max_body_bytes: int = _setting(64 * MIB, "bytes", "largest Arrow body, as sent and as decompressed", ge=1)
+    max_json_bytes: int = _setting(MIB, "bytes", "largest JSON body (reading JSON holds the interpreter lock)", ge=1)
+    max_queue_bytes: int = _setting(256 * MIB, "bytes", "request bodies held in memory at once; above it 429", ge=1)
+    max_lag: int = _setting(
+        10_000, "events", "events a live model may be behind the log before posts are answered 429", ge=1
+    )
+    min_free_bytes: int = _setting(GIB, "bytes", "free disk space below which posts are answered 507", ge=0)
+    keep_versions: int = _setting(32, "versions", "published projections kept per model", ge=1)
+    publish_rows: int = _setting(10_000, "rows", "rows after which a projection is published", ge=1)
+    publish_seconds: float = _setting(1.0, "seconds", "time after which new rows are published", gt=0)
+    snapshot_rows: int = _setting(1_000_000, "rows", "rows after which a model is snapshotted", ge=1)
+    snapshot_seconds: float = _setting(300.0, "seconds", "time after which a changed model is snapshotted", gt=0)
+    retain_rows: int | None = _setting(
+        None, "rows", "rows kept in the log once every model and snapshot is past them; unset: all", ge=0
+    )
+    wait_timeout: float = _setting(30.0, "seconds", "longest that ?wait=applied waits before it answers 202", gt=0)
+    body_timeout: float = _setting(30.0, "seconds", "longest that a request body may take to arrive", gt=0)
+    stop_timeout: float = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)
+    max_listeners: int = _setting(32, "connections", "open /events connections; above it 429", ge=0)
+    max_connections: int = _setting(1_000, "connections", "connections served at once; above it 503", ge=1)
+    log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "least severe line logged")
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *args: PydanticBaseSettingsSource, **sources: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then environment, then the TOML file that STREAM_DR_FILE names."""
+        arguments, environment = (*args, *sources.values())[:2]
+        file = os.environ.get(f"{PREFIX}FILE")
+        if not file:
+            return arguments, environment
+        if not Path(file).is_file():
+            raise FileNotFoundError(f"{PREFIX}FILE names {file}, which is not a file; unset it or write the file.")
+        return arguments, environment, TomlConfigSettingsSource(settings_cls, Path(file))
+
+    @model_validator(mode="after")
+    def _tokens(self) -> "Settings":
+        if self.read_token is not None and self.write_token is None:
+            raise ValueError("read_token is set without write_token: anybody could write; set write_token too.")
+        for token in (self.read_token, self.write_token):
+            if token is not None and len(token.get_secret_value()) < 8:
+                raise ValueError("a token has fewer than 8 characters; use a long random one.")
+        return self
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach `host`."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+
+def rows() -> Iterator[tuple[str, str, str, str]]:
+    """(environment variable, default, unit, meaning) of every setting, in order."""
+    for name, field in Settings.model_fields.items():
+        extra = field.json_schema_extra
+        unit = extra["unit"] if isinstance(extra, dict) else ""
+        yield f"{PREFIX}{name.upper()}", _shown(field.default), str(unit), field.description or ""
+
+
+def table() -> str:
+    """All settings as a Markdown table, as it stands in docs/settings.md."""
+    lines = ["| variable | default | unit | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | {default} | {unit} | {meaning} |" for name, default, unit, meaning in rows()]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(default: Any) -> str:
+    if default is None:
+        return "unset"
+    return f"{default:,}" if isinstance(default, int) and default > 9_999 else f"{default}"

@@ -1,0 +1,202 @@
+"""Client: the service from Python; rows go out as Arrow, projections come back as arrays.
+
+    with Client("http://127.0.0.1:8000") as client:
+        client.put_model("lda", "lda", n_components=9)
+        client.partial_fit(X, y)
+        z = client.transform(X, model="lda")
+
+Every batch carries an idempotency key, and a batch whose answer was lost, or that the service had no room for, is sent again
+with the same key and the same bytes: however often it is sent, it is learned once. An error answer is raised as the class of
+`stream_dr.errors` that has its code.
+
+Why this way: retrying is only safe with the key, so the two are not separate options.
+"""
+
+import random
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+import numpy as np
+import pyarrow as pa
+
+from stream_dr import errors
+from stream_dr.block import Block, as_rows, as_weights
+from stream_dr.streams.codec import arrow_from_block, read_arrow, write_arrow
+from stream_dr.targets import KINDS, parse_targets
+
+ARROW = "application/vnd.apache.arrow.stream"
+AGAIN = (429, 502, 503, 504)
+"""Answers after which the same request may succeed."""
+
+
+class Client:
+    """A service at `url`; close it, or use it as a context manager. Not to be shared between threads.
+
+    token: bearer token, where the service wants one. timeout: seconds for one attempt. retries: attempts after the first;
+    between them it waits 0.1, 0.2, 0.4 … up to 5 seconds, or what Retry-After says.
+    """
+
+    def __init__(self, url: str, token: str | None = None, timeout: float = 60.0, retries: int = 8) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+        self._retries = retries
+        self._kind: str | None = None
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        ids: Sequence[str] | None = None,
+        key: str | None = None,
+        wait: bool = False,
+        target: str = "auto",
+    ) -> dict[str, Any]:
+        """Send rows X (rows, features) with targets y, weights (rows,) and ids; answers {"position", "rows", "duplicate"}.
+
+        X: ndarray, scipy sparse, or a pandas, polars or Arrow table. key: idempotency key; made up when None. wait: answer
+        once every model has learned them. target: kind of y, as in an estimator. Raises what the service refuses with.
+        """
+        rows, names = as_rows(X)
+        weights = as_weights(sample_weight, rows.shape[0])
+        targets = None if y is None else parse_targets(y, rows.shape[0], KINDS, target, self._target_kind())
+        block = Block(rows, targets, weights, None if ids is None else list(ids), names)
+        headers = {"Content-Type": ARROW, "Idempotency-Key": key or uuid.uuid4().hex}
+        query = {"wait": "applied"} if wait else {}
+        answer = self._send("POST", "/partial_fit", params=query, content=_bytes(block), headers=headers)
+        return dict(answer.json())
+
+    def transform(self, X: Any, model: str | None = None) -> np.ndarray:
+        """Project rows X (rows, features) to (rows, components) float64; model may be left out where there is only one."""
+        rows, names = as_rows(X)
+        headers = {"Content-Type": ARROW, "Accept": ARROW}
+        query = {"model": model or self._only_model()}
+        answer = self._send(
+            "POST", "/transform", params=query, content=_bytes(Block(rows, names=names)), headers=headers
+        )
+        column = pa.Table.from_batches(read_arrow(answer.content)).column("z").combine_chunks()
+        if not pa.types.is_fixed_size_list(column.type):
+            return np.zeros((rows.shape[0], 0))
+        return column.flatten().to_numpy(zero_copy_only=False).reshape(rows.shape[0], -1)
+
+    def models(self) -> dict[str, dict[str, Any]]:
+        """Every model: name → state, position, rows, lag, version …"""
+        return dict(self._send("GET", "/models").json()["models"])
+
+    def model(self, name: str) -> dict[str, Any]:
+        """One model's state, position, rows, lag, version … Raises UnknownModel."""
+        return dict(self._send("GET", _path(name)).json())
+
+    def put_model(self, name: str, estimator: str, start: str | int = "start", **params: Any) -> dict[str, Any]:
+        """Make a model, or find it there with the same spec. Raises ModelExists, InvalidParameter, UnknownEstimator …"""
+        spec = {"estimator": estimator, "params": params, "from": start}
+        return dict(self._send("PUT", _path(name), json=spec).json())
+
+    def delete_model(self, name: str) -> None:
+        """Forget a model; the log stays. Raises UnknownModel."""
+        self._send("DELETE", _path(name))
+
+    def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> dict[str, Any]:
+        """Start the exact solution by passes over the log; the job, whose "id" `job` takes."""
+        return dict(self._send("POST", f"{_path(name)}/refine", json={"tol": tol, "max_passes": max_passes}).json())
+
+    def snapshot(self, name: str) -> dict[str, Any]:
+        """Start a snapshot; the job."""
+        return dict(self._send("POST", f"{_path(name)}/snapshot").json())
+
+    def job(self, id: str) -> dict[str, Any]:
+        """A job's state, progress and error. Raises UnknownJob."""
+        return dict(self._send("GET", f"/jobs/{quote(id, safe='')}").json())
+
+    def unlearn(
+        self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None, wait: bool = False
+    ) -> dict[str, Any]:
+        """Take rows out again, by the positions of their batches or by their ids; as partial_fit."""
+        what = {"positions": list(positions)} if len(positions) else {"ids": list(ids)}
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        query = {"wait": "applied"} if wait else {}
+        return dict(self._send("POST", "/unlearn", params=query, json=what, headers=headers).json())
+
+    def stream(self) -> dict[str, Any]:
+        """Position, rows, schema, labels and target kind of the stream."""
+        return dict(self._send("GET", "/stream").json())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """The answer, after as many attempts as allowed. Raises the error it tells, or RemoteError."""
+        for attempt in range(self._retries + 1):
+            last = attempt == self._retries
+            try:
+                answer = self._http.request(method, path, **request)
+            except httpx.TransportError as e:
+                if last:
+                    raise errors.RemoteError(
+                        f"{self._http.base_url} did not answer ({type(e).__name__}: {e}) in {attempt + 1} attempts; "
+                        "is `stream-dr serve` running there?"
+                    ) from e
+                time.sleep(_pause(attempt))
+                continue
+            if answer.status_code not in AGAIN or last:
+                break
+            time.sleep(max(_pause(attempt), float(answer.headers.get("retry-after", 0))))
+        if answer.is_success:
+            return answer
+        raise error_of(answer)
+
+    def _target_kind(self) -> str | None:
+        """The stream's kind of targets, asked until it is decided; it never changes then."""
+        if self._kind is None:
+            self._kind = self.stream()["target_kind"]
+        return self._kind
+
+    def _only_model(self) -> str:
+        names = sorted(self.models())
+        if len(names) != 1:
+            raise errors.UnknownModel(f"the service has the models {', '.join(names) or '(none)'}; say model=…")
+        return names[0]
+
+
+def error_of(answer: httpx.Response) -> errors.StreamDRError:
+    """The error an answer tells: the class with its code, its sentence, and its facts as details."""
+    try:
+        told = answer.json()
+        code, detail = told.pop("code"), told.pop("detail")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return errors.RemoteError(f"status {answer.status_code}: {answer.text[:200]}", status=answer.status_code)
+    facts = {name: fact for name, fact in told.items() if name not in ("type", "title")}
+    kind = _CLASSES.get(code)
+    if kind is None:
+        return errors.RemoteError(f"{detail} ({code})", code=code, **facts)
+    return kind(detail, **facts)
+
+
+_CLASSES: dict[str, type[errors.StreamDRError]] = {}
+for _kind in vars(errors).values():
+    if isinstance(_kind, type) and issubclass(_kind, errors.StreamDRError):
+        _CLASSES.setdefault(_kind.code, _kind)
+
+
+def _bytes(block: Block) -> bytes:
+    return bytes(write_arrow([arrow_from_block(block)]))
+
+
+def _path(name: str) -> str:
+    return f"/models/{quote(name, safe='')}"
+
+
+def _pause(attempt: int) -> float:
+    """Seconds before the next attempt; spread, so that many clients do not come back at once."""
+    return min(5.0, 0.1 * 2**attempt) * random.uniform(0.5, 1.0)

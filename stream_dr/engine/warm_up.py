@@ -1,0 +1,69 @@
+"""Warm up: every compiled kernel, once, before the first request needs it.
+
+Two tiny batches of each form that can arrive (Arrow and JSON, dense and sparse, float64 and float32) go through every
+registered estimator: parse, learn, solve, project.
+
+Cost: about a second when the kernels are in numba's cache, up to a minute when they are not.
+
+Why this way: numba compiles per argument type, and an array over an Arrow buffer (read-only) is another type than one from
+JSON; so only bytes that went through the codec warm what a request will use. An estimator that has no answer on rows like
+these is compiled as far as it went.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+import scipy.sparse as sp
+
+from stream_dr.block import Block
+from stream_dr.engine.advance import learnable
+from stream_dr.engine.decode import parse_rows
+from stream_dr.engine.limits import Limits
+from stream_dr.errors import StreamDRError
+from stream_dr.estimators import ESTIMATORS
+from stream_dr.streams.codec import arrow_from_block, json_rows, write_arrow
+from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets
+
+ROWS, FEATURES = 16, 6
+
+log = logging.getLogger("stream_dr.warm_up")
+
+
+def warm_up(estimators: Iterable[Any] | None = None) -> None:
+    """Compile what the given estimators (default: each registered one with its defaults) use."""
+    for estimator in estimators if estimators is not None else [kind() for kind in ESTIMATORS.values()]:
+        for kind in estimator.target_kinds or (None,):
+            for block in _blocks(kind):
+                _use(estimator, block)
+
+
+def _use(estimator: Any, block: Block) -> None:
+    try:
+        accumulator = estimator.accumulator()
+        accumulator.add(learnable(estimator, block))
+        accumulator.add(learnable(estimator, block))
+        estimator.solve(accumulator.freeze()).apply(block.X)
+    except StreamDRError as e:
+        log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)
+
+
+def _blocks(kind: str | None) -> Iterator[Block]:
+    limits = Limits()
+    dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
+    for rows in (dense, sp.csr_matrix(np.where(dense > 0, dense, 0.0))):
+        for dtype in (np.float64, np.float32):
+            block = Block(rows.astype(dtype), _targets(kind))
+            yield parse_rows(write_arrow([arrow_from_block(block)]), "arrow", limits)
+        yield parse_rows(orjson.dumps(json_rows(Block(rows, _targets(kind)))), "json", limits)
+
+
+def _targets(kind: str | None) -> Targets | None:
+    if kind is None:
+        return None
+    if kind == "continuous":
+        return continuous_targets(np.arange(ROWS, dtype=np.float64) % 5)
+    labels = [i % 3 for i in range(ROWS)]
+    return class_targets(labels) if kind == "class" else multilabel_targets([[label, 7] for label in labels])
