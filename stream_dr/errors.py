@@ -244,6 +244,15 @@ class UnknownJob(StreamDRError):
     code = "unknown_job"
 
 
+class RemoteError(StreamDRError):
+    """Raised by Client when the service refuses for a reason of its own (access, size, media type) or does not answer.
+
+    details: status and the service's own code, where it answered.
+    """
+
+    code = "remote_error"
+
+
 class UnknownVersion(StreamDRError):
     """Raised when a projection's version was never published or is no longer kept."""
 
