@@ -1,0 +1,148 @@
+"""MomentState: the one additive state from which every closed-form projection is solved [MATH §1].
+
+Remembered: the rows' weight N, means and second moments of the features (all pairs, or their diagonal), cross sums with k
+target columns, sums of the targets; on request the scatter of each class (WMV) or sums per label set (HSL). Dense rows
+and exact scatter are kept centred, sparse rows of wide streams as sums about zero; `centred()` gives the same answer.
+
+Memory: 8·(d·(k + 4) + k²) bytes, with exact scatter 8·d² more.
+
+Why this way: a state is the past as a value: empty is an exact identity, `merge` adds two, `without` takes one out.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.accumulate.centred_sums import CentredPart
+from stream_dr.accumulate.class_scatter import ClassScatter
+from stream_dr.accumulate.encoding import Encoding
+from stream_dr.accumulate.label_sets import LabelSets
+from stream_dr.accumulate.protocol import Absent
+from stream_dr.accumulate.sparse_sums import SparsePart
+from stream_dr.accumulate.target_sums import TargetPart, empty_targets
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Centred(NamedTuple):
+    """The centred sums of a state, float64: what solvers read.
+
+    weight: N. rows: rows learned. mean: (d,). diagonal: (d,) of the scatter. scatter: (d, d) Σ w (x − x̄)(x − x̄)ᵀ, or
+    None. labels: vocabulary, () where targets are continuous. label_weights: (k,) n_j, zeros where targets are
+    continuous. target_mean: (k,). cross: (d, k) Σ w (x − x̄)(y − ȳ)ᵀ. target_scatter: (k, k). scatter_kind: "exact",
+    "diagonal" or "none". noise: absolute size of what unlearning may have left in the sums.
+    """
+
+    weight: float
+    rows: int
+    mean: np.ndarray
+    diagonal: np.ndarray | None
+    scatter: np.ndarray | None
+    labels: tuple[Any, ...]
+    label_weights: np.ndarray
+    target_mean: np.ndarray
+    cross: np.ndarray
+    target_scatter: np.ndarray
+    scatter_kind: str
+    noise: float
+
+
+class MomentState(NamedTuple):
+    """The state. Sums are in units of `scale`: true sum = scale · stored sum (1 without decay).
+
+    encoding, decay: the spec. scatter: "exact", "diagonal" or "none"; "auto" until the first batch decides. rows: rows
+    learned. rows_skipped: rows without target. clock: rows learned and not taken back by unlearn's clock. n_features: d.
+    dense: whether any rows were dense, so that d is fixed. target_kind: None until there are targets. labels: vocabulary
+    in order of first appearance. weight: N. largest_trace: largest trace of the scatter seen by an unlearn.
+    features, targets, class_scatter, label_sets: the sums; `Absent` where not kept or before the first batch.
+    """
+
+    encoding: Any
+    scatter: str
+    decay: float
+    rows: int
+    rows_skipped: int
+    clock: int
+    n_features: int
+    dense: bool
+    target_kind: str | None
+    labels: tuple[Any, ...]
+    scale: float
+    weight: float
+    largest_trace: float
+    features: Any
+    targets: TargetPart
+    class_scatter: Any
+    label_sets: Any
+
+    @property
+    def columns(self) -> int:
+        """Target columns k."""
+        return len(self.targets.total) if self.targets.labelled else len(self.targets.values.mean)
+
+    @property
+    def unlearn_cost(self) -> float:
+        """Relative error that unlearning has left in the scatter: eps · largest trace / trace now [MATH §1]."""
+        trace = self.scale * float(centred_features(self).variances.sum())
+        return EPS * self.largest_trace / trace if trace > 0.0 else (np.inf if self.largest_trace > 0.0 else 0.0)
+
+    def merge(self, other: "MomentState") -> "MomentState":
+        """The state of both; with decay < 1, `other` is the newer part of the stream. Raises CannotMerge. O(d k + d²)."""
+        from stream_dr.accumulate.moment_merge import merged
+
+        return merged(self, other)
+
+    def centred(self) -> Centred:
+        """The centred sums, the same whatever the form they are kept in. O(d k + d²)."""
+        s, part, targets = self.scale, centred_features(self), self.targets
+        mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
+        label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.columns)
+        return Centred(
+            s * self.weight,
+            self.rows,
+            part.mean,
+            s * part.variances if self.scatter != "none" else None,
+            s * part.scatter if part.exact and self.scatter == "exact" else None,
+            self.labels,
+            label_weights,
+            mean_y,
+            s * part.cross,
+            s * cyy,
+            self.scatter,
+            EPS * self.largest_trace,
+        )
+
+    def label_set_cross(self, columns: sp.spmatrix) -> np.ndarray:
+        """(d, m) Σ_s (t_s − w_s x̄) · columns[s], over the distinct label sets s; columns: (sets, m) [MATH §3]."""
+        part = centred_features(self)
+        return self.scale * self.label_sets.cross(columns, part.mean, part.low)
+
+
+def empty_state(
+    encoding: Encoding,
+    scatter: str = "auto",
+    decay: float = 1.0,
+    label_sets: bool = False,
+    class_scatter: bool = False,
+) -> MomentState:
+    """The state of no rows: identity of merge."""
+    classes, sets = ClassScatter.empty() if class_scatter else Absent(), LabelSets.empty() if label_sets else Absent()
+    targets = empty_targets(None, 0)
+    return MomentState(
+        encoding, scatter, decay, 0, 0, 0, 0, False, None, (), 1.0, 0.0, 0.0, Absent(), targets, classes, sets
+    )
+
+
+def centred_features(state: MomentState) -> CentredPart:
+    """The features' sums in centred form, stored units."""
+    part = state.features
+    if isinstance(part, SparsePart):
+        offset = state.targets.mean(state.weight) - part.reference
+        if not state.targets.labelled:
+            offset = offset + state.targets.values.low
+        return part.centred(state.weight, offset)
+    if isinstance(part, Absent):
+        z = np.zeros(0)
+        return CentredPart(0.0, z, z, z, np.zeros((0, 0)), np.zeros((0, state.columns)))
+    return part
