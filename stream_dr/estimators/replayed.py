@@ -1,0 +1,124 @@
+"""Replayed: one pass of refine over a Source, as the estimator saw its rows.
+
+Rows without targets are left out where the method needs them, weights and decay are those of learning. The first pass
+learns the stream anew beside the product, without Cxx, and compares: rows, N, means, Cxy and class weights must be those
+of the state, to rounding. A source that is not what the state has seen would give the solution of another problem
+[MATH §4], so it is refused before anything is published.
+
+Cost of a pass: O(entries · r) for r directions; the first adds the learning. Memory O(d · (r + k)).
+
+Why this way: the check is the accumulator itself over again, so it cannot drift from what learning means.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from stream_dr.accumulate.clock import aged
+from stream_dr.block import Block
+from stream_dr.errors import CannotRefine
+from stream_dr.estimators.closed_form import Moments, moments_of
+from stream_dr.estimators.estimator import Holder
+from stream_dr.solve.scatter_product import ScatterProduct
+from stream_dr.targets import labelled_rows
+
+CLOSE = 1e-8
+"""Largest difference taken for rounding, relative to the columns' spread; one row of 1e6 changes far more."""
+
+Progress = Callable[[int, int], None]
+"""Called after each block with (pass number, rows of this pass so far)."""
+
+
+class Replayed:
+    """The rows a state has learned, replayed from a source.
+
+    estimator: its spec. state: what it has learned. names: the features' names, where rows come as named columns.
+    """
+
+    def __init__(self, estimator: Any, state: Any, moments: Moments, names: tuple[str, ...] | None = None) -> None:
+        self._estimator = clone(estimator).set_params(scatter="diagonal")
+        self._state = state
+        self._moments = moments
+        self._names = names
+        self._clock = int(getattr(state, "clock", state.rows))
+        self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
+
+    def product(
+        self, source: Any, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
+    ) -> tuple[np.ndarray, int]:
+        """Cxx @ columns (features, r) of the scaled features, and the rows it was summed over. Raises CannotRefine."""
+        fresh = Holder(self._estimator.accumulator(), self._names)
+        total = ScatterProduct(self._moments.mean, columns, self.scale)
+        rows = 0
+        for position, given in source.events():
+            block = self._parsed(fresh, given, position)
+            if check:
+                fresh.accumulator.add(block)
+            learned = labelled_rows(block)[0] if self._estimator.target_kinds else block
+            rows += learned.rows
+            total.add(learned, self._weights(learned, rows))
+            if progress is not None:
+                progress(rows)
+        if check:
+            self._compare(fresh.accumulator.freeze())
+        return total.result(), rows
+
+    def _parsed(self, holder: Holder, given: Any, position: int) -> Block:
+        """The block as learning parses it, no wider than the state."""
+        block, _ = self._estimator._parse(holder, given, None, None)
+        if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
+            raise CannotRefine(
+                f"the source's event {position} has {block.features} features; the state has seen "
+                f"{self._state.n_features}. Give the stream this estimator has learned."
+            )
+        return block
+
+    def _weights(self, block: Block, rows: int) -> np.ndarray | None:
+        decay = float(self._estimator.decay)
+        if decay == 1.0:
+            return block.weights
+        weights = np.ones(block.rows) if block.weights is None else block.weights
+        return aged(weights, decay, max(0, self._clock - rows))
+
+    def _compare(self, fresh: Any) -> None:
+        """Raise CannotRefine unless the replayed rows have the state's sums."""
+        if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
+            raise CannotRefine(
+                f"the source has {fresh.rows} rows of {fresh.n_features} features; this state has seen "
+                f"{self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
+            )
+        differs = difference(self._state, fresh)
+        if differs is not None:
+            raise CannotRefine(
+                f"the source is not what this state has seen: its {differs} differ by more than rounding. "
+                "Give the rows, targets and weights it has learned."
+            )
+
+
+def difference(state: Any, fresh: Any) -> str | None:
+    """What differs between two states of as many rows: "weights", "means", "targets", "class weights" or None."""
+    a, b = moments_of(state), moments_of(fresh)
+    if abs(a.weight - b.weight) > CLOSE * a.weight:
+        return "weights"
+    spread = np.sqrt(a.diagonal / a.weight) if a.weight else np.zeros(len(a.mean))
+    if np.any(np.abs(a.mean - b.mean) > CLOSE * spread + 1e-12 * np.abs(a.mean)):
+        return "means"
+    order = _order(state, fresh, a, b)
+    if order is None or a.cross.shape != b.cross.shape:
+        return "labels"
+    if np.any(np.abs(a.label_weights - b.label_weights[order]) > CLOSE * a.label_weights):
+        return "class weights"
+    size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
+    noise = CLOSE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
+    return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
+
+
+def _order(state: Any, fresh: Any, a: Moments, b: Moments) -> Any:
+    """Fresh columns in the state's order of labels; None where the labels are others."""
+    if not state.labels:
+        return slice(None)
+    mine = [label for label, there in zip(state.labels, a.present, strict=True) if there]
+    theirs = [label for label, there in zip(fresh.labels, b.present, strict=True) if there]
+    return [theirs.index(label) for label in mine] if set(mine) == set(theirs) else None

@@ -1,0 +1,151 @@
+"""Block conjugate gradient: (Cxx + γI) W1 = XH for all columns at once, when the matrix is only to be had as a product.
+
+What is remembered between products: the solution, the residual's orthonormal basis, the search directions, each
+(features, r) with r ≤ the rank of the right-hand sides, and three (r, k) matrices. One product a step is the whole cost of
+data; the rest is O(features · r²). No preconditioner: on text Jacobi's does not help, and at γ = 0 it converges to an
+answer that is not of minimum norm; started from 0 this one stays in the range of the matrix and so is [MATH §4].
+
+The recurrence is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12, 2001) with the block
+allowed to shrink:
+
+    [Q, C] = svd(B); P = Q; W = 0;   loop:  T = A P;  a = (PᵀT)⁻¹;  s = a PᵀQ;  W += P s C;
+                                            [Q, z] = qr(Q − T s);  C = z C;  P = orth(Q − P a TᵀQ)
+
+Why this way: the residual Q C is kept in factors, so the block may lose rank (equal columns, a column that has converged)
+without a division by nothing: after each step C is rotated to its singular values and directions whose part of the
+residual is rounding are dropped. Directions are orthonormalised (Ji & Li's breakdown-free form, BIT 57, 2017), so that a
+combination in the null space of A shows in PᵀT and is left out; P = Q + P zᵀ hides it once P has grown. `advance` takes
+the product as an array: the caller decides where rows come from, may stop, save the state and go on elsewhere.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_dr.accumulate.protocol import nested_state
+
+RANK_CUT = 1e-10
+"""Singular values of the right-hand sides, and eigenvalues, below this part of the largest are left out."""
+
+NOISE = 1e-14
+"""Directions whose residual is below this part of ‖B‖ carry rounding only, unless a larger part is stated."""
+
+
+@nested_state
+class BlockSolve(NamedTuple):
+    """A block solve between two steps.
+
+    solution: (features, r0) for the compressed right-hand sides; see `solution`.
+    directions: (features, r) the columns whose product with the matrix the next step needs; r = 0: nothing is left.
+    basis: (features, r) orthonormal, the residual is basis @ coefficients.
+    coefficients: (r, r0). expand: (r0, k) from the compressed columns back to the given ones.
+    size: ‖B‖ (Frobenius). noise: part of it below which a residual is rounding. largest: largest eigenvalue of A seen in
+    the directions. steps: taken so far.
+    """
+
+    solution: np.ndarray
+    directions: np.ndarray
+    basis: np.ndarray
+    coefficients: np.ndarray
+    expand: np.ndarray
+    size: float
+    noise: float = NOISE
+    largest: float = 0.0
+    steps: int = 0
+
+
+def start(right: np.ndarray, noise: float = NOISE) -> BlockSolve:
+    """The solve of A W = right, from W = 0, right (features, k) compressed to its rank; O(features · k²).
+
+    noise: relative size of what in `right` may be rounding (8·eps·max|x̄|/σ for sums about a mean). It matters where A is
+    singular: rounding outside A's range, if taken for a residual, is divided by almost nothing. A right of zeros (or of
+    no columns) gives a solve with nothing left to do.
+    """
+    left, values, expand = np.linalg.svd(right, full_matrices=False)
+    rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
+    basis = np.ascontiguousarray(left[:, :rank])
+    return BlockSolve(
+        solution=np.zeros_like(basis),
+        directions=basis,
+        basis=basis,
+        coefficients=np.diag(values[:rank]),
+        expand=np.ascontiguousarray(expand[:rank]),
+        size=float(np.linalg.norm(values[:rank])),
+        noise=max(noise, NOISE),
+    )
+
+
+def advance(state: BlockSolve, product: np.ndarray) -> BlockSolve:
+    """One step, given product = A @ state.directions (features, r). O(features · r²); `state` is left alone."""
+    if state.directions.shape[1] == 0:
+        return state
+    inverse, largest = _inverse(state.directions, product, state.largest)
+    step = inverse @ (state.directions.T @ state.basis)
+    basis, coefficients = _shrink(state.basis - product @ step, state.coefficients, state.noise * state.size)
+    conjugate = basis - state.directions @ (inverse @ (product.T @ basis))
+    return state._replace(
+        solution=state.solution + state.directions @ (step @ state.coefficients),
+        directions=np.linalg.qr(conjugate)[0],
+        basis=basis,
+        coefficients=coefficients,
+        largest=largest,
+        steps=state.steps + 1,
+    )
+
+
+def solution(state: BlockSolve) -> np.ndarray:
+    """W (features, k) for the right-hand sides as they were given."""
+    return state.solution @ state.expand
+
+
+def residual(state: BlockSolve) -> float:
+    """‖B − A W‖ / ‖B‖ by the recurrence; 0 where nothing was to be solved."""
+    return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
+
+
+def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """W = W1 U Σ^(−1/2) (features, p) and Σ (p,), largest first, from D = W1ᵀ XH = U Σ Uᵀ [2S, Algorithm 2].
+
+    first: (features, k) W1, also of an unfinished solve: then D is still positive semi-definite. right: (features, k) XH.
+    Components with Σ_i ≤ 1e-10 Σ_1 are left out [MATH §3, rule 4]. O(features · k²).
+    """
+    small = first.T @ right
+    values, vectors = np.linalg.eigh((small + small.T) / 2)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    keep = values > RANK_CUT * max(float(values.max(initial=0.0)), 0.0)
+    return first @ (vectors[:, keep] / np.sqrt(values[keep])), values[keep]
+
+
+def angle(before: np.ndarray, after: np.ndarray) -> float:
+    """Largest principal angle (radians, 0 … π/2) between the spans of two (features, p) matrices; π/2 if p differs.
+
+    From the sine, not the cosine, so that small angles keep their digits [Björck, Golub 1973]. O(features · p²).
+    """
+    if before.shape != after.shape:
+        return float(np.pi / 2)
+    if after.shape[1] == 0:
+        return 0.0
+    first, second = np.linalg.qr(before)[0], np.linalg.qr(after)[0]
+    sine = np.linalg.norm(second - first @ (first.T @ second), 2)
+    return float(np.arcsin(min(1.0, sine)))
+
+
+def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
+    """(PᵀAP)⁻¹ (r, r) on the range A has in double precision, and the largest eigenvalue of A seen.
+
+    A combination of directions with sᵀAs / sᵀs ≤ features·eps·largest lies in A's null space up to rounding (rule 1 of
+    MATH §3): dividing by it would blow up the noise of the right-hand sides, so it is left out.
+    """
+    gram = directions.T @ product
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    largest = max(largest, float(values[-1]))
+    keep = values > len(directions) * np.finfo(float).eps * largest
+    return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest
+
+
+def _shrink(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """The new residual rest @ coefficients as (basis, coefficients), basis orthonormal and without noise directions."""
+    basis, turn = np.linalg.qr(rest)
+    left, values, right = np.linalg.svd(turn @ coefficients, full_matrices=False)
+    keep = values > noise
+    return basis @ left[:, keep], values[keep, None] * right[keep]
