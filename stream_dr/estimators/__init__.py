@@ -17,6 +17,16 @@ _PLACES = {
     "iskm": "iskm:IncrementalSKM",
     "class_means": "class_means:ClassMeans",
     "lda": "lda:LDA",
+    "skm": "skm:SKM",
+    "opls": "opls:OPLS",
+    "cca": "cca:CCA",
+    "hsl": "hsl:HSL",
+    "pca": "pca:PCA",
+    "mmc": "mmc:MMC",
+    "wmv": "wmv:WMV",
+    "spca": "spca:SPCA",
+    "srp": "srp:SRP",
+    "plsda": "plsda:PLSDA",
     "information_gain": "information_gain:InformationGain",
 }
 

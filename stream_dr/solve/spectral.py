@@ -40,11 +40,14 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return vectors[:, :r], values[:r]
 
 
-def algebraic(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of a symmetric indefinite matrix (m, m), by algebraic value, without those that are rounding. O(m³)."""
+def algebraic(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenpairs of a symmetric indefinite matrix (m, m), by algebraic value, without those that are rounding. O(m³).
+
+    floor: eigenvalues of at most this size are rounding too.
+    """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
-    keep = np.abs(values) > len(values) * EPS * np.abs(values).max(initial=0.0)
+    keep = np.abs(values) > rank_cut(np.abs(values), floor)
     return values[keep], vectors[:, keep]
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpocon
 
+from stream_dr.solve.rounding import Rounding, exact_rounding
 from stream_dr.solve.spectral import EPS, left_singular, rank_cut, signed, symmetric
 
 SMALLEST = 1e-10
@@ -29,48 +30,24 @@ SMALLEST = 1e-10
 
 
 def two_stage(
-    scatter: np.ndarray, xh: np.ndarray, gamma: float = 0.0, shift: np.ndarray | None = None
+    scatter: np.ndarray, xh: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Loadings (features, components) and eigenvalues (components,), largest first, signs fixed.
 
     scatter: (features, features) centred, or (features,) its diagonal. xh: (features, k). gamma ≥ 0: ridge, in the units
-    of scatter. shift: (features,) √N·|x̄|, how far from zero the rows were that scatter is a sum of: it says what is
-    rounding. Components: at most min(rank, k).
+    of scatter. rounding: how exact scatter is (None: its rows lay about zero). Components: at most min(rank, k).
     """
-    shift = np.zeros(len(scatter)) if shift is None else np.abs(shift)
-    root, root_t = _root_diagonal(scatter, gamma, shift) if scatter.ndim == 1 else _root(scatter, gamma, shift)
+    rounding = rounding or exact_rounding(len(scatter))
+    root, root_t = _root_diagonal(scatter, gamma, rounding) if scatter.ndim == 1 else _root(scatter, gamma, rounding)
     vectors, values = left_singular(root_t(xh))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > SMALLEST * eigenvalues.max(initial=0.0)))
     return signed(root(vectors[:, :p])), eigenvalues[:p]
 
 
-def negligible(xh: np.ndarray, h_norm: float, diagonal: np.ndarray, shift: np.ndarray) -> bool:
-    """Whether XH is nothing but rounding, as it is when all rows are of one class [MATH §3, rule 3].
-
-    h_norm: √(tr HᵀH), H not centred. diagonal: (features,) of Cxx. shift: (features,) √N·|x̄|.
-    """
-    spread = float(np.sqrt(diagonal.sum()))
-    return bool(np.linalg.norm(xh) <= (1e-12 * spread + 8 * EPS * float(np.abs(shift).max(initial=0.0))) * h_norm)
-
-
-def scatter_floor(diagonal: np.ndarray, shift: np.ndarray) -> float:
-    """What rounding of the means leaves in the eigenvalues of a centred scatter: eps·‖√N x̄‖·√(tr Cxx).
-
-    Smaller than the rank cut unless the rows' offset is large beside their spread; there it keeps directions in which
-    no row differs from passing for small ones.
-    """
-    return EPS * float(np.linalg.norm(shift)) * float(np.sqrt(diagonal.sum()))
-
-
-def varying_columns(diagonal: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """Mask (features,) of the columns whose scatter is more than the rounding of a constant."""
-    return np.asarray(diagonal > (8 * EPS * shift) ** 2)
-
-
-def condition(scatter: np.ndarray, gamma: float = 0.0, shift: np.ndarray | None = None) -> float:
+def condition(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
     """Condition number of Cxx + γI on the part of the space that is kept; scatter (features, features). O(d³)."""
-    floor = 0.0 if shift is None else scatter_floor(np.diagonal(scatter), shift)
+    floor = 0.0 if rounding is None else rounding.floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
     kept = values[values > rank_cut(values, floor)]
     return float((kept[-1] + gamma) / (kept[0] + gamma)) if len(kept) else 1.0
@@ -79,19 +56,20 @@ def condition(scatter: np.ndarray, gamma: float = 0.0, shift: np.ndarray | None 
 Apply = Callable[[np.ndarray], np.ndarray]
 
 
-def _root_diagonal(diagonal: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, Apply]:
+def _root_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """M = (diag + γ)^(−1/2) over the varying columns, 0 elsewhere, as the functions M· and Mᵀ·."""
-    varying = varying_columns(diagonal, shift)
+    varying = rounding.varying(diagonal)
     root = np.zeros((len(diagonal), 1))
     root[varying, 0] = 1.0 / np.sqrt(diagonal[varying] + gamma)
     return (lambda p: root * p), (lambda b: root * b)
 
 
-def _root(scatter: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, Apply]:
+def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """M with M Mᵀ = (Cxx + γI)⁻¹ on the kept part of the space, as the functions M· and Mᵀ·."""
-    varying = np.flatnonzero(varying_columns(np.diagonal(scatter), shift))
+    varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
-    root, root_t = _root_cholesky(part, gamma, shift[varying]) or _root_spectral(part, gamma, shift[varying])
+    rounding = rounding._replace(shift=rounding.shift[varying])
+    root, root_t = _root_cholesky(part, gamma, rounding) or _root_spectral(part, gamma, rounding)
     if part is scatter:
         return root, root_t
 
@@ -103,14 +81,14 @@ def _root(scatter: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, 
     return widened, lambda b: root_t(b[varying])
 
 
-def _root_spectral(scatter: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, Apply]:
+def _root_spectral(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """M = V (e + γ)^(−1/2) with the eigenpairs above the rank cut (rule 1)."""
-    values, vectors = symmetric(scatter, scatter_floor(np.diagonal(scatter), shift))
+    values, vectors = symmetric(scatter, rounding.floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
     return (lambda p: M @ p), (lambda b: M.T @ b)
 
 
-def _root_cholesky(scatter: np.ndarray, gamma: float, shift: np.ndarray) -> tuple[Apply, Apply] | None:
+def _root_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
     """M = D L⁻ᵀ with LLᵀ = D (Cxx + γI) D, D = (diag + γ)^(−1/2); None unless the rank is certainly full.
 
     Certain means: γ far above the rounding of Cxx (rule 1), or the correlation matrix alone well enough conditioned
@@ -120,8 +98,8 @@ def _root_cholesky(scatter: np.ndarray, gamma: float, shift: np.ndarray) -> tupl
     if d == 0:
         return None
     safe = 1e3 * d * EPS
-    large = max(safe * float(diagonal.sum()), 1e3 * scatter_floor(diagonal, shift))
-    noise = EPS * float((shift / np.sqrt(diagonal)).max())
+    large = max(safe * float(diagonal.sum()), 1e3 * rounding.floor(diagonal))
+    noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     if gamma <= large and _reciprocal_condition(scatter) <= max(safe, 1e3 * noise):
         return None
     factor = _cholesky(scatter, gamma)

@@ -1,0 +1,256 @@
+"""ClosedForm: what is shared by the estimators solved from one state of centred sums [MATH §1-3].
+
+A subclass says which targets it takes, how they are encoded, and `directions(moments, state)`: from the moments to
+loadings and eigenvalues. Here are the common parameters, the accumulator, `standardize`, and the finished projection.
+
+One pass learns; solving reads only the moments, so `standardize` is exact at any time and has no lag: the moments of
+standardised rows are those of the rows times 1/σ, a constant column counting as σ = 1.
+
+Why this way: everything a method needs of the moments (which classes have weight, how far the rows were from zero, what
+is rounding) is asked for in `Moments` once, in the words of MATH.md, and a method's file is its formula.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+
+from stream_dr.accumulate.moments import MomentAccumulator, MomentState
+from stream_dr.errors import InvalidParameter, NeedsRefine
+from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_number, check_positive_int
+from stream_dr.projection import Linear, Projection
+from stream_dr.solve.conjugate_gradient import second_stage
+from stream_dr.solve.rounding import Rounding
+from stream_dr.solve.spectral import signed
+from stream_dr.solve.two_stage import condition, two_stage
+from stream_dr.targets import KINDS
+
+Directions = tuple[np.ndarray, np.ndarray]
+"""Loadings (features, components) and eigenvalues (components,), largest first."""
+
+
+class Moments(NamedTuple):
+    """The centred sums a method is solved from, columns of classes without weight left out. float64.
+
+    weight: N. mean: (features,). diagonal: (features,) of Cxx. scatter: (features, features) Cxx, or None.
+    present: (k,) bool, which of the state's target columns have weight. label_weights: (k',) n_j, or ones where targets
+    are continuous. target_mean: (k',). cross: (features, k'). target_scatter: (k', k'). labelled: targets are labels.
+    scale: (features,) what each column was multiplied by. rounding: how exact the sums are.
+    first_stage: XH (features, k') → W1 where refine has solved (Cxx + γI) W1 = XH, else None.
+    """
+
+    weight: float
+    mean: np.ndarray
+    diagonal: np.ndarray
+    scatter: np.ndarray | None
+    present: np.ndarray
+    label_weights: np.ndarray
+    target_mean: np.ndarray
+    cross: np.ndarray
+    target_scatter: np.ndarray
+    labelled: bool
+    scale: np.ndarray
+    rounding: Rounding
+    first_stage: Callable[[np.ndarray], np.ndarray] | None = None
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Cxx where it is kept, else its diagonal."""
+        return self.diagonal if self.scatter is None else self.scatter
+
+    @property
+    def between(self) -> np.ndarray:
+        """(features, k') G with G Gᵀ = Sb, weighted by priors; no column where it is all rounding."""
+        G = self.cross / np.sqrt(self.label_weights)
+        nothing = self.negligible(G, self.cross.shape[1] ** 0.5)
+        return G[:, :0] if nothing else G / np.sqrt(self.weight)
+
+    @property
+    def target_size(self) -> float:
+        """√(Σ w |y|²) = √(tr Cyy + N |ȳ|²), targets not centred."""
+        return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
+
+    def negligible(self, cross: np.ndarray, target_size: float) -> bool:
+        """Whether cross sums (features, k) with targets of this size are all rounding."""
+        return self.rounding.negligible(cross, target_size, self.diagonal)
+
+
+def moments_of(state: Any, standardize: bool = False) -> Moments:
+    """The moments of a state, of standardised rows where asked. O(d k), and O(d²) with exact scatter."""
+    c = state.centred()
+    d = len(c.mean)
+    diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
+    labelled = state.target_kind in ("class", "multilabel")
+    weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
+    present = weights > 0
+    total = float(diagonal.sum())
+    rounding = Rounding(np.sqrt(c.weight) * np.abs(c.mean), min(c.noise / total, 1.0) if total > 0 else 0.0)
+    m = Moments(
+        float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
+        c.cross[:, present], c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
+    )  # fmt: skip
+    return standardised(m) if standardize else m
+
+
+def standardised(m: Moments) -> Moments:
+    """The moments of the same rows with every column divided by its standard deviation √(Cxx_ii / N)."""
+    scale = np.ones(len(m.mean))
+    varying = m.rounding.varying(m.diagonal)
+    scale[varying] = np.sqrt(m.weight / m.diagonal[varying])
+    scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
+    rounding = m.rounding._replace(shift=m.rounding.shift * scale)
+    return m._replace(
+        diagonal=m.diagonal * scale**2, scatter=scatter, cross=m.cross * scale[:, None], scale=scale, rounding=rounding
+    )
+
+
+class ClosedForm(AdditiveEstimator):
+    """Base of the closed-form estimators; parameters common to all.
+
+    n_components: how many; None: all of positive eigenvalue. gamma ≥ 0: ridge added to Cxx, in the units of the summed
+    scatter, as in [2S]; methods that do not invert Cxx are unaffected. scatter: "auto" (exact up to 4,096 features for
+    dense rows and sparse rows of stated width, else diagonal), "exact" or "diagonal"; decided at the first batch.
+    standardize: solve as if every feature had variance 1. decay in (0, 1]: row i weighs decay^(rows after it).
+    target: "auto", or the kind of targets. feature_map: None or a map of rows applied first. random_state: seed (None
+    is 0, so that states of several machines agree).
+    """
+
+    state_type: ClassVar[Any] = MomentState
+    encoding: ClassVar[str] = "indicator"
+    needs_scatter: ClassVar[bool] = True
+    """Whether the method reads Cxx; those that do not keep its diagonal only."""
+    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
+    """How refine solves it (refining_methods.py), None where it cannot."""
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        gamma: float = 0.0,
+        scatter: Literal["auto", "exact", "diagonal"] = "auto",
+        standardize: bool = False,
+        decay: float = 1.0,
+        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
+        feature_map: Any = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.gamma = gamma
+        self.scatter = scatter
+        self.standardize = standardize
+        self.decay = decay
+        self.target = target
+        self.feature_map = feature_map
+        self.random_state = random_state
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        check_positive_int("n_components", self.n_components, optional=True)
+        check_number("gamma", self.gamma, low=0.0)
+        check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
+        check_choice("standardize", self.standardize, (False, True))
+        check_number("decay", self.decay, low=0.0, high=1.0, open_low=True)
+        check_choice("target", self.target, ("auto", *KINDS))
+        if self.target_kinds and self.target != "auto" and self.target not in self.target_kinds:
+            raise InvalidParameter(
+                f"target={self.target!r}; {type(self).__name__} learns from {' or '.join(self.target_kinds)} targets."
+            )
+        check_seed(self.random_state)
+
+    def accumulator(self, state: Any = None) -> MomentAccumulator:
+        """A new accumulator of moments, or one that goes on from `state`."""
+        return MomentAccumulator(
+            self.target_encoding(),
+            scatter=self.scatter if self.reads_scatter() else "diagonal",
+            decay=self.decay,
+            state=state,
+            label_sets=self.keeps_label_sets(),
+            class_scatter=self.keeps_class_scatter(),
+        )
+
+    def keeps_label_sets(self) -> bool:
+        """Whether the sums of each distinct label set are remembered."""
+        return False
+
+    def keeps_class_scatter(self) -> bool:
+        """Whether the scatter of each class is remembered."""
+        return False
+
+    def reads_scatter(self) -> bool:
+        """Whether this method, with these parameters, reads Cxx."""
+        return self.needs_scatter
+
+    def target_encoding(self) -> Any:
+        """How targets become columns of Cxy."""
+        return self.encoding
+
+    def solve(self, state: Any) -> Projection:
+        """The projection of `state`; pure. No component where the state holds nothing but rounding."""
+        moments = moments_of(state, self.standardize)
+        loadings, eigenvalues = self.directions(moments, state)
+        p = len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
+        loadings = signed(loadings[:, :p] * moments.scale[:, None])
+        mean = self.centre(moments)
+        exact = not self.reads_scatter() or moments.scatter is not None
+        return Linear(mean, loadings, eigenvalues[:p].copy(), "exact" if exact else "diagonal")
+
+    def directions(self, moments: Moments, state: Any) -> Directions:
+        """Loadings and eigenvalues, largest first, from the moments."""
+        raise NotImplementedError
+
+    def centre(self, moments: Moments) -> np.ndarray:
+        """What a row is centred on before it is projected (features,)."""
+        return moments.mean
+
+    def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20, resume: Any = None) -> Self:
+        """Replace the projection by the exact one, through passes over `source` [MATH §4].
+
+        source: anything whose events(after=-1, until=None) yields (position, stream_dr.Block(X, y, weights)) of exactly the
+        rows learned. tol: stops when the relative residual and the angle between successive projections (radians) are both
+        at most this. resume: `refine_report_.refining` of a refine that did not get there. The refined projection stays
+        published until the next refine; `refine_report_` has residual and angle of every pass. Time O(entries · rank of XH)
+        a pass, memory O(d k). Raises CannotRefine where the source is not what was learned; nothing has changed then.
+        """
+        from stream_dr.estimators.refining import refine
+
+        self.check_parameters()
+        holder = self._holder()
+        holder.refined, self.refine_report_ = refine(
+            self, holder.accumulator.freeze(), source, tol, max_passes, holder.names, resume
+        )
+        holder.projection = holder.refined
+        return self
+
+    def state_bytes(self, n_features: int, n_targets: int) -> int:
+        """Bytes the state takes: 8·(d·(k + 2) + k²), and 8·d² with exact scatter."""
+        d, k = n_features, n_targets
+        exact = self.reads_scatter() and (self.scatter == "exact" or (self.scatter == "auto" and d <= 4096))
+        return 8 * (d * (k + 2) + k * k + (d * d if exact else 0))
+
+    @property
+    def condition_(self) -> float:
+        """Condition number of Cxx + γI on the space that is kept: the solution's error is 2e-16 times it. O(d³).
+
+        Raises NeedsRefine where only the diagonal of Cxx is kept: the number is not known then.
+        """
+        self._projection()
+        moments = moments_of(self.state_, self.standardize)
+        if moments.scatter is None:
+            raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
+        return condition(moments.scatter, self.gamma, moments.rounding)
+
+    def _two_stage(self, moments: Moments, xh: np.ndarray, h_norm: float) -> Directions:
+        """[2S, Algorithm 2] on XH (features, k); none where XH is all rounding."""
+        if moments.negligible(xh, h_norm):
+            return np.zeros((len(xh), 0)), np.zeros(0)
+        if moments.first_stage is not None:
+            return second_stage(moments.first_stage(xh), xh)
+        return two_stage(moments.spread, xh, float(self.gamma), moments.rounding)
+
+
+def check_seed(value: Any) -> None:
+    """Raise InvalidParameter unless value is None or an integer ≥ 0."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0):
+        raise InvalidParameter(
+            f"random_state={value!r}; it must be None or an integer ≥ 0: draws are keyed by it, so that states merge."
+        )

@@ -1,0 +1,55 @@
+"""PLSDA: partial least squares on the class indicator, or on any targets."""
+
+from typing import Any, ClassVar, Literal
+
+from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
+from stream_dr.solve.pls import rotations
+
+
+class PLSDA(ClosedForm):
+    """Partial least squares discriminant analysis, from moments: the NIPALS solution without a second pass.
+
+    Kernel algorithm of Dayal & MacGregor (1997) [GLPLS; MATH §5]. Components are the rotations r (‖w‖ = 1, ‖r‖ ≠ 1) that
+    scikit-learn calls `x_rotations_`: equal to PLSRegression(scale=False)'s to 2e-13 when that is run to convergence (its
+    default tol stops 4e-3 short). Eigenvalues are the squared covariances σ² of the deflated Cxy, in the order found.
+
+    Targets: one or several labels a row (their indicator), or numbers (then it is PLS regression's projection). State:
+    O(d·(k + 2)), + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter;
+    solving O(p (d² + d k²)), with the diagonal O(p d k²).
+
+    With the diagonal of Cxx (`solution_` "diagonal") the first component is still exact; the later ones take features to
+    be uncorrelated, until `refine`. Left out: the regression's coefficients and the targets' own scores.
+
+    >>> from stream_dr import PLSDA
+    >>> pls = PLSDA(n_components=1).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5], [4.0, 1.5]], ["a", "a", "b", "b"])
+    >>> pls.components_.round(3).tolist()
+    [[1.0, 0.0]]
+    """
+
+    target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
+    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
+
+    def __init__(
+        self,
+        n_components: int | None = 2,
+        *,
+        gamma: float = 0.0,
+        scatter: Literal["auto", "exact", "diagonal"] = "auto",
+        standardize: bool = False,
+        decay: float = 1.0,
+        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
+        feature_map: Any = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
+            feature_map=feature_map, random_state=random_state,
+        )  # fmt: skip
+
+    def directions(self, moments: Moments, state: Any) -> Directions:
+        """At most n_components, or as many as there is covariance left for."""
+        cross = moments.cross
+        if moments.negligible(cross, moments.target_size):
+            return cross[:, :0], moments.target_mean[:0]
+        most = len(cross) if self.n_components is None else self.n_components
+        return rotations(moments.spread, cross, most)

@@ -1,0 +1,89 @@
+"""SRP: supervised random projections."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from stream_dr.accumulate.encoding import Fourier
+from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
+from stream_dr.estimators.estimator import check_number, check_positive_int
+from stream_dr.targets import Label
+
+
+class SRP(ClosedForm):
+    """Supervised random projections: W = Cxy R, R random signs, one row of it a label [SRP eq. 13; MATH §2].
+
+    E[W Wᵀ] = Cxy Cxyᵀ, the matrix SPCA decomposes: no eigenproblem, and an answer as soon as there is a row. R is ±1/√p, so
+    that E[R Rᵀ] = I, drawn from (random_state, label): states of several machines agree and merge. Continuous targets go
+    through p random Fourier features ψ(y) of a Gaussian kernel of width `sigma`, and W = Cxψ.
+
+    One label a row: the columns of Cxy sum to zero, so a component whose signs are all equal is zero (with c classes, one in
+    2^(c−1)); it is made exactly zero, not rounding.
+
+    W is used as it is: not orthonormal, and rows are not centred (`mean_` is zero). Its rank is at most min(p, c − 1), so
+    more components than classes only average the randomness. Eigenvalues are the columns' squared lengths (W has none of
+    its own), in the columns' order. Several labels a row use the linear kernel on the indicator.
+
+    Targets: one or several labels a row, or numbers. State: O(d·(k + 2)), k labels or p Fourier features. Learning a row
+    costs O(its entries × its labels); solving O(d k p). Cxx is not needed.
+    """
+
+    target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
+    needs_scatter: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        sigma: float = 1.0,
+        *,
+        gamma: float = 0.0,
+        scatter: Literal["auto", "exact", "diagonal"] = "auto",
+        standardize: bool = False,
+        decay: float = 1.0,
+        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
+        feature_map: Any = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
+            feature_map=feature_map, random_state=random_state,
+        )  # fmt: skip
+        self.sigma = sigma
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        super().check_parameters()
+        check_positive_int("n_components", self.n_components)
+        check_number("sigma", self.sigma, low=0.0, open_low=True)
+
+    def target_encoding(self) -> Any:
+        """Labels as their indicator, numbers as n_components Fourier features."""
+        return Fourier(self.n_components, float(self.sigma), self.random_state or 0)
+
+    def directions(self, moments: Moments, state: Any) -> Directions:
+        """Cxy R, or Cxψ; none where Cxy is rounding."""
+        cross = moments.cross
+        if moments.negligible(cross, moments.target_size):
+            return cross[:, :0], np.zeros(0)
+        if moments.labelled:
+            labels = [label for label, there in zip(state.labels, moments.present, strict=True) if there]
+            signs = random_signs(labels, int(self.n_components or 1), self.random_state or 0)
+            cross = cross @ (signs - signs.mean(axis=0) if state.target_kind == "class" else signs)
+        return cross, (cross**2).sum(axis=0)
+
+    def centre(self, moments: Moments) -> np.ndarray:
+        """Zero: rows are projected as they are."""
+        return np.zeros_like(moments.mean)
+
+
+def random_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
+    """(labels, p) of ±1/√p; a label's row depends on the seed and on that label alone."""
+    rows = [_bits(f"{seed}:{type(label).__name__}:{label}", p) for label in labels]
+    return (2.0 * np.array(rows, dtype=np.float64).reshape(len(rows), p) - 1.0) / np.sqrt(p)
+
+
+def _bits(key: str, p: int) -> np.ndarray:
+    """p bits of SHAKE-256 of the key: the same on every machine and in every version of numpy."""
+    return np.unpackbits(np.frombuffer(hashlib.shake_256(key.encode()).digest((p + 7) // 8), dtype=np.uint8))[:p]

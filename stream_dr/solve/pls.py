@@ -1,0 +1,56 @@
+"""Partial least squares from moments: Dayal & MacGregor's kernel algorithm (J. Chemometrics 11, 1997) [MATH §5].
+
+    S = Cxy;  per component:  w = leading left singular vector of S;  r = w − Σ_j (ℓ_jᵀ r) r_j;  c = Cxx r;  t = rᵀ c;
+    ℓ = c / t;  q = Sᵀ r / t;  S ← S − ℓ (rᵀ S)
+
+Cost: O(p (d² + d k min(d, k))) with Cxx, O(p d k min(d, k)) with its diagonal; memory O(d k).
+
+Why this way: rows are never read again; the rotations r are what transforms centred rows, so scores need no deflation.
+Deflating S alone (not Cxx) is enough, because r is made orthogonal to the earlier loadings ℓ.
+"""
+
+import numpy as np
+
+from stream_dr.solve.spectral import EPS
+
+SMALLEST = 1e-12
+"""A component whose covariance is below this share of the first one's is rounding."""
+
+
+def rotations(spread: np.ndarray, cross: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rotations r (features, p) and squared covariances σ² (p,), p ≤ most.
+
+    spread: (features, features) Cxx or (features,) its diagonal. cross: (features, k) Cxy. ‖w‖ = 1, not ‖r‖; the largest
+    entry of w is positive. Stops where nothing of S, or no variance along r, is left but rounding.
+    """
+    S, found, loads, sizes = cross.copy(), [], [], []
+    largest = 0.0
+    for _ in range(most):
+        w, sigma = _leading(S)
+        if sigma <= SMALLEST * max([sigma, *sizes]) or sigma == 0.0:
+            break
+        r = w.copy()
+        for load, earlier in zip(loads, found, strict=True):
+            r -= (load @ r) * earlier
+        c = spread @ r if spread.ndim == 2 else spread * r
+        t = float(r @ c)
+        if t <= len(r) * EPS * largest * float(r @ r):
+            break
+        largest = max(largest, t / float(r @ r))
+        load = c / t
+        S -= np.outer(load, r @ S)
+        found.append(r)
+        loads.append(load)
+        sizes.append(sigma)
+    return np.array(found).reshape(len(found), len(cross)).T, np.array(sizes) ** 2
+
+
+def _leading(S: np.ndarray) -> tuple[np.ndarray, float]:
+    """Leading left singular vector (features,), its largest entry positive, and the singular value."""
+    if S.shape[1] == 1:
+        sigma = float(np.linalg.norm(S))
+        w = S[:, 0] / sigma if sigma > 0 else S[:, 0]
+    else:
+        U, values, _ = np.linalg.svd(S, full_matrices=False)
+        w, sigma = U[:, 0], float(values[0])
+    return (-w if w[np.abs(w).argmax()] < 0 else w), sigma

@@ -1,0 +1,52 @@
+"""Rounding: what in a state's centred sums is no more than rounding [MATH §3, rules 1 and 3].
+
+A centred sum is as exact as the means it was formed with: its error grows with how far from zero the rows were (`shift`)
+and with what unlearning has cancelled (`lost`). Below that a column does not vary, an eigenvalue is zero, a cross sum says
+nothing; treating it as more makes components of noise.
+
+Why this way: every solver asks the same three questions, so the constants stand here once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_dr.solve.spectral import EPS
+
+
+class Rounding(NamedTuple):
+    """How exact the sums are.
+
+    shift: (features,) √N·|x̄|, how far from zero the rows were. lost: relative error of the scatter that unlearning has
+    left (0: nothing was unlearned).
+    """
+
+    shift: np.ndarray
+    lost: float = 0.0
+
+    def varying(self, diagonal: np.ndarray) -> np.ndarray:
+        """Mask (features,) of the columns whose scatter, diagonal (features,), is more than a constant's rounding."""
+        return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
+
+    def floor(self, diagonal: np.ndarray) -> float:
+        """Eigenvalues of the scatter at or below this are rounding: eps·‖√N x̄‖·√(tr Cxx), and what was lost.
+
+        Smaller than the rank cut unless the rows' offset is large beside their spread; there it keeps directions in
+        which no row differs from passing for small ones.
+        """
+        total = float(diagonal.sum())
+        return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
+
+    def negligible(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> bool:
+        """Whether cross sums (features, k) are all rounding, as they are when every row is of one class.
+
+        target_size: √(tr HᵀH) of what the rows were multiplied with, not centred.
+        """
+        spread, offset = float(np.sqrt(diagonal.sum())), float(np.abs(self.shift).max(initial=0.0))
+        scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
+        return bool(np.linalg.norm(cross) <= scale * target_size)
+
+
+def exact_rounding(features: int) -> Rounding:
+    """Rounding of sums whose rows lay about zero."""
+    return Rounding(np.zeros(features))
