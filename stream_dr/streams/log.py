@@ -1,0 +1,304 @@
+"""log: the durable, ordered record of everything a directory was given; the queue between appending and learning.
+
+Events have positions 0, 1, 2 … without gap. `append` returns when they are on the disk. They lie in segment files
+(SQLite, see segment.py), so that retention removes whole files; idempotency keys are columns of their event and are found
+through an index derived from the events (key_index.py).
+
+Cost: an append of a group is one transaction and one fsync; `python benchmarks/log_append.py` prints appends/s and MB/s
+by size of body and group. A read of n events holds no lock and no cursor on return.
+
+Why this way: kill -9 at any moment leaves a prefix of the transactions, the acknowledged ones among them, because SQLite's
+recovery is somebody else's well-tested code: a hand-written log was 1.7 times faster and took a zero-filled tail for 42
+records. One transaction touches one file: SQLite commits over several are not atomic in WAL mode. A reader that finds a
+position missing says so instead of going on.
+"""
+
+import hashlib
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from stream_dr.errors import DirectoryMissing, HistoryGone
+from stream_dr.streams.disk import fsync_directory, remove_temporaries
+from stream_dr.streams.failpoints import failpoint
+from stream_dr.streams.key_index import KeyIndex, Known
+from stream_dr.streams.segment import Event, Segment, damaged
+
+__all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
+
+KINDS = ("rows", "reference", "unlearn")
+_END = 2**63 - 1
+
+
+class EventDraft(NamedTuple):
+    """An event before it has a position; fields as in Event. `draft` fills in the sha256."""
+
+    kind: str
+    key: str | None
+    sha256: str
+    rows: int
+    body: bytes
+    schema: str | None = None
+    checksum: str | None = None
+
+
+class Verified(NamedTuple):
+    """What `verify` read: segment files, events, rows and bytes of bodies."""
+
+    segments: int
+    events: int
+    rows: int
+    bytes: int
+
+
+def draft(kind: str, body: bytes, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
+    """An EventDraft whose sha256 is its body's (about 1 ms per 1-2 MB: compute it outside the appending thread)."""
+    return EventDraft(kind, key, hashlib.sha256(body).hexdigest(), rows, body, schema)
+
+
+class Log:
+    """A folder of segments and the index of its keys.
+
+    path: the log's own folder, made if `writable`. segment_bytes, segment_events: a new file is begun past either. keys:
+    how many idempotency keys are remembered. The caller holds the directory's lock when writable. Thread-safe. Raises
+    DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        writable: bool = True,
+        segment_bytes: int = 256 << 20,
+        segment_events: int = 100_000,
+        keys: int = 1_000_000,
+    ) -> None:
+        self.path, self.writable = Path(path), writable
+        self._limits = (segment_bytes, segment_events)
+        self._lock = threading.RLock()
+        self._last, self._events, self._rows, self._bytes = -1, 0, 0, 0
+        self._unsure = False
+        self._prepare()
+        self._segments = [Segment(p, writable) for p in self._files()]
+        if not self._segments and writable:
+            self._segments = [Segment.create(self.path, 0, 0)]
+        self._index = KeyIndex(self.path, writable, keys)
+        self._look_again()
+
+    @property
+    def last(self) -> int:
+        """Position of the last event, −1 if there is none."""
+        if self.writable:
+            return self._last
+        segments = self._current()
+        return segments[-1].last() if segments else -1
+
+    @property
+    def first(self) -> int:
+        """Position of the first event still held (last + 1 if none is)."""
+        segments = self._current()
+        return segments[0].first if segments else 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of all events ever appended, dropped ones included; unlearn events count none."""
+        if not self.writable:
+            self._current()
+            return self._totals()[2]
+        return self._rows
+
+    def append(self, drafts: Sequence[EventDraft]) -> list[int]:
+        """Append in order, in one transaction; the positions, durable on return. All or none.
+
+        Raises InsufficientStorage when the disk is full; the log is as before and can be appended to when there is room.
+        """
+        with self._lock:
+            if not drafts:
+                return []
+            if self._unsure:
+                self._look_again()
+            if self._bytes >= self._limits[0] or self._events >= self._limits[1]:
+                self._roll()
+            start = self._last + 1
+            events = [Event(start + i, *fields) for i, fields in enumerate(drafts)]
+            try:
+                self._segments[-1].append(events)
+            except BaseException:
+                self._unsure = True
+                raise
+            self._note(events)
+            failpoint("log.after_commit")
+            return list(range(start, start + len(events)))
+
+    def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
+        """At most `limit` events with after < position ≤ until, in order; fewer once their bodies pass max_bytes.
+
+        An empty list means that there are none (yet). Raises HistoryGone when after + 1 was dropped, DamagedFile when a
+        position is missing.
+        """
+        end = _END if until is None else until
+        segments = self._current()
+        first = segments[0].first if segments else 0
+        if after + 1 < first:
+            raise HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
+        at = max(bisect_right(segments, after + 1, key=lambda s: s.first) - 1, 0)
+        events: list[Event] = []
+        for segment, following in zip(segments[at:], [*segments[at + 1 :], None], strict=True):
+            reached = after + len(events)
+            found = segment.read(reached, end, limit - len(events), max_bytes)
+            _check_order(segment, reached, found)
+            events, max_bytes = events + found, max_bytes - sum(len(e.body) for e in found)
+            reached += len(found)
+            if following is None or reached >= end or len(events) >= limit or max_bytes <= 0:
+                break
+            if reached + 1 != following.first:
+                raise damaged(segment.path, f"position {reached + 1} is missing")
+            segment.rest()
+        return events
+
+    def find_key(self, key: str) -> Known | None:
+        """(position, sha256, rows) of the event an idempotency key became, or None."""
+        with self._lock:
+            return self._index.find(key)
+
+    def schema_changes(self) -> list[str]:
+        """The JSON texts by which events changed the stream's schema, oldest first; dropped events' included."""
+        with self._lock:
+            return self._index.schemas()
+
+    def rewrite(self, position: int, body: bytes, rows: int) -> None:
+        """Replace an event's body and row count (rows taken out by unlearn); its key and sha256 stay.
+
+        The old bytes are overwritten on the disk. The log's `rows` goes on counting what was once appended until it is
+        opened anew.
+        """
+        segment = self._segments[max(bisect_right(self._segments, position, key=lambda s: s.first) - 1, 0)]
+        segment.replace(position, body, rows, hashlib.sha256(body).hexdigest())
+
+    def drop_before(self, position: int) -> int:
+        """Remove the segments whose events all come before a position; the number removed. Never the last segment."""
+        with self._lock:
+            count = sum(1 for s in self._segments[1:] if s.first <= position)
+            if count:
+                self._index.flush(durable=True)
+            for _ in range(count):
+                failpoint("log.drop")
+                segment = self._segments[0]
+                self._segments = self._segments[1:]
+                segment.close()
+                for suffix in ("", "-wal", "-shm"):
+                    segment.path.with_name(segment.path.name + suffix).unlink(missing_ok=True)
+                fsync_directory(self.path)
+            return count
+
+    def verify(self) -> Verified:
+        """Read everything: SQLite's check of each file, no position missing, every body's sha256.
+
+        Raises DamagedFile naming file and position. Cost: one read of the log; memory: one event.
+        """
+        events = size = 0
+        for number, segment in enumerate(self._segments):
+            segment.check()
+            after = segment.first - 1
+            while found := segment.read(after, _END, 64, 1 << 20):
+                _check_order(segment, after, found)
+                for event in found:
+                    if hashlib.sha256(event.body).hexdigest() != (event.checksum or event.sha256):
+                        raise damaged(segment.path, f"the body of event {event.position} is not what was written")
+                events, size, after = events + len(found), size + sum(len(e.body) for e in found), found[-1].position
+            if number + 1 < len(self._segments) and after + 1 != self._segments[number + 1].first:
+                raise damaged(segment.path, f"position {after + 1} is missing")
+            segment.rest()
+        return Verified(len(self._segments), events, self.rows, size)
+
+    def close(self) -> None:
+        """Close every connection; reads in progress finish."""
+        with self._lock:
+            self._index.close()
+            for segment in self._segments:
+                segment.close()
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _prepare(self) -> None:
+        if self.writable:
+            self.path.mkdir(parents=True, exist_ok=True)
+            remove_temporaries(self.path)
+            self._remove_orphans()
+        elif not self.path.is_dir():
+            raise DirectoryMissing(f"{self.path} holds no log; give a directory that replay or serve has written.")
+
+    def _remove_orphans(self) -> None:
+        """Remove the journals of segments whose removal a crash interrupted."""
+        for journal in (*self.path.glob("*.sqlite-wal"), *self.path.glob("*.sqlite-shm")):
+            if not journal.with_name(journal.name[:-4]).exists():
+                journal.unlink()
+
+    def _files(self) -> list[Path]:
+        return sorted(p for p in self.path.glob("*.sqlite") if p.stem.isdigit())
+
+    def _totals(self) -> tuple[int, int, int, int]:
+        return self._segments[-1].totals() if self._segments else (-1, 0, 0, 0)
+
+    def _note(self, events: Sequence[Event]) -> None:
+        """Bring what is held in memory up to date with events just committed."""
+        self._last = events[-1].position
+        self._events += len(events)
+        self._rows += sum(e.rows for e in events if e.kind != "unlearn")
+        self._bytes += sum(len(e.body) for e in events)
+        for e in events:
+            self._index.add(e.position, e.key, e.sha256, e.rows, e.schema)
+
+    def _roll(self) -> None:
+        """Begin a new segment; the old one's WAL goes into its file."""
+        old = self._segments[-1]
+        self._segments = [*self._segments, Segment.create(self.path, self._last + 1, self._rows)]
+        self._events = self._bytes = 0
+        self._index.flush()
+        old.checkpoint()
+        old.rest()
+
+    def _look_again(self) -> None:
+        """Learn from the files where the log ends, and bring the index up to there."""
+        self._last, self._events, self._rows, self._bytes = self._totals()
+        if self._segments and self._index.known + 1 < self._segments[0].first:
+            raise damaged(self._index.path, f"it ends at {self._index.known}; events after that were dropped")
+        self._bring_index_up()
+        self._unsure = False
+
+    def _bring_index_up(self) -> None:
+        """Read the keys and schema changes the index has not seen."""
+        for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
+            if following is not None and following.first <= self._index.known + 1:
+                continue
+            after = self._index.known
+            while found := segment.headers(after):
+                for header in found:
+                    self._index.add(*header)
+                after = found[-1][0]
+        self._index.known = self._last
+
+    def _current(self) -> list[Segment]:
+        """The segments there are; a read-only log looks again, because another process may have appended."""
+        if not self.writable:
+            with self._lock:
+                known = {s.path: s for s in self._segments}
+                files = self._files()
+                if files != list(known):
+                    self._segments = [known.pop(p) if p in known else Segment(p, writable=False) for p in files]
+                    for gone in known.values():
+                        gone.close()
+        return self._segments
+
+
+def _check_order(segment: Segment, after: int, events: Sequence[Event]) -> None:
+    """Positions must follow one another."""
+    for expected, event in enumerate(events, after + 1):
+        if event.position != expected:
+            raise damaged(segment.path, f"position {expected} is missing")

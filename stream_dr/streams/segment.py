@@ -1,0 +1,273 @@
+"""segment: one file of the log, a SQLite database of consecutive events.
+
+Named by the position of its first event. WAL, synchronous=FULL: an append is one transaction and one fsync of the WAL.
+Pages are 16 KiB: an event of 1 MB takes 64 of them, an event of 1 KB does not rewrite much (`python
+benchmarks/log_append.py` prints the alternatives).
+
+Cost: an append writes each byte twice (WAL, then checkpoint); a read opens no cursor that outlives it.
+
+Why this way: each segment is a database of its own, so that retention is the removal of a file. A small pool of
+connections, each used by one thread at a time, stands for "one connection per thread": threads come and go in a
+service, and a pool can be closed. SQLite's own errors become ours in one place, each naming the file.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, InsufficientStorage, StreamDRError, UnknownFormat
+from stream_dr.streams.disk import TEMPORARY, free_bytes, fsync_directory, is_full, no_room
+from stream_dr.streams.failpoints import failpoint
+
+FORMAT = 1
+"""Format version of the log's files (SQLite's user_version)."""
+
+PAGE_BYTES = 16384
+CHECKPOINT_PAGES = 1024
+JOURNAL_BYTES = 64 << 20
+
+_APPLICATION = 0x53445253  # "SDRS", SQLite's application_id
+_COLUMNS = "position, kind, key, sha256, rows, body, schema, checksum"
+_TABLES = """
+CREATE TABLE events(
+  position INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT, sha256 TEXT NOT NULL, rows INTEGER NOT NULL,
+  schema TEXT, checksum TEXT, body BLOB NOT NULL);
+CREATE TABLE before(rows INTEGER NOT NULL);
+"""
+_FULL_BELOW = 1 << 20
+
+
+class Event(NamedTuple):
+    """One entry of the log.
+
+    position: its number, from 0 without gap. kind: "rows", "reference" or "unlearn". key: idempotency key or None.
+    sha256: hex digest of the request's body. rows: number of rows. body: the stored bytes. schema: JSON text of what it
+    changed in the stream's schema, or None. checksum: hex digest of `body` where it is not the request's, else None.
+    """
+
+    position: int
+    kind: str
+    key: str | None
+    sha256: str
+    rows: int
+    body: bytes
+    schema: str | None
+    checksum: str | None = None
+
+
+class Segment:
+    """One file of consecutive events; thread-safe."""
+
+    def __init__(self, path: Path, writable: bool) -> None:
+        self.path, self.writable = path, writable
+        self.first = int(path.name.split(".")[0])
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+
+    @classmethod
+    def create(cls, folder: Path, first: int, rows_before: int) -> "Segment":
+        """An empty segment for events from position `first` on, durable before it has its name."""
+        path = folder / f"{first:020d}.sqlite"
+        temporary = path.with_name(path.name + TEMPORARY)
+        temporary.unlink(missing_ok=True)
+        with translated(path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA application_id={_APPLICATION}")
+            connection.execute(f"PRAGMA user_version={FORMAT}")
+            connection.executescript(_TABLES)
+            connection.execute("INSERT INTO before VALUES (?)", (rows_before,))
+            connection.execute("PRAGMA journal_mode=WAL")
+        failpoint("log.roll")
+        temporary.rename(path)
+        fsync_directory(folder)
+        return cls(path, writable=True)
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Add events in one transaction, durable on return; all or none."""
+        with self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.executemany(f"INSERT INTO events({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?)", events)
+                failpoint("log.before_commit")
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def read(self, after: int, until: int, limit: int, max_bytes: int) -> list[Event]:
+        """At most `limit` events with after < position ≤ until; stops once their bodies pass max_bytes."""
+        events: list[Event] = []
+        size = 0
+        query = f"SELECT {_COLUMNS} FROM events WHERE position > ? AND position <= ? ORDER BY position LIMIT ?"
+        with self._connection() as connection, closing(connection.execute(query, (after, until, limit))) as cursor:
+            for row in cursor:
+                events.append(Event._make(row))
+                size += len(events[-1].body)
+                if size >= max_bytes:
+                    break
+        return events
+
+    def replace(self, position: int, body: bytes, rows: int, checksum: str) -> None:
+        """Put another body in an event's place; the old bytes are overwritten in the file."""
+        with self._connection() as connection:
+            connection.execute("PRAGMA secure_delete=ON")
+            connection.execute(
+                "UPDATE events SET body=?, rows=?, checksum=? WHERE position=?", (body, rows, checksum, position)
+            )
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def headers(self, after: int) -> list[tuple[int, str | None, str, int, str | None]]:
+        """(position, key, sha256, rows, schema) of the events after a position that have a key or change the schema."""
+        query = (
+            "SELECT position, key, sha256, rows, schema FROM events "
+            "WHERE position > ? AND (key IS NOT NULL OR schema IS NOT NULL) ORDER BY position LIMIT 10000"
+        )
+        return self._all(query, (after,))
+
+    def totals(self) -> tuple[int, int, int, int]:
+        """(last position or first − 1, events, rows including those of earlier segments, bytes of bodies)."""
+        count, last, rows, size = self._all(
+            "SELECT COUNT(*), MAX(position), SUM(CASE WHEN kind='unlearn' THEN 0 ELSE rows END), SUM(LENGTH(body)) "
+            "FROM events"
+        )[0]
+        before = self._all("SELECT rows FROM before")[0][0]
+        return (self.first - 1 if last is None else last), count, before + (rows or 0), size or 0
+
+    def last(self) -> int:
+        """Position of the last event, or first − 1."""
+        found = self._all("SELECT MAX(position) FROM events")[0][0]
+        return self.first - 1 if found is None else int(found)
+
+    def check(self) -> None:
+        """SQLite's own check of the whole file; raises DamagedFile."""
+        found = self._all("PRAGMA integrity_check(1)")
+        if found != [("ok",)]:
+            raise damaged(self.path, str(found[0][0]))
+
+    def checkpoint(self) -> None:
+        """Move what the WAL holds into the file, as far as readers allow."""
+        with self._connection() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def rest(self) -> None:
+        """Close idle connections; the segment stays usable."""
+        while self._idle:
+            with suppress(IndexError, sqlite3.Error):
+                self._idle.pop().close()
+
+    def close(self) -> None:
+        """Close; connections in use close when they come back."""
+        self._closed = True
+        self.rest()
+
+    def _all(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        with self._connection() as connection:
+            return connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection of one's own for the time of the with-block."""
+        with translated(self.path):
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = connect(self.path, self.writable, _APPLICATION)
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+        if self._closed or len(self._idle) >= 4:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+
+def connect(path: Path, writable: bool, application: int) -> sqlite3.Connection:
+    """A connection to one of our SQLite files; raises ForeignFile, UnknownFormat or HistoryGone (no such file)."""
+    _check_header(path)
+    uri = f"file:{quote(str(path.absolute()))}?mode={'rw' if writable else 'ro'}"
+    connection = _open(uri, path, writable)
+    try:
+        found = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found != application:
+            raise ForeignFile(f"{path} is a SQLite file that stream_dr did not write; move it away.", path=str(path))
+        if version != FORMAT:
+            raise UnknownFormat(
+                f"{path} has format version {version}; this release reads {FORMAT}. Use the release that wrote it.",
+                path=str(path),
+            )
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit={JOURNAL_BYTES}")
+        connection.execute("PRAGMA cache_size=-16384")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
+    """Open; a read-only file in a directory that may not be written to has no room for its WAL's index."""
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
+    if writable:
+        return connection
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        if path.with_name(path.name + "-wal").exists():
+            raise
+        connection = sqlite3.connect(f"{uri}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+    return connection
+
+
+def _check_header(path: Path) -> None:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(16)
+    except FileNotFoundError as e:
+        raise HistoryGone(f"{path.name} is not there any more: the events in it were dropped.", path=str(path)) from e
+    if len(start) < 16:
+        raise damaged(path, f"it ends after {len(start)} bytes")
+    if start != b"SQLite format 3\0":
+        raise ForeignFile(f"{path} was not written by stream_dr (not a SQLite file); move it away.", path=str(path))
+
+
+def damaged(path: Path, why: str) -> DamagedFile:
+    """The error that says a file's content is not what was written."""
+    return DamagedFile(
+        f"{path} is damaged ({why}). Restore it from a copy; models keep serving from their snapshots.", path=str(path)
+    )
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's and the system's errors about a file into ours."""
+    try:
+        yield
+    except sqlite3.DatabaseError as e:
+        raise _named(e, path) from e
+    except OSError as e:
+        if is_full(e):
+            raise no_room(path) from e
+        raise
+
+
+def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | sqlite3.DatabaseError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and free_bytes(path.parent) < _FULL_BELOW):
+        return InsufficientStorage(
+            f"the disk is full: nothing was appended to {path}. Free some space and try again.", path=str(path)
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA):
+        return damaged(path, str(error))
+    if "no such table" in str(error) or "no such column" in str(error):
+        return damaged(path, str(error))
+    return error
