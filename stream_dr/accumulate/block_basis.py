@@ -1,0 +1,235 @@
+"""BlockBasis: the few d-long vectors of a recurrence, kept as A = D·M so that a row changes only its own features.
+
+A recurrence (CCIPCA, incremental SKM) moves p vectors v_i and c means by combinations of each other and of the newest
+row: A ← A·L + x rᵀ with L upper triangular. Written on D and M this is `M ← M·L`, `D ← D + x (M⁻ᵀ r)ᵀ`: the d-long part
+touches only the row's features, the rest has the size of p + c. Remembered: D (d, p + c) float64, whose means' columns
+hold plain sums of rows; M (p, p + c), row i the coefficients of v_i; the Gram matrix of the current vectors, so that no
+inner product but Dᵀx is ever formed; the squared lengths of D's columns; the shift of dense rows. Rows are taken one
+after the other, so the result does not depend on how a stream is cut into batches (sparse: not in a bit; dense: within
+rounding).
+
+D is re-multiplied (D ← D·M, M ← I, Gram matrix anew) when M has worn: after the stream has grown 64-fold (8-fold for
+dense rows, whose shift then moves to the mean) or 262,144 rows, when a diagonal entry falls below 1e-8, or when a
+vector is 1e4 times shorter than the terms it is summed from. Cost O(d p (p + c)), a few times a stream. The rule looks
+at the state and the row number alone, never at batches.
+
+Why this way: the loops that do the algebra never see d, a sparse row costs what the two products X·V and Xᵀ·C cost, and a
+State holds D and M as they are, so going on from a snapshot is bit-equal to never having stopped.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.accumulate.protocol import nested_state
+from stream_dr.block import Block
+from stream_dr.errors import InvalidRows, InvalidWeights, WidthMismatch
+
+
+@nested_state
+class BasisState(NamedTuple):
+    """A frozen BlockBasis.
+
+    columns: (features, p + c) float64, D. mixing: (p, p + c) float64, M. gram: (p + c, p + c) float64, of the current
+    vectors and means. lengths: (p + c,) float64, squared lengths of D's first p columns. shift: (features,) float64
+    subtracted from dense rows, or None (sparse rows, or no row yet). counts: (c,) float64 rows in each sum. live:
+    components started. turned: row number of the last re-multiplication.
+    """
+
+    columns: np.ndarray
+    mixing: np.ndarray
+    gram: np.ndarray
+    lengths: np.ndarray
+    shift: np.ndarray | None
+    counts: np.ndarray
+    live: int
+    turned: int
+
+    def vectors(self) -> np.ndarray:
+        """v_1 … v_live as columns (features, live), not normalised; O(d p (p + c))."""
+        return self.columns @ self.mixing[: self.live].T
+
+    def means(self) -> np.ndarray:
+        """The means as columns (features, c); zeros for one without rows (plus the shift)."""
+        p = self.mixing.shape[0]
+        means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
+        return means if self.shift is None else means + self.shift[:, None]
+
+
+class Loops(NamedTuple):
+    """A method's compiled loops: (rows …, at, row, basis …, arguments …) → rows done, components live, whether M has
+    worn."""
+
+    sparse: Callable[..., tuple[int, int, bool]]
+    dense: Callable[..., tuple[int, int, bool]]
+
+
+class BlockBasis:
+    """The mutable basis of p components and a growing number of means. One owner; kernels write into its arrays.
+
+    columns: (capacity, padded) D. table: (padded, 2 · padded), row i = [Gram row i | M row i]. lengths: (padded,).
+    counts: (means,). shift: (features,) or None. live, turned: as in BasisState. centred: the one mean is that of all
+    rows, so that the shift of dense rows may follow it.
+    """
+
+    def __init__(self, components: int, means: int, centred: bool = False, state: BasisState | None = None) -> None:
+        self.components = components
+        self.centred = centred
+        self.features = 0
+        self.shift: np.ndarray | None = None
+        self.live = 0
+        self.turned = 0
+        self.counts: np.ndarray = np.zeros(means)
+        self.columns: np.ndarray
+        self.table: np.ndarray
+        self.lengths: np.ndarray
+        self._allocate(0)
+        if state is not None:
+            self._restore(state)
+
+    @property
+    def means(self) -> int:
+        """Number of means kept."""
+        return len(self.counts)
+
+    @property
+    def dense(self) -> bool | None:
+        """Whether rows are dense; None before the first batch."""
+        return self.shift is not None if self.features else None
+
+    def grow(self, features: int, means: int | None = None) -> None:
+        """Make room for at least `features` features and `means` means; capacity doubles, new entries are zero."""
+        if means is not None and means > self.means:
+            self._add_means(means)
+        if features > self.features:
+            if features > len(self.columns):
+                columns = np.zeros((max(features, 2 * self.features), self.columns.shape[1]))
+                columns[: self.features] = self.columns[: self.features]
+                self.columns = columns
+            self.features = features
+
+    def turn(self, row: int) -> None:
+        """Re-multiply: D ← D·M, M ← I, Gram matrix and lengths anew; a shift that follows the mean moves to it."""
+        p, k, size = self.components, self.components + self.means, self.columns.shape[1]
+        follow = self.centred and self.shift is not None
+        if follow:
+            self.shift += self.columns[: self.features, p] / max(self.counts[0], 1.0)
+        mixing = self.table[:p, size : size + k].copy()
+        mixing[self.live :] = 0.0
+        scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
+        gram = np.zeros((k, k))
+        for start in range(0, self.features, 4096):
+            part = self.columns[start : min(start + 4096, self.features), :k]
+            part[:, :p] = part @ mixing.T
+            if follow:
+                part[:, p] = 0.0
+            vectors = part * scale
+            gram += vectors.T @ vectors
+        self._set_small(gram, np.eye(p, k), np.diag(gram))
+        self.turned = row
+
+    def check(self, block: Block, method: str) -> None:
+        """Raise InvalidWeights, InvalidRows or WidthMismatch when the recurrence cannot learn this batch."""
+        if block.weights is not None:
+            raise InvalidWeights(
+                f"the batch has weights; {method} is a recurrence that learns one row after the other and takes none. "
+                "Leave them out, or use an additive estimator (PCA, SKM)."
+            )
+        if self.dense is None or block.features == 0:
+            return
+        if block.sparse == self.dense:
+            form, other = ("sparse", "dense") if block.sparse else ("dense", "sparse")
+            raise InvalidRows(f"rows are {form}; this model was started with {other} rows. Pass {other} rows.")
+        if self.dense and block.features != self.features:
+            raise WidthMismatch(
+                f"batch has {block.features} features; this model was started with {self.features}. "
+                "Send those columns or start a new model."
+            )
+
+    def start(self, block: Block, shift: bool) -> None:
+        """Make room for a checked batch; the first one decides the form, and with `shift` dense rows' first row is it."""
+        if self.dense is None and not block.sparse:
+            self.shift = np.array(block.X[0], dtype=np.float64) if shift else np.zeros(block.features)
+        self.grow(block.features)
+
+    def learn(self, X: Any, loops: Loops, row: int, *arguments: Any) -> None:
+        """Run a method's loop over rows X, which follow `row` rows learned before, re-multiplying where it stops for
+        that."""
+        if self.dense:
+            rows: tuple[Any, ...] = (_readonly(X), self.shift)
+        else:
+            rows = tuple(_readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
+        loop, at, due = loops.dense if self.dense else loops.sparse, 0, False
+        while at < X.shape[0]:
+            basis = (self.columns, self.table, self.lengths, self.counts, self.live, self.turned, self.components)
+            at, self.live, due = loop(*rows, at, row, *basis, *arguments)
+            if due:
+                self.turn(row + at)
+
+    def freeze(self) -> BasisState:
+        """The state so far, copied; later rows do not change it."""
+        p, k, size = self.components, self.components + self.means, self.columns.shape[1]
+        return BasisState(
+            columns=self.columns[: self.features, :k].copy(),
+            mixing=self.table[:p, size : size + k].copy(),
+            gram=self.table[:k, :k].copy(),
+            lengths=self.lengths[:k].copy(),
+            shift=None if self.shift is None else self.shift.copy(),
+            counts=self.counts.copy(),
+            live=self.live,
+            turned=self.turned,
+        )
+
+    def _restore(self, state: BasisState) -> None:
+        self.counts = np.array(state.counts)
+        self._allocate(len(state.columns))
+        self.features = len(state.columns)
+        self.columns[:, : state.columns.shape[1]] = state.columns
+        self._set_small(state.gram, state.mixing, state.lengths)
+        self.shift = None if state.shift is None else np.array(state.shift)
+        self.live, self.turned = int(state.live), int(state.turned)
+
+    def _allocate(self, capacity: int) -> None:
+        size = -(-(self.components + self.means) // 8) * 8
+        self.columns = np.zeros((capacity, size))
+        self.table = np.zeros((size, 2 * size))
+        self.lengths = np.zeros(size)
+        for i in range(self.components):
+            self.table[i, size + i] = 1.0
+
+    def _set_small(self, gram: np.ndarray, mixing: np.ndarray, lengths: np.ndarray) -> None:
+        p, k, size = self.components, len(gram), self.columns.shape[1]
+        self.table[:] = 0.0
+        self.table[:k, :k] = gram
+        self.table[:p, size : size + k] = mixing
+        self.lengths[:] = 0.0
+        self.lengths[:p] = lengths[:p]
+
+    def _add_means(self, means: int) -> None:
+        old, k = self.columns.shape[1], self.components + self.means
+        kept, table, lengths = self.columns, self.table, self.lengths
+        self.counts = np.concatenate([self.counts, np.zeros(means - self.means)])
+        if self.components + means <= old:
+            return
+        self._allocate(len(kept))
+        self.columns[: self.features, :k] = kept[: self.features, :k]
+        self._set_small(table[:k, :k], table[: self.components, old : old + k], lengths)
+
+
+def unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors (features, k) longer than `smallest` times the longest, at unit length and C-ordered, and their lengths."""
+    lengths = np.linalg.norm(vectors, axis=0)
+    kept = lengths > smallest * lengths.max(initial=0.0)
+    return np.ascontiguousarray(vectors[:, kept] / lengths[kept]), lengths[kept]
+
+
+def _int32(indices: np.ndarray) -> np.ndarray:
+    return indices.astype(np.int32, copy=False)
+
+
+def _readonly(array: np.ndarray) -> np.ndarray:
+    """A read-only view: mapped files and arrays of the caller then run the same compiled loop."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,51 @@
+"""CCIPCA: principal components by a recurrence, for streams wider than a scatter matrix can be kept for."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stream_dr.accumulate.block_basis import unit_columns
+from stream_dr.accumulate.ccipca import CCIPCAAccumulator, CCIPCAState
+from stream_dr.estimators.estimator import Estimator, check_choice, check_number, check_positive_int
+from stream_dr.projection import Linear
+
+
+class CCIPCA(Estimator):
+    """Candid covariance-free incremental PCA [CCIPCA]: sample by sample exactly, sparse or dense. Unsupervised.
+
+    n_components: components looked for. amnesic: ℓ ≥ 0; recent rows weigh more. center: subtract the running mean.
+
+    Fitted: `components_` (rank, features) of unit length, `eigenvalues_` (rank,) the recurrence's own estimates ‖v_i‖ in
+    the unit of X², `mean_`. A component not started, or below 1e-10 of the largest, is left out; `rank_` says how many
+    there are.
+
+    Cost: a row O(nonzeros · p + p²); memory 8 · d · (p + 1) bytes. Does not merge, does not unlearn: its answer depends
+    on the order of rows. Weights are left out: the recurrence has no place for them.
+    """
+
+    state_type: ClassVar[type] = CCIPCAState
+
+    def __init__(self, n_components: int = 2, amnesic: float = 2.0, center: bool = True) -> None:
+        self.n_components = n_components
+        self.amnesic = amnesic
+        self.center = center
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter for n_components < 1, amnesic < 0 or a center that is not a bool."""
+        check_positive_int("n_components", self.n_components)
+        check_number("amnesic", self.amnesic, low=0.0)
+        check_choice("center", self.center, (True, False))
+
+    def accumulator(self, state: Any = None) -> CCIPCAAccumulator:
+        """A new accumulator, or one that goes on from `state`."""
+        return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
+
+    def solve(self, state: CCIPCAState) -> Linear:
+        """The projection of `state`: its vectors, each divided by its length. O(d p²)."""
+        loadings, eigenvalues = unit_columns(state.basis.vectors(), smallest=1e-10)
+        mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
+        return Linear(mean, loadings, eigenvalues, "recurrence")
+
+    def state_bytes(self, n_features: int, n_targets: int) -> int:
+        """8 · d · (p + 1)."""
+        return 8 * n_features * (self.n_components + 1)
