@@ -94,7 +94,8 @@ class Server(uvicorn.Server):
 def _run(settings: Settings, directory: Any, listening: socket.socket, on_ready: Callable[[str], None] | None) -> int:
     from service.app import create_app
 
-    stream_dr.warm_up()
+    if settings.warm_up:
+        stream_dr.warm_up()
     app = create_app(directory, settings)
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -31,7 +31,9 @@ def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
 class Settings(BaseSettings):
     """What the service runs with; immutable. Raises pydantic's ValidationError for an unknown name or a bad value."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True
+    )
 
     dir: Path = _setting(Path("stream"), "path", "directory of the log, the models and their snapshots")
     host: str = _setting("127.0.0.1", "address", "address to listen on; one that is not loopback needs a token")
@@ -67,6 +69,7 @@ class Settings(BaseSettings):
     stop_timeout: float = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)
     max_listeners: int = _setting(32, "connections", "open /events connections; above it 429", ge=0)
     max_connections: int = _setting(1_000, "connections", "connections served at once; above it 503", ge=1)
+    warm_up: bool = _setting(True, "yes or no", "compile every kernel before the first request is taken")
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "least severe line logged")
 
     @classmethod

@@ -9,5 +9,5 @@ from typing import Any, get_type_hints
 
 def parameter_types(kind: type) -> list[tuple[str, Any, Any]]:
     """(name, type, default) of every parameter of an estimator class, in order; Any where none is annotated."""
-    hints = get_type_hints(vars(kind).get("__init__", kind))
+    hints = get_type_hints(kind.__init__)  # type: ignore[misc]
     return [(p.name, hints.get(p.name, Any), p.default) for p in inspect.signature(kind).parameters.values()]

@@ -1,0 +1,126 @@
+"""Serving: the real service for tests, in a thread of this process or in a process of its own; always on a free port."""
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+
+from service.app import create_app
+from service.serve import Server, _config, _directory, _listen
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+ARROW = "application/vnd.apache.arrow.stream"
+SMALL = {"port": 0, "min_free_bytes": 0, "warm_up": False, "publish_seconds": 0.05, "log_level": "error"}
+
+
+class Served:
+    """A running service: url, an httpx client at it, and what it serves."""
+
+    def __init__(self, url: str, directory: Any) -> None:
+        self.url, self.directory = url, directory
+        self.http = httpx.Client(base_url=url, timeout=30)
+
+
+@contextlib.contextmanager
+def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
+    """The service on uvicorn in a thread of this process."""
+    chosen = Settings(**{"dir": path, **SMALL, **settings})
+    listening = _listen(chosen)
+    with listening, _directory(chosen) as directory:
+        app = create_app(directory, chosen)
+        up = threading.Event()
+        server = Server(_config(app, chosen), app.state.stopping.set, up.set)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        assert up.wait(30)
+        served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", directory)
+        try:
+            with served.http:
+                yield served
+        finally:
+            server.handle_exit(signal.SIGTERM, None)
+            thread.join(30)
+        assert not thread.is_alive()
+
+
+class Process:
+    """`python -m service` in a process of its own; `url` once it answers."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        chosen = {"dir": path, **SMALL, **settings}
+        named = {f"STREAM_DR_{name.upper()}": str(value) for name, value in chosen.items()}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_DR_")}
+        command = [sys.executable, "-m", "service"]
+        pipe = subprocess.PIPE
+        self.popen = subprocess.Popen(command, env=clean | named, cwd=ROOT, stderr=pipe, text=True)
+        self.url, self.said = "", ""
+        while not self.url:
+            line = self.popen.stderr.readline()  # type: ignore[union-attr]
+            if not line:
+                raise RuntimeError(f"the service ended with {self.popen.wait()}: {self.said}")
+            self.said += line
+            if line.startswith("serving http"):
+                self.url = line.split()[1]
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.popen.kill()
+        self._wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        self.popen.send_signal(signal.SIGTERM)
+        return self._wait()
+
+    def _wait(self) -> int:
+        status = self.popen.wait(60)
+        self.said += self.popen.stderr.read()  # type: ignore[union-attr]
+        self.popen.stderr.close()  # type: ignore[union-attr]
+        return status
+
+
+def arrow(X: Any, y: Any = None, **columns: Any) -> bytes:
+    """An Arrow stream of dense rows, with labels and any further columns."""
+    X = np.asarray(X, dtype=np.float64)
+    arrays = {"features": pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), X.shape[1])}
+    if y is not None:
+        arrays["label"] = pa.array(y)
+    return stream(arrays | {name: pa.array(values) for name, values in columns.items()})
+
+
+def sparse_arrow(X: Any, y: Any = None) -> bytes:
+    """An Arrow stream of CSR rows; the width is not stated."""
+    offsets = pa.array(X.indptr, pa.int32())
+    arrays = {
+        "indices": pa.ListArray.from_arrays(offsets, pa.array(X.indices, pa.int32())),
+        "values": pa.ListArray.from_arrays(offsets, pa.array(X.data)),
+    }
+    if y is not None:
+        arrays["label"] = pa.array(y)
+    return stream(arrays)
+
+
+def stream(arrays: dict[str, Any]) -> bytes:
+    """An Arrow stream of one batch of these columns."""
+    batch = pa.record_batch(list(arrays.values()), names=list(arrays))
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    return out.getvalue()
+
+
+def post(http: httpx.Client, body: bytes, key: str | None = None, path: str = "/partial_fit") -> httpx.Response:
+    """Post an Arrow body."""
+    headers = {"Content-Type": ARROW} | ({"Idempotency-Key": key} if key else {})
+    return http.post(path, content=body, headers=headers)

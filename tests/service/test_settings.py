@@ -1,0 +1,76 @@
+"""Settings: the documented table is the table; sources in order; what is refused."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from service import settings
+from service.settings import Settings
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_the_documented_table_is_the_settings() -> None:
+    assert settings.table() in DOCUMENT.read_text()
+
+
+def test_every_setting_has_a_unit_and_a_meaning() -> None:
+    for name, _, unit, meaning in settings.rows():
+        assert "" not in (unit, meaning), name
+
+
+def test_arguments_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("port = 1\nmax_lag = 2\nmax_labels = 3\n")
+    monkeypatch.setenv("STREAM_DR_FILE", str(file))
+    monkeypatch.setenv("STREAM_DR_PORT", "4")
+    monkeypatch.setenv("STREAM_DR_MAX_LAG", "5")
+    found = Settings(port=6)
+    assert (found.port, found.max_lag, found.max_labels, found.keep_versions) == (6, 5, 3, 32)
+
+
+def test_a_misspelled_name_in_the_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("max_lagg = 2\n")
+    monkeypatch.setenv("STREAM_DR_FILE", str(file))
+    with pytest.raises(ValidationError, match="max_lagg"):
+        Settings()
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAM_DR_FILE", str(tmp_path / "none.toml"))
+    with pytest.raises(FileNotFoundError, match="STREAM_DR_FILE"):
+        Settings()
+
+
+def test_a_read_token_alone_is_refused() -> None:
+    with pytest.raises(ValidationError, match="write_token"):
+        Settings(read_token="long enough")
+
+
+def test_a_short_token_is_refused_and_not_shown() -> None:
+    with pytest.raises(ValidationError, match="fewer than 8") as told:
+        Settings(write_token="sesame")
+    assert "sesame" not in str(told.value)
+
+
+def test_tokens_are_not_shown() -> None:
+    assert "open-sesame" not in repr(Settings(write_token="open-sesame"))
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("example.org", False),
+    ],
+)
+def test_loopback(host: str, loopback: bool) -> None:
+    assert Settings(host=host).loopback is loopback
