@@ -21,7 +21,7 @@ from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, chec
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import signed
+from stream_dr.solve.spectral import canonical, signed
 from stream_dr.solve.two_stage import condition, two_stage
 from stream_dr.targets import KINDS
 
@@ -119,6 +119,8 @@ class ClosedForm(AdditiveEstimator):
     encoding: ClassVar[str] = "indicator"
     needs_scatter: ClassVar[bool] = True
     """Whether the method reads Cxx; those that do not keep its diagonal only."""
+    solves_eigenproblem: ClassVar[bool] = True
+    """Whether components of equal eigenvalue may be turned within their span."""
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
     """How refine solves it (refining_methods.py), None where it cannot."""
 
@@ -188,6 +190,8 @@ class ClosedForm(AdditiveEstimator):
         """The projection of `state`; pure. No component where the state holds nothing but rounding."""
         moments = moments_of(state, self.standardize)
         loadings, eigenvalues = self.directions(moments, state)
+        if self.solves_eigenproblem:
+            loadings = canonical(loadings, eigenvalues)
         p = len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
         loadings = signed(loadings[:, :p] * moments.scale[:, None])
         mean = self.centre(moments)

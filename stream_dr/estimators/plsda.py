@@ -27,6 +27,7 @@ class PLSDA(ClosedForm):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
+    solves_eigenproblem: ClassVar[bool] = False
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     def __init__(

@@ -31,6 +31,7 @@ class SRP(ClosedForm):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
+    solves_eigenproblem: ClassVar[bool] = False
     needs_scatter: ClassVar[bool] = False
 
     def __init__(

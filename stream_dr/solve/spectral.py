@@ -8,6 +8,7 @@ Why this way: numpy's drivers release the GIL and give the same bits for the sam
 """
 
 import numpy as np
+from scipy.linalg import qr
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -49,6 +50,26 @@ def algebraic(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.nd
     values, vectors = values[::-1], vectors[:, ::-1]
     keep = np.abs(values) > rank_cut(np.abs(values), floor)
     return values[keep], vectors[:, keep]
+
+
+def canonical(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    """Loadings (features, components) with every set of equal eigenvalues (components,) turned to a basis of its own.
+
+    In an eigenspace of several dimensions any basis is as good, and which one comes out is decided by rounding (LDA of
+    perfectly separated classes has only eigenvalues 1). Here the first vector of such a set is the one that carries all of
+    the space's largest row, the next all that is left of the next largest, and so on: a pivoted QR, O(d m²) for m equal
+    eigenvalues. Equal: closer than 1e-9 of themselves, or than rounding of the largest.
+    """
+    gap = np.abs(np.diff(eigenvalues))
+    equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
+    if not equal.any():
+        return loadings
+    out, bounds = loadings.copy(), [0, *(np.flatnonzero(~equal) + 1).tolist(), len(eigenvalues)]
+    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        if stop - start > 1:
+            rotation, _, _ = qr(loadings[:, start:stop].T, mode="economic", pivoting=True)
+            out[:, start:stop] = loadings[:, start:stop] @ rotation
+    return out
 
 
 def signed(loadings: np.ndarray) -> np.ndarray:
