@@ -122,7 +122,7 @@ class Log:
             if self._bytes >= self._limits[0] or self._events >= self._limits[1]:
                 self._roll()
             start = self._last + 1
-            events = [Event(start + i, *fields) for i, fields in enumerate(drafts)]
+            events = [_event(start + i, d) for i, d in enumerate(drafts)]
             try:
                 self._segments[-1].append(events)
             except BaseException:
@@ -157,6 +157,14 @@ class Log:
                 raise damaged(segment.path, f"position {reached + 1} is missing")
             segment.rest()
         return events
+
+    def read_kind(self, kind: str, before: int) -> list[Event]:
+        """All events of one kind with position < before, in order, of the segments still held; few are expected."""
+        return [e for s in self._current() if s.first < before for e in s.read_kind(kind, before)]
+
+    def read_kind(self, kind: str, before: int) -> list[Event]:
+        """The retained events of a kind whose position is below `before`; for kinds that are few ("unlearn": indexed)."""
+        return [e for s in self._current() if s.first < before for e in s.read_kind(kind, before)]
 
     def find_key(self, key: str) -> Known | None:
         """(position, sha256, rows) of the event an idempotency key became, or None."""
@@ -295,6 +303,12 @@ class Log:
                     for gone in known.values():
                         gone.close()
         return self._segments
+
+
+def _event(position: int, d: EventDraft) -> Event:
+    """The event a draft becomes. Only "rows" bodies are surely what sha256 is of; the others are small and hashed here."""
+    checksum = d.checksum if d.checksum or d.kind == "rows" else hashlib.sha256(d.body).hexdigest()
+    return Event(position, d.kind, d.key, d.sha256, d.rows, d.body, d.schema, checksum)
 
 
 def _check_order(segment: Segment, after: int, events: Sequence[Event]) -> None:

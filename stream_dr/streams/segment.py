@@ -35,6 +35,7 @@ _TABLES = """
 CREATE TABLE events(
   position INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT, sha256 TEXT NOT NULL, rows INTEGER NOT NULL,
   schema TEXT, checksum TEXT, body BLOB NOT NULL);
+CREATE INDEX unlearned ON events(position) WHERE kind='unlearn';
 CREATE TABLE before(rows INTEGER NOT NULL);
 """
 _FULL_BELOW = 1 << 20
@@ -44,8 +45,8 @@ class Event(NamedTuple):
     """One entry of the log.
 
     position: its number, from 0 without gap. kind: "rows", "reference" or "unlearn". key: idempotency key or None.
-    sha256: hex digest of the request's body. rows: number of rows. body: the stored bytes. schema: JSON text of what it
-    changed in the stream's schema, or None. checksum: hex digest of `body` where it is not the request's, else None.
+    sha256: hex digest by which the same key's bodies are compared. rows: number of rows. body: the stored bytes. schema: JSON text of what it
+    changed in the stream's schema, or None. checksum: hex digest of `body` where that is not sha256, else None.
     """
 
     position: int
@@ -111,6 +112,18 @@ class Segment:
                 if size >= max_bytes:
                     break
         return events
+
+    def read_kind(self, kind: str, before: int) -> list[Event]:
+        """All events of one kind with position < before; one scan of the segment's headers."""
+        query = f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND position < ? ORDER BY position"
+        return [Event._make(row) for row in self._all(query, (kind, before))]
+
+    def read_kind(self, kind: str, before: int) -> list[Event]:
+        """All events of a kind with position < before."""
+        where = "kind='unlearn'" if kind == "unlearn" else "kind=?"  # a partial index needs the literal
+        values = (before,) if kind == "unlearn" else (before, kind)
+        query = f"SELECT {_COLUMNS} FROM events WHERE position < ? AND {where} ORDER BY position"
+        return [Event._make(row) for row in self._all(query, values)]
 
     def replace(self, position: int, body: bytes, rows: int, checksum: str) -> None:
         """Put another body in an event's place; the old bytes are overwritten in the file."""
