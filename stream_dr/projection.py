@@ -79,6 +79,11 @@ class Linear(NamedTuple):
         """(components, features), a view."""
         return self.loadings.T
 
+    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Linear":
+        """The same projection with its components in another order (components,) and with signs (components,) ±1."""
+        loadings = np.ascontiguousarray(self.loadings[:, order] * signs)
+        return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order])
+
     def apply(self, X: Any) -> np.ndarray:
         """Project rows (rows, features), dense or CSR; O(entries · components). Raises WidthMismatch."""
         if sp.issparse(X):

@@ -1,9 +1,10 @@
 """Decode: bytes and events back to Blocks, in the stream's own order of columns.
 
-A body is Arrow or JSON, told apart by its first bytes. A reference event names a batch of a shard; shards are opened once and
-kept open. Rows of a named stream come out in the stream's order of columns, whatever order they were sent in.
+A body is Arrow or JSON, told apart by its first bytes. A reference event names a batch of a shard; shards are opened
+once and kept open. Rows of a named stream come out in the stream's order of columns, whatever order they were sent in.
 
-Why this way: an event's Block depends on the event and the schema alone, so every model that reads it sees the same numbers.
+Why this way: an event's Block depends on the event and the schema alone, so every model that reads it sees the same
+numbers.
 """
 
 import json
@@ -12,14 +13,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block, as_weights, check_finite
+from stream_dr.block import Block
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.schema import Schema
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
 
 
 def parse_rows(body: bytes, media: str, limits: Limits) -> Block:
-    """The Block in an Arrow or JSON body; finite values checked. Raises what streams.codec raises, and LimitExceeded."""
+    """The Block in an Arrow or JSON body. Raises what streams.codec raises, and LimitExceeded."""
     from stream_dr.streams import codec
 
     if media == "json":
@@ -28,12 +29,8 @@ def parse_rows(body: bytes, media: str, limits: Limits) -> Block:
                 f"JSON body of {len(body)} bytes; at most {limits.max_json_bytes} are taken. Send Arrow, or fewer rows.",
                 bytes=len(body),
             )
-        block = codec.block_from_json(_json(body))
-    else:
-        block = codec.block_from_arrow(codec.read_arrow(body, max_bytes=limits.max_body_bytes))
-    check_finite(block.X)
-    as_weights(block.weights, block.rows)
-    return block
+        return codec.block_from_json(_json(body))
+    return codec.block_from_arrow(codec.read_arrow(body, max_bytes=limits.max_body_bytes))
 
 
 def _json(body: bytes) -> Any:
@@ -51,7 +48,8 @@ def media_of(body: bytes) -> str:
 
 
 def in_order(block: Block, schema: Schema) -> Block:
-    """The block with named columns in the stream's order and a stated width filled up; no copy where nothing changes."""
+    """The block with named columns in the stream's order and a stated width filled up; no copy where nothing
+    changes."""
     if schema.names is not None and block.names is not None and block.names != schema.names:
         at = {name: i for i, name in enumerate(block.names)}
         missing = [name for name in schema.names if name not in at]
@@ -64,9 +62,9 @@ def in_order(block: Block, schema: Schema) -> Block:
         order = [at[name] for name in schema.names]
         block = block._replace(X=np.ascontiguousarray(block.X[:, order]), names=schema.names)
     if block.sparse and schema.layout == "sparse":
-        block = block._replace(width_stated=schema.stated)
-        if schema.stated and block.features < schema.features:
-            block = block._replace(X=_widened(block.X, schema.features))
+        block = block._replace(width_stated=schema.stated > 0)
+        if block.features < schema.stated:
+            block = block._replace(X=_widened(block.X, schema.stated))
     return block
 
 

@@ -2,9 +2,9 @@
 
     D/lock   D/log/ (segments)   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors
 
-Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log holds after
-it; opened read-only it does the same without the lock, while another process may be writing. It has no thread of its own:
-`replay` and `Running` drive it.
+Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log
+holds after it; opened read-only it does the same without the lock, while another process may be writing. It has no
+thread of its own: `replay` and `Running` drive it.
 
 Why this way: admitting, appending and advancing are the same three calls whether rows come from shards or over HTTP.
 """
@@ -18,10 +18,10 @@ from typing import Any, Literal
 from stream_dr.engine.admit import admit, admit_model
 from stream_dr.engine.draft import REFERENCE, Draft, Receipt
 from stream_dr.engine.limits import Limits
-from stream_dr.engine.model import Model, PublishPolicy, Spec
+from stream_dr.engine.model import Failure, Model, PublishPolicy, Spec
 from stream_dr.engine.model_table import Entry, ModelTable
 from stream_dr.engine.schema import Schema, delta, grown
-from stream_dr.engine.snapshot import forget_snapshots, restore
+from stream_dr.engine.snapshot import forget_snapshots, oldest_snapshot, restore
 from stream_dr.errors import (
     DirectoryMissing,
     HistoryGone,
@@ -44,10 +44,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 class Directory:
     """A directory at `path`.
 
-    writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features, target_kind:
-    stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must have).
-    Attributes: path, limits, log, schema, models (name → Model). Raises DirectoryInUse, DirectoryMissing. Costs: reading the
-    newest snapshot of each model and the schema's deltas.
+    writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
+    target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must
+    have). Attributes: path, limits, log, schema, models (name → Model). Raises DirectoryInUse, DirectoryMissing. Costs:
+    reading the newest snapshot of each model and the schema's deltas.
     """
 
     def __init__(
@@ -74,8 +74,9 @@ class Directory:
         self.log = Log(self.path / "log", writable=self.writable)
         self.table = ModelTable(self.path / "models.db", self.writable)
         self._appending = threading.Lock()
-        settings = Schema(features=n_features or 0, stated=bool(n_features), target_kind=target_kind)
-        self.schema = grown(settings, self.log.schema_changes())
+        self.schema = grown(Schema(), self.log.schema_changes())
+        if self.schema.layout is None:
+            self.schema = Schema(stated=n_features or 0, target_kind=target_kind)
         self.models: dict[str, Model] = {}
         for entry in self.table.entries():
             self.models[entry.name] = self._restored(entry)
@@ -95,8 +96,8 @@ class Directory:
     def append(self, drafts: Sequence[Draft]) -> list[Receipt | StreamDRError]:
         """Admit drafts in order and write those admitted in one transaction; durable on return.
 
-        One answer a draft: its Receipt, or the error that refused it, which leaves the others alone. A key that came before
-        with the same body gives the same position with duplicate=True; with another body, KeyConflict.
+        One answer a draft: its Receipt, or the error that refused it, which leaves the others alone. A key that came
+        before with the same body gives the same position with duplicate=True; with another body, KeyConflict.
         """
         with self._appending:
             return _Group(self, drafts).write()
@@ -110,28 +111,30 @@ class Directory:
     ) -> tuple[Model, bool]:
         """The model of that name and spec, and whether it is new.
 
-        key, params: estimator's registry key and parameters. start: "start", "now" or the first position it learns from.
-        Raises ModelExists (another spec), HistoryGone, InvalidParameter, UnknownEstimator, and TargetKindMismatch or
-        InvalidWeights when it cannot learn from this stream.
+        key, params: estimator's registry key and parameters. start: "start", "now" or the first position it learns
+        from. Raises ModelExists (another spec), HistoryGone, InvalidParameter, UnknownEstimator, and TargetKindMismatch
+        or InvalidWeights when it cannot learn from this stream.
         """
         if not _NAME.fullmatch(name):
             raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
         estimator = make(key, params)
         spec = Spec(key, dict(params))
-        known = self.models.get(name)
-        if known is not None:
-            return self._same(known, spec), False
-        first = self._first_position(start)
-        admit_model(estimator, self.schema, self.limits)
-        model = self._restored(self.table.add(name, spec, first, policy))
-        self.models = {**self.models, name: model}
-        return model, True
+        with self._appending:
+            known = self.models.get(name)
+            if known is not None:
+                return self._same(known, spec), False
+            first = self._first_position(start)
+            admit_model(estimator, self.schema, self.limits)
+            model = self._restored(self.table.add(name, spec, first, policy))
+            self.models = {**self.models, name: model}
+            return model, True
 
     def remove_model(self, name: str) -> None:
         """Forget a model and its snapshots. Raises UnknownModel."""
         model = self.model(name)
-        self.table.remove(model.id)
-        self.models = {n: m for n, m in self.models.items() if n != name}
+        with self._appending:
+            self.table.remove(model.id)
+            self.models = {n: m for n, m in self.models.items() if n != name}
         forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
 
     def model(self, name: str) -> Model:
@@ -140,6 +143,12 @@ class Directory:
             known = ", ".join(sorted(self.models)) or "none"
             raise UnknownModel(f"no model is called {name!r} here; there are: {known}.")
         return self.models[name]
+
+    def retain(self, rows: int) -> int:
+        """Drop whole segments of the log that neither a kept snapshot nor the last `rows` rows need; the number
+        dropped."""
+        needed = min((oldest_snapshot(self.path, m) for m in self.models.values()), default=self.position)
+        return int(self.log.drop_before(min(needed + 1, self.log.holding(rows))))
 
     def close(self) -> None:
         """Close the log and give up the lock. Models are not snapshotted by this."""
@@ -178,12 +187,15 @@ class Directory:
     def _restored(self, entry: Entry) -> Model:
         estimator = make(entry.spec.estimator, entry.spec.params)
         model = Model(entry.name, entry.id, entry.spec, entry.start, estimator, self.limits.keep_versions)
-        model.policy = entry.policy or model.policy
+        model.policy = entry.policy
         model.version_ceiling = entry.version_ceiling
         model.next_version = entry.version_ceiling + 1
-        restore(model, self.path)
+        restore(model, self.path, self.position)
         if entry.failure is not None:
             model.status, model.failure = "failed", entry.failure
+        elif model.position + 1 < self.log.first:
+            why = f"no usable snapshot, and events before position {self.log.first} are no longer kept"
+            model.status, model.failure = "failed", Failure(model.position + 1, HistoryGone.code, why)
         elif model.position >= self.position:
             model.status = "live"
         return model
@@ -227,7 +239,7 @@ class _Group:
             schema = self.admit(draft)
         except StreamDRError as e:
             return e
-        changes = delta(self.schema, schema)
+        changes = delta(self.schema if self.schema.layout is not None else Schema(), schema)
         self.schema = schema
         if draft.key is not None:
             self.keys[draft.key] = len(self.events)

@@ -1,9 +1,10 @@
 """Draft: something offered to the log; Receipt: what became of it.
 
-Parsing a body and hashing it is the costly part of taking a batch in; `rows_draft` does both, in the caller's thread, so the
-appender only admits and writes.
+Parsing a body and hashing it is the costly part of taking a batch in; `rows_draft` does both, in the caller's thread,
+so the appender only admits and writes.
 
-Why this way: the log keeps the body exactly as it was sent, so the same key with the same bytes is recognised for what it is.
+Why this way: the log keeps the body exactly as it was sent, so the same key with the same bytes is recognised for what
+it is.
 """
 
 import hashlib
@@ -22,8 +23,9 @@ REFERENCE = "reference:"
 class Draft(NamedTuple):
     """One event to be.
 
-    kind: "rows", "reference" or "unlearn". body: what the log keeps. sha256: hex digest of body. key: idempotency key or
-    None. block: the parsed rows (rows and reference). rows: number of rows it names.
+    kind: "rows", "reference" or "unlearn". body: what the log keeps. sha256: hex digest of body. key: idempotency key
+    or None. block: the parsed rows (rows and reference), their values checked by the codec. rows: number of rows it
+    names.
     """
 
     kind: str
@@ -60,8 +62,8 @@ class Reference(NamedTuple):
 def rows_draft(body: bytes, media: str = "arrow", key: str | None = None, limits: Limits | None = None) -> Draft:
     """A batch sent as bytes, parsed in full.
 
-    media: "arrow" (an IPC stream or file) or "json". Raises MalformedInput, SchemaMismatch, InvalidIndex, InvalidTargets,
-    InvalidWeights or LimitExceeded; costs one pass over the body.
+    media: "arrow" (an IPC stream or file) or "json". Raises MalformedInput, SchemaMismatch, InvalidIndex,
+    InvalidTargets, InvalidWeights or LimitExceeded; costs one pass over the body.
     """
     block = parse_rows(body, media, limits or Limits())
     return Draft("rows", bytes(body), _digest(body), key, block, block.rows)

@@ -1,11 +1,12 @@
 """Export: a published projection as JSON, an Arrow stream or a safetensors file.
 
-Arrays: for a linear projection `mean` (features,), `components` (components, features) and `eigenvalues` (components,); for
-any other the arrays its own fields hold. An older version comes with `map` (components then, components now), `offset`
-(components now,) and `map_residual`, which carry answers of that version to the newest: z_new ≈ z_old · map + offset.
+Arrays: for a linear projection `mean` (features,), `components` (components, features) and `eigenvalues` (components,);
+for any other the arrays its own fields hold. An older version comes with `map` (components then, components now),
+`offset` (components now,) and `map_residual`, which carry answers of that version to the newest: z_new ≈ z_old · map +
+offset.
 
-Arrow: one row, each array a `fixed_shape_tensor` column named like it; facts are schema metadata. safetensors: facts are its
-metadata. Costs a copy of the arrays.
+Arrow: one row, each array a `fixed_shape_tensor` column named like it; facts are schema metadata. safetensors: facts
+are its metadata. Costs a copy of the arrays.
 
 Why this way: whoever holds stored embeddings needs the map and not the history that led to it, so it is found between
 the two projections at once and loses nothing on the way.
@@ -22,7 +23,8 @@ from stream_dr.errors import NotFitted
 
 
 class Exported(NamedTuple):
-    """facts: model, version, newest, position, rows, kind, solution, refined_at, residual, map_residual. arrays: by name."""
+    """facts: model, version, newest, position, rows, kind, solution, refined_at, residual, map_residual. arrays: by
+    name."""
 
     facts: dict[str, Any]
     arrays: dict[str, np.ndarray]

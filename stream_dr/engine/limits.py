@@ -1,7 +1,8 @@
-"""Limits: what a directory refuses to grow past. Units stand beside each field; the service's settings carry the same names.
+"""Limits: what a directory refuses to grow past. Units stand beside each field; the service's settings carry the same
+names.
 
-Why this way: a stream that outgrows its machine is refused before it is written down, with the number it would have needed,
-instead of ending the process later.
+Why this way: a stream that outgrows its machine is refused before it is written down, with the number it would have
+needed, instead of ending the process later.
 """
 
 from typing import NamedTuple
@@ -13,9 +14,10 @@ class Limits(NamedTuple):
     """Limits of one directory.
 
     max_features: columns. max_labels: distinct labels, or columns of continuous targets. max_state_bytes: bytes of one
-    model's state. min_free_bytes: bytes the disk must have free before an append. max_body_bytes: bytes of one batch, as sent
-    and as decompressed. max_json_bytes: bytes of one batch sent as JSON. max_queue_bytes: bytes of bodies waiting in memory.
-    max_lag: events a model may be behind before new batches are refused. keep_versions: projections kept a model.
+    model's state. min_free_bytes: bytes the disk must have free before an append. max_body_bytes: bytes of one batch,
+    as sent and as decompressed. max_json_bytes: bytes of one batch sent as JSON. max_queue_bytes: bytes of bodies
+    waiting in memory. max_lag: events a model may be behind before new batches are refused. keep_versions: projections
+    kept a model.
     """
 
     max_features: int = 1_000_000

@@ -3,9 +3,11 @@
 One thread advances a model; any thread reads it. What readers take is `published`: an immutable value swapped as one
 reference, so a transform needs no lock and never waits.
 
-Why this way: the accumulator has one owner, and everything that others see of it is a value that no one writes to again.
+Why this way: the accumulator has one owner, and everything that others see of it is a value that no one writes to
+again.
 """
 
+import threading
 import time
 from collections import deque
 from typing import Any, NamedTuple
@@ -19,8 +21,8 @@ from stream_dr.projection import Projection
 class Change(NamedTuple):
     """What leads from one projection to another: z_new ≈ z_old · map + offset.
 
-    map: (p_old, p_new) float64, least squares. offset: (p_new,) float64. residual: ‖L_old · map − L_new‖ / ‖L_new‖ (0: the
-    same subspace, 1: nothing in common).
+    map: (p_old, p_new) float64, least squares. offset: (p_new,) float64. residual: ‖L_old · map − L_new‖ / ‖L_new‖ (0:
+    the same subspace, 1: nothing in common).
     """
 
     map: np.ndarray
@@ -31,8 +33,9 @@ class Change(NamedTuple):
 class Published(NamedTuple):
     """A projection as readers see it.
 
-    version: ascending, never used twice, also across restarts. position: last event it includes. rows: rows it includes.
-    change: from the version before it, or None. refined_at, residual: position and residual of a refined solution, or None.
+    version: ascending, never used twice, also across restarts. position: last event it includes. rows: rows it
+    includes. change: from the version before it, or None. refined_at, residual: position and residual of a refined
+    solution, or None.
     """
 
     version: int
@@ -71,14 +74,16 @@ class Spec(NamedTuple):
 class Model:
     """A live model. Attributes are read by any thread and written by the one that advances it.
 
-    name, id (never used twice in a directory), spec, start (first position it learns from), status ("live", "catching_up" or
-    "failed"), position (last event applied; start − 1 before any), rows, rows_skipped, failure, published, policy.
+    name, id (never used twice in a directory), spec, start (first position it learns from), status ("live",
+    "catching_up" or "failed"), position (last event applied; start − 1 before any), rows, rows_skipped, failure,
+    published, versions (kept ones, oldest first), policy (None: the engine's), advance_seconds and advanced_rows (time
+    spent learning, and rows learned, by this process).
     """
 
     def __init__(self, name: str, id: int, spec: Spec, start: int, estimator: Any, keep_versions: int = 32) -> None:
         self.name, self.id, self.spec, self.start = name, id, spec, start
         self.estimator = estimator
-        self.policy = PublishPolicy()
+        self.policy: PublishPolicy | None = None
         self.status = "catching_up"
         self.position = start - 1
         self.accumulator: Any = estimator.accumulator()
@@ -89,6 +94,13 @@ class Model:
         self.version_ceiling = 0
         self.snapshot_position = start - 1
         self.published_at = time.monotonic()
+        self.publish_seconds = 0.0
+        self.publishing = False
+        self.solving = threading.Lock()
+        self.solve_error: str | None = None
+        self.attempted = start - 1
+        self.advance_seconds = 0.0
+        self.advanced_rows = 0
 
     @property
     def rows(self) -> int:
@@ -107,8 +119,8 @@ class Model:
 
     @property
     def stale(self) -> bool:
-        """Whether rows were learned that the published projection does not include."""
-        if self.rows == 0:
+        """Whether rows were learned that the published projection should include; a refined one stays as it is."""
+        if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
             return False
         return self.published is None or self.published.position < self.position
 

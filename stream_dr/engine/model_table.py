@@ -1,8 +1,8 @@
 """ModelTable: the names, specs and starts of a directory's models, in one small SQLite file.
 
-Beside the spec it keeps what must survive a kill although no snapshot has it yet: a model's failure (so that a restart does
-not try the same event for ever), its publishing policy, and a ceiling of version numbers handed out (so that none is used
-twice). Opened for each call; a call costs one transaction.
+Beside the spec it keeps what must survive a kill although no snapshot has it yet: a model's failure (so that a restart
+does not try the same event for ever), its publishing policy, and a ceiling of version numbers handed out (so that none
+is used twice). Opened for each call; a call costs one transaction.
 
 Why this way: specs change seldom and events always; in a file of their own neither waits for the other.
 """

@@ -1,27 +1,45 @@
 """Running: the threads that keep a directory's models current while batches arrive.
 
-The appender takes drafts from a bounded queue, admits them in order and commits each group in one transaction, then answers
-their futures. The model thread reads the log and advances every live model. Workers solve, snapshot, catch up and refine.
+The appender takes drafts from a bounded queue, admits them in order and commits each group in one transaction, then
+answers their futures. The model thread reads the log and advances every live model. Workers solve and snapshot; others
+catch up and refine.
 
-Why this way: the log is the queue. Nothing is acknowledged before it is durable, and nothing is learned that is not in the log.
+Why this way: the log is the queue. Nothing is acknowledged before it is durable, and nothing is learned that is not in
+it.
 """
 
+import logging
+import threading
+import time
+import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from stream_dr.engine.appender import Appender
+from stream_dr.engine.cadence import Cadence
+from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory, Start
-from stream_dr.engine.draft import Draft, Receipt
+from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
 from stream_dr.engine.jobs import Job
 from stream_dr.engine.model import Model, Published, PublishPolicy
+from stream_dr.engine.model_thread import ModelThread
+from stream_dr.engine.publish import Frozen, publish
+from stream_dr.engine.refine import check_model, refine
+from stream_dr.engine.replay import settle
+from stream_dr.engine.snapshot import snapshot
+from stream_dr.errors import NotFitted, Overloaded, StreamDRError, UnknownJob
+from stream_dr.streams.disk import free_bytes
+
+log = logging.getLogger("stream_dr.running")
 
 
 class RunSettings(NamedTuple):
     """How a running directory behaves.
 
-    publish: default policy of models. snapshot_rows, snapshot_seconds: a model is snapshotted after so many rows or seconds
-    with new rows (None: only on stop). retain_rows: rows kept in the log after every model and snapshot is past them (None:
-    all). workers: threads that solve, snapshot, catch up and refine.
+    publish: default policy of models. snapshot_rows, snapshot_seconds: models are snapshotted after so many rows or
+    seconds with new rows (None: only on stop). retain_rows: rows kept in the log once every snapshot is past them
+    (None: all). workers: threads that solve and snapshot, and as many that catch up and refine.
     """
 
     publish: PublishPolicy = PublishPolicy()
@@ -37,85 +55,273 @@ class Running:
     def __init__(self, directory: Directory, settings: RunSettings | None = None) -> None:
         self.directory = directory
         self.settings = settings or RunSettings()
+        self._solvers = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-solve")
+        self._long = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-long")
+        self._lanes = ThreadPoolExecutor(8, thread_name_prefix="stream_dr-model")
+        self._cadence = Cadence(self.settings.snapshot_rows, self.settings.snapshot_seconds)
+        self._appender = Appender(directory, self._appended)
+        self._models = ModelThread(
+            directory, self._cadence, self._solve_soon, self._snapshot_soon, self._moved, self._lanes
+        )
+        self._changed = threading.Condition()
+        self._jobs: dict[str, Job] = {}
+        self._listeners: list[Callable[[dict[str, Any]], None]] = []
+        self._stopping = threading.Event()
+        self._figures = {"publishes": 0, "snapshots": 0}
+        self._limits: Any = None
 
     def start(self) -> None:
-        """Start the threads; models behind the log catch up in the background."""
+        """Start the threads; models too far behind the log catch up in the background, the others as they go."""
+        from threadpoolctl import threadpool_limits
 
-    def stop(self) -> None:
-        """Refuse new drafts, append and apply those taken, snapshot every model, end the threads. The directory stays open."""
+        self._limits = threadpool_limits(1)
+        alive = [m for m in self.directory.models.values() if m.status != "failed"]
+        near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
+        far = [m for m in alive if m not in near]
+        for model in alive:
+            self._prepare(model)
+        self._models.start(near)
+        self._appender.start()
+        if far:
+            self._long.submit(self._bring_up, far)
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Refuse new drafts, append those taken, apply the log (for at most `seconds`), snapshot every model, end the
+        threads. The directory stays open. What was not applied in time is applied after the next start."""
+        self._stopping.set()
+        for job in self._jobs.values():
+            job.cancel()
+        self._appender.close()
+        self._models.stop(seconds)
+        for pool in (self._long, self._solvers, self._lanes):
+            pool.shutdown(wait=True)
+        for model in self.directory.models.values():
+            settle(self.directory, model)
+        with self._changed:
+            self._changed.notify_all()
+        if self._limits is not None:
+            self._limits.restore_original_limits()
 
     def submit(self, draft: Draft) -> "Future[Receipt]":
         """Queue a draft; the future gives its Receipt once it is durable, or raises what refused it.
 
-        Raises Overloaded (details: retry_after, seconds) when waiting bodies exceed limits.max_queue_bytes or a live model is
-        more than limits.max_lag events behind, and ShuttingDown.
+        Raises Overloaded (details: retry_after, seconds) when waiting bodies exceed limits.max_queue_bytes or a live
+        model is more than limits.max_lag events behind, and ShuttingDown.
         """
-        raise NotImplementedError
+        if self.lag > self.directory.limits.max_lag:
+            raise Overloaded(
+                f"models are {self.lag} events behind the log; at most {self.directory.limits.max_lag} are allowed "
+                "(max_lag). Try again in a few seconds.",
+                retry_after=2,
+            )
+        return self._appender.submit(draft)
 
     def check(self, draft: Draft) -> None:
         """Raise what would refuse the draft; append nothing."""
+        self.directory.check(draft)
 
     def wait_applied(self, position: int, timeout: float) -> bool:
         """Wait until every model that has not failed has applied `position` and published a projection that includes it
-        (models without any row: applied only). False when `timeout` seconds were not enough."""
-        raise NotImplementedError
+        (models without any row, and refined ones: applied only). False when `timeout` seconds were not enough."""
+        deadline = time.monotonic() + timeout
+        self._models.want(position)
+        with self._changed:
+            while not self._included(position):
+                left = deadline - time.monotonic()
+                if left <= 0 or self._stopping.is_set():
+                    return self._included(position)
+                self._changed.wait(min(left, 0.25))
+        return True
 
     def add_model(
         self, name: str, key: str, params: dict[str, Any], start: Start = "start", policy: PublishPolicy | None = None
     ) -> tuple[Model, bool]:
         """As Directory.add_model; a new model catches up in the background."""
-        raise NotImplementedError
+        model, new = self.directory.add_model(name, key, params, start, policy)
+        if new:
+            self._prepare(model)
+            model.status = "catching_up"
+            if self._models.join([model]):
+                self._long.submit(self._bring_up, [model])
+        return model, new
 
     def remove_model(self, name: str) -> None:
         """As Directory.remove_model; readers keep what they hold."""
+        self.directory.remove_model(name)
+        self._moved()
 
     def publish(self, name: str, timeout: float = 30.0) -> Published:
-        """Solve and publish a model now (policy "on demand"). Raises UnknownModel, NotFitted."""
-        raise NotImplementedError
+        """Solve and publish a model as it is now (policy "on demand"). Raises UnknownModel, NotFitted and what the
+        solver raises."""
+        model = self.directory.model(name)
+        if model.rows == 0:
+            raise NotFitted(f"model {name!r} has learned no row; send rows first.")
+        future = self._solvers.submit(self._publish, model, self._models.frozen(model))
+        future.result(timeout)
+        if model.published is None:
+            raise NotFitted(f"model {name!r} could not be solved: {model.solve_error}.")
+        return model.published
 
     def snapshot(self, name: str) -> Job:
         """Snapshot a model in the background. Raises UnknownModel."""
-        raise NotImplementedError
+        model = self.directory.model(name)
+        job = self._new_job("snapshot", name)
+        self._solvers.submit(job.run, lambda: self._write([(model, self._models.frozen(model))]))
+        return job
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
         """Refine a model in the background over the log up to its position. Raises UnknownModel, CannotRefine."""
-        raise NotImplementedError
+        model = self.directory.model(name)
+        check_model(self.directory, model)
+        job = self._new_job("refine", name)
+        self._long.submit(job.run, lambda: self._refine(model, job, tol, max_passes))
+        return job
 
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None
     ) -> "Future[Receipt]":
         """Append an event that takes rows out again. Raises InvalidParameter, HistoryGone."""
-        raise NotImplementedError
+        from stream_dr.engine.history import picked_rows
+
+        return self.submit(unlearn_draft(picked_rows(self.directory, positions, ids), key))
 
     def job(self, id: str) -> Job:
         """A job by its id. Raises UnknownJob."""
-        raise NotImplementedError
+        if id not in self._jobs:
+            raise UnknownJob(f"no job has the id {id!r}; jobs are forgotten when the service restarts.")
+        return self._jobs[id]
 
     @property
     def jobs(self) -> list[Job]:
         """All jobs, oldest first."""
-        raise NotImplementedError
+        return list(self._jobs.values())
 
     @property
     def lag(self) -> int:
         """Events that the model furthest behind, of those that are live, has not applied."""
-        raise NotImplementedError
+        return self._models.lag
 
     @property
     def queued_bytes(self) -> int:
         """Bytes of bodies taken and not yet durable."""
-        raise NotImplementedError
+        return self._appender.queued_bytes
 
     def ready(self) -> str | None:
         """None when batches can be taken, else why not (a sentence)."""
-        raise NotImplementedError
+        if self._stopping.is_set():
+            return "the engine is stopping"
+        free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
+        if free < needed:
+            return f"{free} bytes free on the disk, {needed} needed (min_free_bytes)"
+        return None
 
     def listen(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """Call `callback({"event": "appended" | "published" | "failed" | "snapshot", …})` from engine threads; it must return
-        at once. Gives a function that ends it."""
-        raise NotImplementedError
+        """Call `callback` from engine threads with {"event": "appended", "position", "rows"}, {"event": "published",
+        "model", "version", "position"}, {"event": "failed", "model", "position", "code"} or {"event": "snapshot",
+        "model", "position"}; it must return at once. Gives a function that ends it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
 
     def figures(self) -> dict[str, float]:
         """Counters and gauges since start: rows_appended, events_appended, commits, duplicates, refused, publishes,
         snapshots, queued_bytes, lag; names are stable."""
-        raise NotImplementedError
+        return {**self._appender.figures, **self._figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
+
+    def _prepare(self, model: Model) -> None:
+        """A model without a policy of its own takes the settings'."""
+        if model.policy is None:
+            model.policy = self.settings.publish
+
+    def _appended(self, receipts: Sequence[Receipt]) -> None:
+        self._models.wake()
+        rows = sum(r.rows for r in receipts)
+        self._tell({"event": "appended", "position": receipts[-1].position, "rows": rows})
+
+    def _moved(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _included(self, position: int) -> bool:
+        return all(
+            m.position >= position and (not m.stale or m.attempted >= position)
+            for m in self.directory.models.values()
+            if m.status != "failed"
+        )
+
+    def _solve_soon(self, model: Model, frozen: Frozen) -> None:
+        model.publishing = True
+        self._solvers.submit(self._publish, model, frozen)
+
+    def _publish(self, model: Model, frozen: Frozen) -> None:
+        begun = time.monotonic()
+        try:
+            with model.solving:
+                published = publish(model, frozen, self.directory.table)
+            model.solve_error = None
+            self._figures["publishes"] += 1
+            self._tell_published(model, published)
+        except Exception as e:
+            model.solve_error = f"{type(e).__name__}: {e}"
+            log.warning("model %s could not be solved at position %d", model.name, frozen.position, exc_info=e)
+        finally:
+            model.attempted = max(model.attempted, frozen.position)
+            model.published_at = time.monotonic()
+            model.publish_seconds = time.monotonic() - begun
+            model.publishing = False
+            self._models.wake()
+            self._moved()
+
+    def _snapshot_soon(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
+        if frozen:
+            self._solvers.submit(self._write, frozen)
+
+    def _write(self, frozen: Sequence[tuple[Model, Frozen]], again: bool = False) -> None:
+        begun = time.monotonic()
+        for model, state in frozen:
+            known = self.directory.models.get(model.name) is model
+            if not known or state.position < model.snapshot_position + (0 if again else 1):
+                continue
+            try:
+                snapshot(model, state, self.directory.path)
+            except StreamDRError:
+                log.exception("model %s could not be snapshotted at position %d", model.name, state.position)
+                continue
+            self._figures["snapshots"] += 1
+            self._tell({"event": "snapshot", "model": model.name, "position": state.position})
+        self._cadence.done(time.monotonic() - begun)
+        if self.settings.retain_rows is not None:
+            self.directory.retain(self.settings.retain_rows)
+
+    def _bring_up(self, models: Sequence[Model]) -> None:
+        """Catch models up until they join the live ones, fail, are removed, or the engine stops."""
+        left = list(models)
+        try:
+            while left and not self._stopping.is_set():
+                catch_up(self.directory, left, self._models.cursor, self._lanes, lambda _: self._stopping.is_set())
+                left = [m for m in self._models.join(left) if self.directory.models.get(m.name) is m]
+                self._moved()
+        except Exception:
+            log.exception("models %s could not catch up", [m.name for m in left])
+
+    def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
+        frozen = self._models.frozen(model)
+        published = refine(self.directory, model, frozen, tol, max_passes, job.tell, lambda: job.cancelled)
+        if published is not None:
+            self._write([(model, frozen)], again=True)
+            self._tell_published(model, published)
+
+    def _new_job(self, kind: str, model: str) -> Job:
+        job = Job(uuid.uuid4().hex, kind, model)
+        self._jobs[job.id] = job
+        return job
+
+    def _tell_published(self, model: Model, published: Published) -> None:
+        facts = {"model": model.name, "version": published.version, "position": published.position}
+        self._tell({"event": "published", **facts})
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        for callback in list(self._listeners):
+            try:
+                callback(event)
+            except Exception:
+                log.exception("a listener failed")

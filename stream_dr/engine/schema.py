@@ -1,10 +1,12 @@
 """Schema: what every batch of one stream has in common, and how it grows.
 
-A stream is dense (a fixed width), named (numeric columns, matched by name) or sparse (a width that grows). It has one kind
-of targets, decided by the setting or by the first batch that has any; one type of labels; and weights in every batch or in
-none. Each event stores only what it changed (`delta`), as JSON; folding the deltas in order (`grown`) gives the schema back.
+A stream is dense (a fixed width), named (numeric columns, matched by name) or sparse (a width that grows). It has one
+kind of targets, decided by the setting or by the first batch that has any; one type of labels; and weights in every
+batch or in none. Each event stores only what it changed (`delta`), as JSON; folding the deltas in order (`grown`) gives
+the schema back.
 
-Why this way: the schema is part of the log, so one transaction in one file makes a batch and what it changed durable together.
+Why this way: the schema is part of the log, so one transaction in one file makes a batch and what it changed durable
+together.
 """
 
 import json
@@ -18,15 +20,16 @@ class Schema(NamedTuple):
     """What is fixed and what has been seen so far.
 
     layout: None before the first batch, then "dense", "named" or "sparse". features: width so far. names: the columns'
-    names (named). stated: whether a sparse stream's width was stated by its first batch or a setting. target_kind: None,
-    "class", "multilabel" or "continuous". labels: vocabulary in order of first appearance. outputs: columns of continuous
-    targets. weighted: whether batches carry weights; None before the first.
+    names (named). stated: the width that the first batch of a sparse stream, or a setting, states; 0: none does.
+    target_kind: None (not decided yet), "none", "class", "multilabel" or "continuous". labels: vocabulary in order of
+    first appearance. outputs: columns of continuous targets. weighted: whether batches carry weights; None before the
+    first.
     """
 
     layout: str | None = None
     features: int = 0
     names: tuple[str, ...] | None = None
-    stated: bool = True
+    stated: int = 0
     target_kind: str | None = None
     labels: tuple[Label, ...] = ()
     outputs: int = 0

@@ -5,9 +5,9 @@ registered estimator: parse, learn, solve, project.
 
 Cost: about a second when the kernels are in numba's cache, up to a minute when they are not.
 
-Why this way: numba compiles per argument type, and an array over an Arrow buffer (read-only) is another type than one from
-JSON; so only bytes that went through the codec warm what a request will use. An estimator that has no answer on rows like
-these is compiled as far as it went.
+Why this way: numba compiles per argument type, and an array over an Arrow buffer (read-only) is another type than one
+from JSON; so only bytes that went through the codec warm what a request will use. An estimator that has no answer on
+rows like these is compiled as far as it went.
 """
 
 import logging
@@ -19,9 +19,9 @@ import orjson
 import scipy.sparse as sp
 
 from stream_dr.block import Block
-from stream_dr.engine.advance import learnable
 from stream_dr.engine.decode import parse_rows
 from stream_dr.engine.limits import Limits
+from stream_dr.engine.unlearn import learned_by
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.streams.codec import arrow_from_block, json_rows, write_arrow
@@ -43,8 +43,8 @@ def warm_up(estimators: Iterable[Any] | None = None) -> None:
 def _use(estimator: Any, block: Block) -> None:
     try:
         accumulator = estimator.accumulator()
-        accumulator.add(learnable(estimator, block))
-        accumulator.add(learnable(estimator, block))
+        accumulator.add(learned_by(estimator, block))
+        accumulator.add(learned_by(estimator, block))
         estimator.solve(accumulator.freeze()).apply(block.X)
     except StreamDRError as e:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)

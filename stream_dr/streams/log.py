@@ -19,44 +19,18 @@ import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from stream_dr.errors import DirectoryMissing, HistoryGone
 from stream_dr.streams.disk import fsync_directory, remove_temporaries
+from stream_dr.streams.event import Event, EventDraft, draft, event_at
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.key_index import KeyIndex, Known
-from stream_dr.streams.segment import Event, Segment, damaged
+from stream_dr.streams.log_check import Verified, check_order, verify
+from stream_dr.streams.segment import Segment, damaged
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
-KINDS = ("rows", "reference", "unlearn")
 _END = 2**63 - 1
-
-
-class EventDraft(NamedTuple):
-    """An event before it has a position; fields as in Event. `draft` fills in the sha256."""
-
-    kind: str
-    key: str | None
-    sha256: str
-    rows: int
-    body: bytes
-    schema: str | None = None
-    checksum: str | None = None
-
-
-class Verified(NamedTuple):
-    """What `verify` read: segment files, events, rows and bytes of bodies."""
-
-    segments: int
-    events: int
-    rows: int
-    bytes: int
-
-
-def draft(kind: str, body: bytes, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
-    """An EventDraft whose sha256 is its body's (about 1 ms per 1-2 MB: compute it outside the appending thread)."""
-    return EventDraft(kind, key, hashlib.sha256(body).hexdigest(), rows, body, schema)
 
 
 class Log:
@@ -122,7 +96,7 @@ class Log:
             if self._bytes >= self._limits[0] or self._events >= self._limits[1]:
                 self._roll()
             start = self._last + 1
-            events = [_event(start + i, d) for i, d in enumerate(drafts)]
+            events = [event_at(start + i, d) for i, d in enumerate(drafts)]
             try:
                 self._segments[-1].append(events)
             except BaseException:
@@ -148,7 +122,7 @@ class Log:
         for segment, following in zip(segments[at:], [*segments[at + 1 :], None], strict=True):
             reached = after + len(events)
             found = segment.read(reached, end, limit - len(events), max_bytes)
-            _check_order(segment, reached, found)
+            check_order(segment, reached, found)
             events, max_bytes = events + found, max_bytes - sum(len(e.body) for e in found)
             reached += len(found)
             if following is None or reached >= end or len(events) >= limit or max_bytes <= 0:
@@ -159,12 +133,14 @@ class Log:
         return events
 
     def read_kind(self, kind: str, before: int) -> list[Event]:
-        """All events of one kind with position < before, in order, of the segments still held; few are expected."""
-        return [e for s in self._current() if s.first < before for e in s.read_kind(kind, before)]
-
-    def read_kind(self, kind: str, before: int) -> list[Event]:
         """The retained events of a kind whose position is below `before`; for kinds that are few ("unlearn": indexed)."""
         return [e for s in self._current() if s.first < before for e in s.read_kind(kind, before)]
+
+    def holding(self, rows: int) -> int:
+        """First position of the newest segment from which on the log holds at least `rows` rows; `first` where none does."""
+        total = self.rows
+        held = [s.first for s in self._current() if total - s.rows_before() >= rows]
+        return held[-1] if held else self.first
 
     def find_key(self, key: str) -> Known | None:
         """(position, sha256, rows) of the event an idempotency key became, or None."""
@@ -206,20 +182,7 @@ class Log:
 
         Raises DamagedFile naming file and position. Cost: one read of the log; memory: one event.
         """
-        events = size = 0
-        for number, segment in enumerate(self._segments):
-            segment.check()
-            after = segment.first - 1
-            while found := segment.read(after, _END, 64, 1 << 20):
-                _check_order(segment, after, found)
-                for event in found:
-                    if hashlib.sha256(event.body).hexdigest() != (event.checksum or event.sha256):
-                        raise damaged(segment.path, f"the body of event {event.position} is not what was written")
-                events, size, after = events + len(found), size + sum(len(e.body) for e in found), found[-1].position
-            if number + 1 < len(self._segments) and after + 1 != self._segments[number + 1].first:
-                raise damaged(segment.path, f"position {after + 1} is missing")
-            segment.rest()
-        return Verified(len(self._segments), events, self.rows, size)
+        return verify(self._current(), self.rows)
 
     def close(self) -> None:
         """Close every connection; reads in progress finish."""
@@ -303,16 +266,3 @@ class Log:
                     for gone in known.values():
                         gone.close()
         return self._segments
-
-
-def _event(position: int, d: EventDraft) -> Event:
-    """The event a draft becomes. Only "rows" bodies are surely what sha256 is of; the others are small and hashed here."""
-    checksum = d.checksum if d.checksum or d.kind == "rows" else hashlib.sha256(d.body).hexdigest()
-    return Event(position, d.kind, d.key, d.sha256, d.rows, d.body, d.schema, checksum)
-
-
-def _check_order(segment: Segment, after: int, events: Sequence[Event]) -> None:
-    """Positions must follow one another."""
-    for expected, event in enumerate(events, after + 1):
-        if event.position != expected:
-            raise damaged(segment.path, f"position {expected} is missing")

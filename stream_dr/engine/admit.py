@@ -1,0 +1,183 @@
+"""Admit: everything that can refuse a batch, decided before it is written down.
+
+A batch must fit the stream's schema (layout, columns, kind of targets, type of labels, weights), the directory's
+limits, and every model that is alive. What it adds to the schema (new labels, new features, what the first batch
+decides) is returned as the next Schema; nothing is changed. Finite values were checked when the draft was made, in the
+caller's thread.
+
+Why this way: after admit has accepted a batch, advancing must not raise; so a row is in the log only if every model can
+learn it. A model is asked again only when the schema has changed, for it has accepted the schema as it was.
+"""
+
+import inspect
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from stream_dr.block import Block
+from stream_dr.engine.decode import in_order
+from stream_dr.engine.draft import Draft
+from stream_dr.engine.limits import Limits
+from stream_dr.engine.schema import Schema
+from stream_dr.errors import (
+    EmptyInput,
+    InvalidIndex,
+    InvalidTargets,
+    InvalidWeights,
+    LimitExceeded,
+    SchemaMismatch,
+    TargetKindMismatch,
+    WidthMismatch,
+)
+from stream_dr.targets import Targets, check_label_type, refuse_kind
+
+NONE = "none"
+"""The kind of a stream that is set to carry no targets."""
+
+
+def admit(draft: Draft, schema: Schema, estimators: Iterable[Any], limits: Limits) -> Schema:
+    """The schema once the draft is in. Raises the error that refuses it; O(rows + labels)."""
+    if draft.block is None:
+        return schema
+    if draft.block.rows == 0:
+        raise EmptyInput("the batch has no rows; send at least one.")
+    block = draft.block if schema.layout is None else in_order(draft.block, schema)
+    grown = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
+    if grown == schema:
+        return schema
+    _check_limits(grown, limits)
+    for estimator in estimators:
+        admit_model(estimator, grown, limits)
+    return grown
+
+
+def admit_model(estimator: Any, schema: Schema, limits: Limits) -> None:
+    """Raise what keeps an estimator from learning a stream of this schema.
+
+    TargetKindMismatch, InvalidWeights (a recurrence on a weighted stream), LimitExceeded (its state's bytes), or what
+    the estimator's own `state_bytes` raises.
+    """
+    kind: Any = type(estimator)
+    if schema.weighted and not takes_weights(kind):
+        raise InvalidWeights(
+            f"this stream's batches carry weights; {type(estimator).__name__} is a recurrence that takes none. "
+            "Use an additive estimator, or send batches without weights to another stream."
+        )
+    _check_kind(estimator, schema.target_kind)
+    if schema.features:
+        needed = estimator.state_bytes(schema.features, max(1, schema.n_targets))
+        if needed > limits.max_state_bytes:
+            raise LimitExceeded(
+                f"{type(estimator).__name__} would need {needed} bytes of state for {schema.features} features and "
+                f"{schema.n_targets} targets; at most {limits.max_state_bytes} are allowed (max_state_bytes).",
+                needed=needed,
+                limit=limits.max_state_bytes,
+            )
+
+
+def _check_kind(estimator: Any, kind: str | None) -> None:
+    if kind is None or not estimator.target_kinds:
+        return
+    if kind == NONE:
+        raise TargetKindMismatch(
+            f"this stream is set to carry no targets; {type(estimator).__name__} learns from "
+            f"{' or '.join(estimator.target_kinds)} targets. Use an unsupervised estimator, or another stream."
+        )
+    if kind not in estimator.target_kinds:
+        refuse_kind(kind, estimator.target_kinds)
+    wanted = getattr(estimator, "target", "auto")
+    if wanted not in ("auto", kind):
+        raise TargetKindMismatch(
+            f"this stream's targets are of kind {kind}; the model was made with target={wanted!r}."
+        )
+
+
+@cache
+def takes_weights(kind: Any) -> bool:
+    """Whether an estimator class learns with weights; those that do have the argument."""
+    return "sample_weight" in inspect.signature(kind.partial_fit).parameters
+
+
+def _with_rows(block: Block, schema: Schema) -> Schema:
+    layout = "sparse" if block.sparse else "named" if block.names else "dense"
+    if schema.layout is None:
+        _check_stated(block, schema.stated)
+        stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
+        return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
+    if layout != schema.layout:
+        raise SchemaMismatch(
+            f"the batch's rows are {layout}; this stream was started with {schema.layout} rows. "
+            "Send those, or start a new stream."
+        )
+    if not block.sparse and block.features != schema.features:
+        raise WidthMismatch(
+            f"batch has {block.features} features; this stream was started with {schema.features}. "
+            "Send those columns or start a new stream.",
+            given=block.features,
+            needed=schema.features,
+        )
+    return schema._replace(features=max(schema.features, block.features))
+
+
+def _check_stated(block: Block, stated: int) -> None:
+    """A dense first batch must have the width the setting states."""
+    if stated and not block.sparse and block.features != stated:
+        raise WidthMismatch(
+            f"batch has {block.features} features; n_features is set to {stated}. Send {stated} columns, or change it."
+        )
+
+
+def _with_weights(block: Block, schema: Schema) -> Schema:
+    given = block.weights is not None
+    if schema.weighted is None:
+        return schema._replace(weighted=given)
+    if schema.weighted != given:
+        says = "carry weights" if schema.weighted else "carry no weights"
+        raise InvalidWeights(f"this stream's batches {says}, as its first batch decided; send this one likewise.")
+    return schema
+
+
+def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
+    if targets is None or _all_absent(targets):
+        return schema
+    if schema.target_kind not in (None, targets.kind):
+        raise TargetKindMismatch(
+            f"targets are of kind {targets.kind}; this stream was started with {schema.target_kind}. "
+            f"Send {schema.target_kind} targets or start a new stream."
+        )
+    if targets.values is not None:
+        return _with_outputs(targets.values.shape[1], schema)
+    check_label_type(schema.labels, targets.labels)
+    known = set(schema.labels)
+    new = tuple(label for label in targets.labels if label not in known)
+    return schema._replace(target_kind=targets.kind, labels=schema.labels + new)
+
+
+def _with_outputs(outputs: int, schema: Schema) -> Schema:
+    if schema.outputs not in (0, outputs):
+        raise InvalidTargets(
+            f"targets have {outputs} columns; this stream was started with {schema.outputs}. Send those."
+        )
+    return schema._replace(target_kind="continuous", outputs=outputs)
+
+
+def _all_absent(targets: Targets) -> bool:
+    return targets.present is not None and not targets.present.any()
+
+
+def _check_limits(schema: Schema, limits: Limits) -> None:
+    if schema.features > limits.max_features:
+        kind = InvalidIndex if schema.layout == "sparse" else LimitExceeded
+        raise kind(
+            f"the batch would make the stream {schema.features} features wide; at most {limits.max_features} are allowed "
+            "(max_features). Check the indices, or raise the limit.",
+            needed=schema.features,
+            limit=limits.max_features,
+        )
+    if schema.n_targets > limits.max_labels:
+        raise LimitExceeded(
+            f"the batch would make {schema.n_targets} labels; at most {limits.max_labels} are allowed (max_labels). "
+            "Check the labels, or raise the limit.",
+            needed=schema.n_targets,
+            limit=limits.max_labels,
+        )

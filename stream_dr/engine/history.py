@@ -1,0 +1,114 @@
+"""LogHistory: the rows of a log's past, less what unlearn events have taken out; also a Source that refine reads.
+
+Removals are few; they are read from the log's unlearn events when asked for, not kept.
+
+Why this way: a rebuild, a subtraction and a refine agree on which rows are still learned, because they ask here.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from stream_dr.block import Block
+from stream_dr.engine.decode import Decoder
+from stream_dr.engine.model import Model
+from stream_dr.engine.reading import PAGE
+from stream_dr.engine.unlearn import Removal, pick, removal_of, without
+from stream_dr.errors import InvalidParameter
+
+
+class LogHistory:
+    """The past of a Directory. Its methods may run in several threads at once; each call decodes for itself."""
+
+    def __init__(self, directory: Any) -> None:
+        self._directory = directory
+
+    def remaining(self, after: int, until: int) -> Iterator[tuple[int, Block]]:
+        """(position, Block), for after < position ≤ until, of the rows that unlearn events up to `until` have left."""
+        gone = self._removed(until + 1)
+        decoder = Decoder(self._directory.limits)
+        for event in self._events(after, until):
+            if event.kind == "unlearn" or (event.position in gone and gone[event.position] is None):
+                continue
+            block = decoder.block(event, self._directory.schema)
+            if event.position in gone:
+                block = without(block, gone[event.position])
+            if block.rows:
+                yield event.position, block
+
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """As `remaining`, to the end of the log when `until` is None: the protocol of stream_dr.source."""
+        return self.remaining(after, self._directory.position if until is None else until)
+
+    def picked(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
+        """The Blocks of the rows a removal at `until` names, of events past `after`, less what was taken out before
+        it."""
+        gone = self._removed(until)
+        decoder = Decoder(self._directory.limits)
+        for position in sorted(p for p in removal if after < p < until):
+            if position in gone and gone[position] is None:
+                continue
+            for event in self._events(position - 1, position):
+                block = decoder.block(event, self._directory.schema)
+                rows = np.arange(block.rows) if removal[position] is None else np.asarray(removal[position], np.int64)
+                left = pick(block, np.setdiff1d(rows, np.asarray(gone.get(position, ()), np.int64)))
+                if left.rows:
+                    yield left
+
+    def remember_failure(self, model: Model) -> None:
+        """Write a model's failure down, so that a restart does not try the same event again."""
+        if model.failure is not None:
+            self._directory.table.set_failure(model.id, model.failure)
+
+    def _removed(self, before: int) -> Removal:
+        """Everything that unlearn events before this position took out."""
+        gone: Removal = {}
+        for event in self._directory.log.read_kind("unlearn", before):
+            for position, rows in removal_of(event.body).items():
+                known = gone.get(position, ())
+                gone[position] = None if rows is None or known is None else [*known, *rows]
+        return gone
+
+    def _events(self, after: int, until: int) -> Iterator[Any]:
+        while after < until:
+            page = self._directory.log.read(after, until, PAGE)
+            if not page:
+                return
+            yield from page
+            after = page[-1].position
+
+
+def picked_rows(directory: Any, positions: Sequence[int], ids: Sequence[str]) -> Removal:
+    """What an unlearn request names: whole events by position, single rows by id (looked up in the log, O(its bytes)).
+
+    Raises InvalidParameter (nothing named, no such position, an id that no row has) and HistoryGone.
+    """
+    if not positions and not ids:
+        raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
+    removal: Removal = {}
+    for position in positions:
+        _check_position(directory, position)
+        removal[position] = None
+    return _by_ids(directory, ids, removal) if ids else removal
+
+
+def _check_position(directory: Any, position: int) -> None:
+    if not 0 <= position <= directory.position:
+        raise InvalidParameter(f"position {position} is not in the log; it ends at {directory.position}.")
+    event = directory.log.read(position - 1, position)[0]
+    if event.kind == "unlearn":
+        raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
+
+
+def _by_ids(directory: Any, ids: Sequence[str], removal: Removal) -> Removal:
+    wanted = set(ids)
+    found: set[str] = set()
+    for position, block in LogHistory(directory).events(int(directory.log.first) - 1):
+        rows = [i for i, name in enumerate(block.ids or ()) if name in wanted]
+        if rows and position not in removal:
+            removal[position] = rows
+        found.update(name for name in block.ids or () if name in wanted)
+    if wanted - found:
+        raise InvalidParameter(f"no learned row has the ids {sorted(wanted - found)[:5]}; nothing was taken out.")
+    return removal

@@ -1,0 +1,159 @@
+"""ModelThread: reads the log and advances every live model; decides when one is frozen for publishing or a snapshot.
+
+`cursor` is the position that every live model has applied. A model behind it catches up elsewhere and joins under the
+lock once it has reached the cursor. Solving and writing happen on workers, from frozen states.
+
+Why this way: an accumulator has one owner. This thread owns those of live models; a catching-up model is owned by its
+worker until `join` hands it over.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+from stream_dr.engine.advance import advance_all
+from stream_dr.engine.cadence import Cadence
+from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.decode import Decoder
+from stream_dr.engine.history import LogHistory
+from stream_dr.engine.model import Model, PublishPolicy
+from stream_dr.engine.publish import Frozen, freeze
+from stream_dr.engine.reading import step
+
+log = logging.getLogger("stream_dr.model_thread")
+
+PAGE_EVENTS, PAGE_BYTES = 32, 32 << 20
+NEAR = 8
+"""Events a catching-up model may be behind to be brought level under the lock."""
+
+TICK = 0.05
+"""Seconds between looks at publishing policies while nothing arrives."""
+
+
+class ModelThread:
+    """directory: whose log is read. publish, snapshot: called with frozen states, must only hand them to a worker.
+    told: called after models have moved. pool: where models run side by side."""
+
+    def __init__(
+        self,
+        directory: Any,
+        snapshots: Cadence,
+        publish: Callable[[Model, Frozen], None],
+        snapshot: Callable[[Sequence[tuple[Model, Frozen]]], None],
+        told: Callable[[], None],
+        pool: Executor,
+    ) -> None:
+        self._directory, self._pool = directory, pool
+        self._snapshots, self._publish, self._snapshot, self._told = snapshots, publish, snapshot, told
+        self._history = LogHistory(directory)
+        self._decoder = Decoder(directory.limits)
+        self._lock = threading.RLock()
+        self._wake = threading.Event()
+        self._stop_at: float | None = None
+        self.wanted = -1
+        self.cursor = directory.position
+        self._thread = threading.Thread(target=self._run, name="stream_dr-models", daemon=True)
+
+    def start(self, live: Sequence[Model]) -> None:
+        """Start with these models live; the cursor is where the one furthest behind is."""
+        for model in live:
+            model.status = "live"
+        self.cursor = min([m.position for m in live], default=self._directory.position)
+        self._thread.start()
+
+    def stop(self, seconds: float | None) -> None:
+        """Apply what the log holds, for at most `seconds` (None: all of it), and end."""
+        self._stop_at = time.monotonic() + (seconds if seconds is not None else 1e9)
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def wake(self) -> None:
+        """There is something to do: events, or a demand."""
+        self._wake.set()
+
+    def want(self, position: int) -> None:
+        """Someone waits for projections that include `position`; models publish as soon as they are there."""
+        self.wanted = max(self.wanted, position)
+        self._wake.set()
+
+    @property
+    def live(self) -> list[Model]:
+        """Models that are level with the cursor."""
+        return [m for m in self._directory.models.values() if m.status == "live"]
+
+    @property
+    def lag(self) -> int:
+        """Events that the live models have not applied."""
+        return max(0, self._directory.position - self.cursor) if self.live else 0
+
+    def join(self, models: Sequence[Model]) -> list[Model]:
+        """Make live those that have reached the cursor, or nearly; give those that are still behind."""
+        with self._lock:
+            near = [m for m in models if self.cursor - m.position <= NEAR and m.status != "failed"]
+            catch_up(self._directory, near, self.cursor)
+            for model in near:
+                if model.status != "failed":
+                    model.status = "live"
+        self._wake.set()
+        return [m for m in models if m.status == "catching_up"]
+
+    def frozen(self, model: Model) -> Frozen:
+        """A model's state now, from any thread, while no event is being applied."""
+        with self._lock:
+            return freeze(model)
+
+    def _run(self) -> None:
+        while True:
+            behind = self._directory.position > self.cursor
+            if self._stop_at is not None and (not behind or time.monotonic() > self._stop_at):
+                return
+            if not behind:
+                self._wake.wait(TICK if any(m.stale for m in self.live) else 1.0)
+                self._wake.clear()
+            try:
+                self._turn()
+            except Exception:
+                log.exception("the model thread could not read the log; it tries again")
+                time.sleep(0.2)
+
+    def _turn(self) -> None:
+        with self._lock:
+            live, last = self.live, self._directory.position
+            if not live:
+                self.cursor = last
+            elif last > self.cursor:
+                self._advance(live, last)
+            idle = self._directory.position <= self.cursor
+            for model in live:
+                if self._due(model, idle):
+                    self._publish(model, freeze(model))
+            if self._snapshots.due:
+                self._snapshots.start()
+                self._snapshot([(m, freeze(m)) for m in live if m.position > m.snapshot_position and m.rows])
+        self._told()
+
+    def _advance(self, live: Sequence[Model], last: int) -> None:
+        events = self._directory.log.read(self.cursor, last, PAGE_EVENTS, PAGE_BYTES)
+        steps = [step(event, self._directory.schema, self._decoder) for event in events]
+        advance_all(live, steps, self._history, self._pool)
+        self.cursor = events[-1].position
+        self._snapshots.add(sum(event.rows for event in events))
+
+    def _due(self, model: Model, idle: bool) -> bool:
+        """Whether a model is to be solved now."""
+        if not model.stale or model.publishing or model.attempted >= model.position:
+            return False
+        published, policy = model.published, model.policy or PublishPolicy()
+        if model.attempted < min(self.wanted, model.position):
+            return True
+        waited = time.monotonic() - model.published_at
+        if waited < 4 * model.publish_seconds:
+            return False
+        learned = model.rows - (published.rows if published else 0)
+        by_rows = policy.rows is not None and learned >= policy.rows
+        by_time = policy.seconds is not None and waited >= policy.seconds
+        return by_rows or by_time or (idle and policy.idle)

@@ -1,0 +1,84 @@
+"""Reading: the log's events as Steps, a page at a time, decoded ahead of the models that learn them.
+
+Pages are short reads: no cursor stays open on the log. `ahead` runs any iterator in a thread of its own, so that
+reading shards and decoding overlaps with computing.
+
+Why this way: replay, catch-up and the model thread read the log through the same few lines.
+"""
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from stream_dr.engine.advance import Step
+from stream_dr.engine.decode import Decoder
+from stream_dr.engine.schema import Schema
+from stream_dr.engine.unlearn import removal_of
+
+PAGE = 64
+"""Events read from the log at once."""
+
+T = TypeVar("T")
+
+
+def pages(log: Any, schema: Schema, after: int, until: int, decoder: Decoder) -> Iterator[list[Step]]:
+    """Steps of the events with after < position ≤ until, a page at a time. Raises SourceMissing, DamagedShard."""
+    while after < until:
+        events = log.read(after, until, PAGE)
+        if not events:
+            return
+        yield [step(event, schema, decoder) for event in events]
+        after = events[-1].position
+
+
+def step(event: Any, schema: Schema, decoder: Decoder) -> Step:
+    """An event of the log, decoded; one that cannot be is a Step with the error, which fails the models that need
+    it."""
+    try:
+        if event.kind == "unlearn":
+            return Step(event.position, removal=removal_of(event.body))
+        return Step(event.position, decoder.block(event, schema))
+    except Exception as e:
+        return Step(event.position, error=e)
+
+
+def ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:
+    """The same items, made by a thread that is at most `depth` items ahead. Its error is raised here, in its place."""
+    ready: queue.Queue[Any] = queue.Queue(depth)
+    stopped = threading.Event()
+    end = object()
+    thread = threading.Thread(target=_fill, args=(items, ready, stopped, end), name="stream_dr-read", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is end:
+                return
+            yield item
+    finally:
+        stopped.set()
+        while thread.is_alive():
+            _drain(ready)
+            thread.join(0.01)
+
+
+def _fill(items: Iterator[Any], ready: "queue.Queue[Any]", stopped: threading.Event, end: object) -> None:
+    try:
+        for item in items:
+            ready.put((item, None))
+            if stopped.is_set():
+                return
+        ready.put((end, None))
+    except BaseException as e:
+        ready.put((None, e))
+
+
+def _drain(ready: "queue.Queue[Any]") -> None:
+    while True:
+        try:
+            ready.get_nowait()
+        except queue.Empty:
+            return

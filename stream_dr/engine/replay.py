@@ -1,0 +1,277 @@
+"""Replay: shards through any number of models in one pass, resumable after a kill at any moment.
+
+Each batch of each shard becomes a reference event (shard sha256, batch, pass), appended only if the log has none such;
+then the models advance. The same command, given again, catches the models up from their snapshots, appends what is
+missing and ends with the same bits as an uninterrupted run. Passes 1 … loops; `again` completes a begun pass, or else
+starts the next.
+
+Reading and checking run ahead in a thread of their own; models run side by side; snapshots are written from frozen
+states meanwhile.
+
+Why this way: what has been done is read off the log and the snapshots; the only thing remembered beside them is how
+many passes an unfinished replay was to reach.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.engine.advance import Step, advance_all
+from stream_dr.engine.cadence import Cadence
+from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.decode import in_order
+from stream_dr.engine.draft import Draft, Receipt, Reference, reference_draft
+from stream_dr.engine.history import LogHistory
+from stream_dr.engine.model import Model
+from stream_dr.engine.publish import Frozen, freeze, publish, release_versions
+from stream_dr.engine.reading import ahead
+from stream_dr.engine.snapshot import snapshot
+from stream_dr.errors import DamagedShard, ModelFailed, StreamDRError
+
+log = logging.getLogger("stream_dr.replay")
+
+GROUP_EVENTS, GROUP_ROWS = 64, 65_536
+"""A group commit of references ends at either."""
+
+
+class ReplaySettings(NamedTuple):
+    """loops: passes to reach. again: one pass more than are complete. shuffle: seed of the shards' order, another in
+    every pass; None: as given. skip_damaged: pass over what cannot be read. snapshot_rows, snapshot_seconds: snapshot
+    after either."""
+
+    loops: int = 1
+    again: bool = False
+    shuffle: int | None = None
+    skip_damaged: bool = False
+    snapshot_rows: int | None = None
+    snapshot_seconds: float | None = 60.0
+
+
+class Report(NamedTuple):
+    """What a replay did: rows and events appended, rows applied from the log before that, seconds, what was skipped."""
+
+    rows: int
+    events: int
+    caught_up: int
+    seconds: float
+    passes: int
+    skipped: tuple[str, ...] = ()
+
+
+class Progress(NamedTuple):
+    """How far a replay is: rows done of all there are, shards of all (over all passes)."""
+
+    rows: int
+    total_rows: int
+    shards: int
+    total_shards: int
+    phase: str
+
+
+Watch = Callable[[Progress], None]
+
+
+def replay(directory: Any, dataset: Any, settings: ReplaySettings, watch: Watch | None = None) -> Report:
+    """Replay a data set into a directory's models; see the module's text.
+
+    Raises what refuses a batch (the ones before it are learned), DamagedShard, SourceMissing, InsufficientStorage, and
+    ModelFailed at the end when a model has failed. On KeyboardInterrupt the models are snapshotted where they are.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1), _Replay(directory, dataset, settings, watch) as run:
+        return run.run()
+
+
+class _Replay:
+    """One run."""
+
+    def __init__(self, directory: Any, dataset: Any, settings: ReplaySettings, watch: Watch | None) -> None:
+        self.directory, self.dataset, self.settings, self.watch = directory, dataset, settings, watch
+        self.models: list[Model] = [m for m in directory.models.values() if m.status != "failed"]
+        self.history = LogHistory(directory)
+        self.pool = ThreadPoolExecutor(len(self.models) + 1, thread_name_prefix="stream_dr-model")
+        self.cadence = Cadence(settings.snapshot_rows, settings.snapshot_seconds)
+        self.writing: Future[None] | None = None
+        self.rows = self.events = self.caught_up = self.shards = 0
+        self.skipped: list[str] = list(getattr(dataset, "skipped", ()))
+        self.identity = _identity(dataset)
+        self.passes = self._passes()
+
+    def __enter__(self) -> "_Replay":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Let the models finish what they are at; keep what they have learned, whatever ended the run."""
+        self.pool.shutdown(wait=True)
+        if kind is not None:
+            self._snapshot_all([freeze(m) if m.rows else None for m in self.models])
+
+    def run(self) -> Report:
+        """Catch up, append and advance, publish, snapshot."""
+        begun = time.monotonic()
+        self.directory.table.begin_replay(self.identity, self.passes)
+        catch_up(self.directory, self.models, self.directory.position, self.pool, self._caught_up)
+        for model in self.models:
+            model.status = "live" if model.status != "failed" else model.status
+        reading = ahead(self._groups())
+        try:
+            for drafts in reading:
+                self._learn(drafts)
+        finally:
+            reading.close()  # type: ignore[attr-defined]
+        self._finish()
+        self._refuse_failed()
+        seconds = time.monotonic() - begun
+        return Report(self.rows, self.events, self.caught_up, seconds, self.passes, tuple(self.skipped))
+
+    def _learn(self, drafts: Sequence[Draft]) -> None:
+        """One group: durable first, then learned. A refusal is raised once what came before it is learned."""
+        answers = self.directory.append(drafts)
+        refused = next((a for a in answers if isinstance(a, StreamDRError)), None)
+        steps = [
+            Step(a.position, in_order(d.block, self.directory.schema))
+            for d, a in zip(drafts, answers, strict=True)
+            if isinstance(a, Receipt) and d.block is not None
+        ]
+        advance_all(self.models, steps, self.history, self.pool)
+        self.events += len(steps)
+        self._done(sum(step.block.rows for step in steps if step.block is not None), "learning")
+        if refused is not None:
+            raise refused
+
+    def _caught_up(self, steps: list[Step]) -> None:
+        rows = sum(step.block.rows for step in steps if step.block is not None)
+        self.caught_up += rows
+        self._done(0, "catching up")
+        self.cadence.add(rows)
+
+    def _done(self, rows: int, phase: str) -> None:
+        self.rows += rows
+        self.cadence.add(rows)
+        if self.cadence.due:
+            self._snapshot_soon()
+        if self.watch is not None:
+            shards = len(self.dataset.shards) * self.passes
+            told = Progress(self.rows + self.caught_up, self.dataset.rows * self.passes, self.shards, shards, phase)
+            self.watch(told)
+
+    def _groups(self) -> Iterator[list[Draft]]:
+        """Drafts of the batches that the log lacks, in groups."""
+        group: list[Draft] = []
+        rows = 0
+        for passed in range(1, self.passes + 1):
+            for shard in self._order(passed):
+                for draft in self._drafts(shard, passed):
+                    group.append(draft)
+                    rows += draft.rows
+                    if len(group) >= GROUP_EVENTS or rows >= GROUP_ROWS:
+                        yield group
+                        group, rows = [], 0
+                self.shards += 1
+        if group:
+            yield group
+
+    def _drafts(self, shard: Any, passed: int) -> Iterator[Draft]:
+        try:
+            for reference in _references(shard, passed):
+                if self.directory.log.find_key(reference.key) is None:
+                    yield reference_draft(reference, shard.read(reference.batch))
+        except DamagedShard as e:
+            if not self.settings.skip_damaged:
+                raise
+            self.skipped.append(str(e))
+
+    def _order(self, passed: int) -> list[Any]:
+        shards = list(self.dataset.shards)
+        if self.settings.shuffle is None:
+            return shards
+        order = np.random.default_rng((self.settings.shuffle, passed)).permutation(len(shards))
+        return [shards[i] for i in order]
+
+    def _passes(self) -> int:
+        """Passes to reach."""
+        begun = int(self.directory.table.replay_passes(self.identity))
+        if not self.settings.again:
+            return max(self.settings.loops, begun)
+        return begun or self._complete() + 1
+
+    def _complete(self) -> int:
+        """Passes that the log holds in full."""
+        passed = 0
+        while self.dataset.rows and all(
+            self.directory.log.find_key(r.key) is not None
+            for s in self.dataset.shards
+            for r in _references(s, passed + 1)
+        ):
+            passed += 1
+        return passed
+
+    def _snapshot_soon(self) -> None:
+        """Snapshot all models from states frozen now, while they go on; waits for the snapshots before."""
+        if self.writing is not None:
+            self.writing.result()
+        self.cadence.start()
+        self.writing = self.pool.submit(self._snapshot_all, [freeze(m) for m in self.models])
+
+    def _snapshot_all(self, frozen: Sequence[Frozen | None]) -> None:
+        begun = time.monotonic()
+        for model, state in zip(self.models, frozen, strict=True):
+            if state is not None and state.position > model.snapshot_position and model.status != "failed":
+                snapshot(model, state, self.directory.path)
+        self.cadence.done(time.monotonic() - begun)
+
+    def _finish(self) -> None:
+        if self.writing is not None:
+            self.writing.result()
+        for model in self.models:
+            settle(self.directory, model)
+        self.directory.table.end_replay(self.identity)
+
+    def _refuse_failed(self) -> None:
+        for model in self.models:
+            if model.failure is not None:
+                where = model.failure
+                raise ModelFailed(
+                    f"model {model.name!r} failed at position {where.position} ({where.code}): {where.message}"
+                )
+
+
+def settle(directory: Any, model: Model) -> None:
+    """Publish what a model has learned, snapshot it, give back unused version numbers: a clean end."""
+    if model.status == "failed":
+        return
+    frozen = freeze(model)
+    published = model.stale
+    if published:
+        _publish_last(model, frozen, directory)
+    if published or model.snapshot_position < model.position:
+        snapshot(model, frozen, directory.path)
+    release_versions(model, directory.table)
+
+
+def _publish_last(model: Model, frozen: Frozen, directory: Any) -> None:
+    """Publish; a state that has no answer yet is told and leaves the last projection."""
+    try:
+        publish(model, frozen, directory.table)
+    except StreamDRError as e:
+        model.solve_error = f"{e.code}: {e}"
+        log.warning("model %s has no projection of position %d (%s): %s", model.name, frozen.position, e.code, e)
+
+
+def _references(shard: Any, passed: int) -> Iterator[Reference]:
+    """The batches of a shard that have rows."""
+    uri = shard.path.absolute().as_uri()
+    for batch, rows in enumerate(shard.batch_rows):
+        if rows:
+            yield Reference(uri, shard.sha256, batch, passed, rows)
+
+
+def _identity(dataset: Any) -> str:
+    """What names a data set: its shards' digests, in any order."""
+    return hashlib.sha256("".join(sorted(s.sha256 for s in dataset.shards)).encode()).hexdigest()

@@ -1,0 +1,194 @@
+"""Snapshot: a model's State, position, spec and published projection in one file; and saved estimators.
+
+`D/snapshots/NAME.ID/POSITION.safetensors`; the last two are kept, the newest valid one wins. Taken from a frozen State,
+so it may be written while the model goes on. Restoring and going on gives the same bits as never having stopped.
+
+Cost: the state's bytes, written and hashed once.
+
+Why this way: `pack` knows no estimator, so the format does not change when one is added.
+"""
+
+import hashlib
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_dr import __version__
+from stream_dr.accumulate.protocol import STATES, pack, unpack
+from stream_dr.engine.model import Model, Published, Spec
+from stream_dr.engine.publish import Frozen
+from stream_dr.engine.snapshot_file import read_file, write_file
+from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamDRError
+from stream_dr.estimators import ESTIMATORS, make
+from stream_dr.estimators.estimator import Estimator, Holder
+from stream_dr.projection import Columns, Linear, Projection
+
+KEPT = 2
+"""Snapshots kept a model."""
+
+log = logging.getLogger("stream_dr.snapshot")
+
+
+def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
+    """Write a model's frozen state to its own folder and drop all but the last two. Raises InsufficientStorage."""
+    arrays, facts = _packed("state", frozen.state)
+    published = model.published
+    if published is not None:
+        more, facts["published"] = _packed_published(published)
+        arrays |= more
+    facts |= {
+        "kind": "model",
+        "name": model.name,
+        "spec": _jsonable(model.spec),
+        "position": frozen.position,
+        "next_version": model.next_version,
+        "stream_dr": __version__,
+        "numpy": np.__version__,
+    }
+    folder = snapshot_folder(directory, model.name, model.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{frozen.position + 1:020d}.safetensors"
+    write_file(path, arrays, facts)
+    model.snapshot_position = frozen.position
+    for old in snapshot_files(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def restore(model: Model, directory: Path, last: int) -> bool:
+    """Bring a model to its newest valid snapshot at or before position `last`; False when there is none.
+
+    Each snapshot that cannot be used is named in the log, with why; the next older one is tried.
+    """
+    for path in snapshot_files(snapshot_folder(directory, model.name, model.id)):
+        try:
+            _restore_file(model, path, last)
+        except StreamDRError as e:
+            log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
+        else:
+            return True
+    return False
+
+
+def snapshot_folder(directory: Path, name: str, id: int) -> Path:
+    """Where a model's snapshots are."""
+    return directory / "snapshots" / f"{name}.{id}"
+
+
+def snapshot_files(folder: Path) -> list[Path]:
+    """A model's snapshots, newest first."""
+    return sorted(folder.glob("*.safetensors"), reverse=True)
+
+
+def oldest_snapshot(directory: Path, model: Model) -> int:
+    """Position of a model's oldest kept snapshot; the last before its start when it has none."""
+    files = snapshot_files(snapshot_folder(directory, model.name, model.id))
+    return int(files[-1].stem) - 1 if files else model.start - 1
+
+
+def forget_snapshots(directory: Path, known: set[tuple[str, int]]) -> None:
+    """Remove the folders of models that are no longer known."""
+    folders = {f"{name}.{id}" for name, id in known}
+    for folder in (directory / "snapshots").glob("*"):
+        if folder.name not in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def state_sha256(state: Any) -> str:
+    """sha256 (hex) over the names and array bytes of a State, by name."""
+    arrays, _ = pack(state)
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        total.update(name.encode())
+        total.update(arrays[name].tobytes())
+    return total.hexdigest()
+
+
+def save(estimator: Estimator, path: str | Path) -> None:
+    """Write an estimator, fitted or not, to one file. Raises UnknownEstimator or InvalidParameter (not registered, or a
+    parameter that is no plain value) and InsufficientStorage."""
+    spec = Spec(ESTIMATORS.key_of(estimator), estimator.get_params(deep=False))
+    arrays: dict[str, np.ndarray] = {}
+    facts: dict[str, Any] = {"kind": "estimator", "spec": _jsonable(spec), "stream_dr": __version__}
+    holder: Holder | None = vars(estimator).get("_fitted")
+    if holder is not None:
+        arrays, described = _packed("state", holder.accumulator.freeze())
+        facts |= described | {"names": list(holder.names) if holder.names else None}
+        if holder.refined is not None:
+            more, facts["refined"] = _packed_projection("refined", holder.refined)
+            arrays |= more
+    write_file(Path(path), arrays, facts)
+
+
+def load(path: str | Path) -> Estimator:
+    """The estimator that `save` wrote; it goes on bit-equal. Raises SourceMissing, ForeignFile, UnknownFormat,
+    DamagedFile."""
+    arrays, facts = read_file(Path(path))
+    if facts.get("kind") != "estimator":
+        raise ForeignFile(
+            f"{path} is a {facts.get('kind')} snapshot, not a saved estimator; open its directory instead."
+        )
+    spec = Spec(**facts["spec"])
+    estimator: Estimator = make(spec.estimator, spec.params)
+    if "state" in facts:
+        state = unpack(estimator.state_type, _part("state", arrays), facts["state"])  # type: ignore[attr-defined]
+        holder = Holder(estimator.accumulator(state), tuple(facts["names"]) if facts["names"] else None)
+        if "refined" in facts:
+            holder.refined = _projection("refined", arrays, facts["refined"])
+        estimator._fitted = holder
+    return estimator
+
+
+def _restore_file(model: Model, path: Path, last: int) -> None:
+    arrays, facts = read_file(path)
+    if facts.get("kind") != "model" or facts["spec"] != _jsonable(model.spec):
+        raise ForeignFile(f"{path} is of another model ({facts.get('spec')}).")
+    if facts["position"] > last:
+        raise DamagedFile(f"{path} is at position {facts['position']}, the log ends at {last}.")
+    state = unpack(model.estimator.state_type, _part("state", arrays), facts["state"])
+    model.accumulator = model.estimator.accumulator(state)
+    model.position = model.snapshot_position = facts["position"]
+    model.next_version = max(model.next_version, facts["next_version"])
+    if "published" in facts:
+        told = dict(facts["published"])
+        projection = _projection("published", arrays, told.pop("projection"))
+        model.published = Published(projection=projection, **told)
+        model.versions.append(model.published)
+
+
+def _packed(prefix: str, state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    arrays, description = pack(state)
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
+
+
+def _packed_projection(prefix: str, projection: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    arrays, facts = _packed(prefix, projection)
+    return arrays, {"class": type(projection).__name__, "fields": facts[prefix]}
+
+
+def _packed_published(published: Published) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    arrays, facts = _packed_projection("published", published.projection)
+    told = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
+    return arrays, told | {"projection": facts}
+
+
+def _projection(prefix: str, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Projection:
+    kinds = {"Linear": Linear, "Columns": Columns, **STATES}
+    return unpack(kinds[facts["class"]], _part(prefix, arrays), facts["fields"])
+
+
+def _part(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {n.removeprefix(f"{prefix}."): a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
+
+
+def _jsonable(spec: Spec) -> dict[str, Any]:
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.params.items()}
+    for name, value in plain.items():
+        if not isinstance(value, str | int | float | bool | dict | list | None):
+            raise InvalidParameter(
+                f"{name}={value!r} cannot be stored; use a plain value (str, int, float, bool, None)."
+            )
+    return {"estimator": spec.estimator, "params": plain}

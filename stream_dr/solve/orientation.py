@@ -1,0 +1,86 @@
+"""Orientation: keep a projection's components comparable with those of the one before it (MATH.md section 9).
+
+An eigenvector's sign is arbitrary, and two of nearly equal eigenvalue may come out swapped. `orient` picks the signs
+and, among components whose eigenvalues are within 5 % of one another, the order that agree best with the predecessor;
+`alignment` is the least-squares map between the two, which carries what rotation is left.
+
+Cost: O(d p q) for the overlap of (d, q) with (d, p).
+
+Why this way: order is changed only where the eigenvalues do not decide it, so components stay sorted wherever that
+means anything; the very first projection makes its largest loading positive.
+"""
+
+import numpy as np
+
+GAP = 0.05
+"""Relative distance of two eigenvalues below which their order is not decided by them."""
+
+
+def orient(loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Order (p,) int and signs (p,) ±1.0 so that loadings[:, order] * signs agrees with `previous`.
+
+    loadings: (d, p) float64. eigenvalues: (p,). previous: (d', q) float64 or None; missing rows count as 0.
+    """
+    p = loadings.shape[1]
+    cosines = _cosines(previous, loadings) if previous is not None else np.zeros((0, p))
+    order = _order(cosines, eigenvalues)
+    signs = np.empty(p)
+    for i, j in enumerate(order):
+        largest = loadings[np.argmax(np.abs(loadings[:, j])), j] if len(loadings) else 1.0
+        towards = cosines[i, j] if i < len(cosines) and cosines[i, j] != 0 else largest
+        signs[i] = -1.0 if towards < 0 else 1.0
+    return order, signs
+
+
+def alignment(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
+    """The map (q, p) that minimises ‖old · map − new‖, and that norm relative to ‖new‖.
+
+    old: (d', q), new: (d, p) float64; missing rows count as 0. 0 means new lies in old's span, 1 that nothing of it
+    does.
+    """
+    old, new = _same_rows(old, new)
+    if not old.shape[1] or not new.shape[1]:
+        return np.zeros((old.shape[1], new.shape[1])), 1.0
+    scales = np.linalg.norm(old, axis=0)
+    scales[scales == 0] = 1.0
+    unit = old / scales
+    found = np.linalg.lstsq(unit.T @ unit, unit.T @ new, rcond=None)[0]
+    left = float(np.linalg.norm(unit @ found - new))
+    size = float(np.linalg.norm(new))
+    return found / scales[:, None], left / size if size else 0.0
+
+
+def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    """A permutation that moves a component only to a place whose eigenvalue is within GAP of its own."""
+    from scipy.optimize import linear_sum_assignment
+
+    q, p = cosines.shape
+    order = np.arange(p)
+    shared = min(q, p)
+    if shared < 2 or len(eigenvalues) != p:
+        return order
+    values = np.asarray(eigenvalues[:shared], dtype=np.float64)
+    near = np.abs(values[:, None] - values) <= GAP * np.maximum(np.abs(values[:, None]), np.abs(values))
+    gain = np.where(near, np.abs(cosines[:shared, :shared]), -2.0 * shared)
+    order[:shared] = linear_sum_assignment(gain, maximize=True)[1]
+    return order
+
+
+def _cosines(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """(q, p) cosines of the angles between columns."""
+    old, new = _same_rows(old, new)
+    sizes = np.outer(np.linalg.norm(old, axis=0), np.linalg.norm(new, axis=0))
+    return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
+
+
+def _same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    d = max(len(old), len(new))
+    return _padded(old, d), _padded(new, d)
+
+
+def _padded(array: np.ndarray, rows: int) -> np.ndarray:
+    if len(array) == rows:
+        return array
+    wide = np.zeros((rows, array.shape[1]))
+    wide[: len(array)] = array
+    return wide
