@@ -15,11 +15,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, InsufficientStorage, StreamDRError, UnknownFormat
 from stream_dr.streams.disk import TEMPORARY, free_bytes, fsync_directory, is_full, no_room
+from stream_dr.streams.event import Event
 from stream_dr.streams.failpoints import failpoint
 
 FORMAT = 1
@@ -39,24 +40,6 @@ CREATE INDEX unlearned ON events(position) WHERE kind='unlearn';
 CREATE TABLE before(rows INTEGER NOT NULL);
 """
 _FULL_BELOW = 1 << 20
-
-
-class Event(NamedTuple):
-    """One entry of the log.
-
-    position: its number, from 0 without gap. kind: "rows", "reference" or "unlearn". key: idempotency key or None.
-    sha256: hex digest by which the same key's bodies are compared. rows: number of rows. body: the stored bytes. schema: JSON text of what it
-    changed in the stream's schema, or None. checksum: hex digest of `body` where that is not sha256, else None.
-    """
-
-    position: int
-    kind: str
-    key: str | None
-    sha256: str
-    rows: int
-    body: bytes
-    schema: str | None
-    checksum: str | None = None
 
 
 class Segment:
@@ -114,11 +97,6 @@ class Segment:
         return events
 
     def read_kind(self, kind: str, before: int) -> list[Event]:
-        """All events of one kind with position < before; one scan of the segment's headers."""
-        query = f"SELECT {_COLUMNS} FROM events WHERE kind = ? AND position < ? ORDER BY position"
-        return [Event._make(row) for row in self._all(query, (kind, before))]
-
-    def read_kind(self, kind: str, before: int) -> list[Event]:
         """All events of a kind with position < before."""
         where = "kind='unlearn'" if kind == "unlearn" else "kind=?"  # a partial index needs the literal
         values = (before,) if kind == "unlearn" else (before, kind)
@@ -148,13 +126,17 @@ class Segment:
             "SELECT COUNT(*), MAX(position), SUM(CASE WHEN kind='unlearn' THEN 0 ELSE rows END), SUM(LENGTH(body)) "
             "FROM events"
         )[0]
-        before = self._all("SELECT rows FROM before")[0][0]
+        before = self.rows_before()
         return (self.first - 1 if last is None else last), count, before + (rows or 0), size or 0
 
     def last(self) -> int:
         """Position of the last event, or first − 1."""
         found = self._all("SELECT MAX(position) FROM events")[0][0]
         return self.first - 1 if found is None else int(found)
+
+    def rows_before(self) -> int:
+        """Rows of all events before this segment."""
+        return int(self._all("SELECT rows FROM before")[0][0])
 
     def check(self) -> None:
         """SQLite's own check of the whole file; raises DamagedFile."""
