@@ -51,19 +51,18 @@ def create_app(directory: Any, settings: Settings) -> FastAPI:
 
 def limits(settings: Settings) -> Any:
     """stream_dr.Limits with the settings' figures."""
-    named = {name: getattr(settings, name) for name in stream_dr.Limits._fields if hasattr(settings, name)}
-    return stream_dr.Limits(**named)
+    return stream_dr.Limits(**_named(stream_dr.Limits, settings))
 
 
 def run_settings(settings: Settings) -> Any:
     """stream_dr.RunSettings with the settings' figures."""
     policy = stream_dr.PublishPolicy(rows=settings.publish_rows, seconds=settings.publish_seconds)
-    return stream_dr.RunSettings(
-        publish=policy,
-        snapshot_rows=settings.snapshot_rows,
-        snapshot_seconds=settings.snapshot_seconds,
-        retain_rows=settings.retain_rows,
-    )
+    return stream_dr.RunSettings(publish=policy, **_named(stream_dr.RunSettings, settings))
+
+
+def _named(kind: Any, settings: Settings) -> dict[str, Any]:
+    """The settings that have the name of a field of `kind`."""
+    return {name: getattr(settings, name) for name in kind._fields if hasattr(settings, name)}
 
 
 class _Held(Bodies):
@@ -86,7 +85,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         state.stopping.set()
-        await loop.run_in_executor(None, state.running.stop)
+        await loop.run_in_executor(None, state.running.stop, state.settings.drain_timeout)
         parsers.shutdown(wait=False)
         waiters.shutdown(wait=False)
 

@@ -67,6 +67,12 @@ class Settings(BaseSettings):
     wait_timeout: float = _setting(30.0, "seconds", "longest that ?wait=applied waits before it answers 202", gt=0)
     body_timeout: float = _setting(30.0, "seconds", "longest that a request body may take to arrive", gt=0)
     stop_timeout: float = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)
+    drain_timeout: float = _setting(
+        10.0,
+        "seconds",
+        "longest that models learn what is in the log once stopping; the rest is learned at the next start",
+        ge=0,
+    )
     max_listeners: int = _setting(32, "connections", "open /events connections; above it 429", ge=0)
     max_connections: int = _setting(1_000, "connections", "connections served at once; above it 503", ge=1)
     warm_up: bool = _setting(True, "yes or no", "compile every kernel before the first request is taken")

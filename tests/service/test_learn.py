@@ -1,0 +1,170 @@
+"""Learning over HTTP equals learning in the library; keys, waiting, checking, unlearning."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+import stream_dr
+from tests.service.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow
+
+SPECS = {"lda": ("lda", {}), "means": ("class_means", {}), "pca": ("ccipca", {"n_components": 3}), "skm": ("iskm", {})}
+RANDOM = np.random.default_rng(11)
+CLASSES = np.repeat(np.array(["ant", "bee", "cat"]), 40)[RANDOM.permutation(120)]
+DENSE = RANDOM.normal(size=(120, 6)) + np.array([[ord(c[0]) % 7] for c in CLASSES]) * np.arange(6)
+SPARSE = sp.csr_matrix(np.where(RANDOM.random((120, 30)) < 0.2, np.round(RANDOM.normal(size=(120, 30)), 3), 0.0))
+CUTS = [slice(0, 1), slice(1, 50), slice(50, 51), slice(51, 120)]
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def rows(request: pytest.FixtureRequest) -> Any:
+    return DENSE if request.param == "dense" else SPARSE
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with in_thread(tmp_path) as served:
+        for name, (key, params) in SPECS.items():
+            served.http.put(f"/models/{name}", json={"estimator": key, "params": params}).raise_for_status()
+        yield served
+
+
+def learn(served: Served, rows: Any, as_json: bool = False) -> None:
+    """Post all rows in batches; the last one waits until every model has learned them."""
+    for cut in CUTS:
+        X, y = rows[cut], CLASSES[cut].tolist()
+        query = "?wait=applied" if cut == CUTS[-1] else ""
+        if as_json:
+            answer = served.http.post(f"/partial_fit{query}", json={"rows": json_rows(X), "labels": y})
+        else:
+            answer = post(
+                served.http, sparse_arrow(X, y) if sp.issparse(X) else arrow(X, y), path=f"/partial_fit{query}"
+            )
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["rows"] == X.shape[0]
+    assert answer.json()["lag"] == 0
+
+
+def json_rows(X: Any) -> list[Any]:
+    if not sp.issparse(X):
+        return X.tolist()
+    return [{"indices": X[i].indices.tolist(), "values": X[i].data.tolist()} for i in range(X.shape[0])]
+
+
+def library(name: str, rows: Any) -> Any:
+    """The library's estimator on the same stream, sent as the codec sends it: a sparse width is not stated."""
+    key, params = SPECS[name]
+    estimator = stream_dr.ESTIMATORS[key](**params)
+    for cut in CUTS:
+        X = rows[cut]
+        block = stream_dr.Block(X, CLASSES[cut], width_stated=not sp.issparse(X))
+        estimator.partial_fit(block)
+    return estimator
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["Arrow", "JSON"])
+def test_answers_equal_the_library(served: Served, rows: Any, as_json: bool) -> None:
+    learn(served, rows, as_json)
+    for name in SPECS:
+        expected = library(name, rows).transform(rows)
+        body = sparse_arrow(rows) if sp.issparse(rows) else arrow(rows)
+        told = post(served.http, body, path=f"/transform?model={name}").json()
+        signs = np.sign(np.sum(expected * told["z"], axis=0))
+        np.testing.assert_allclose(np.asarray(told["z"]) * signs, expected, rtol=1e-9, atol=1e-9)
+        assert (told["model"], told["position"], told["unseen"]) == (name, 3, 0)
+
+
+def test_one_row_many_rows_json_and_arrow_agree(served: Served, rows: Any) -> None:
+    learn(served, rows)
+    many = served.http.post("/transform?model=lda", json={"rows": json_rows(rows)[:2]}).json()
+    if sp.issparse(rows):
+        first = {"indices": ",".join(map(str, rows[0].indices)), "values": ",".join(map(repr, rows[0].data.tolist()))}
+    else:
+        first = {"x": ",".join(map(repr, rows[0].tolist()))}
+    one = served.http.get("/transform", params={"model": "lda", **first}).json()
+    assert set(one) == {"model", "version", "position", "solution", "z"}
+    assert set(many) == {*one, "id", "unseen"}
+    np.testing.assert_allclose(one["z"][0], many["z"][0], rtol=1e-12, atol=1e-12)
+    headers = {"Content-Type": "application/json", "Accept": ARROW}
+    answer = served.http.post(
+        "/transform?model=lda", content=orjson.dumps({"rows": json_rows(rows)[:2]}), headers=headers
+    )
+    table = pa.ipc.open_stream(answer.content).read_all()
+    np.testing.assert_array_equal(np.stack(table["z"].to_numpy()), many["z"])
+    assert table.schema.metadata[b"model"] == b"lda"
+
+
+def test_ids_and_unseen_are_echoed(served: Served) -> None:
+    learn(served, SPARSE)
+    batch = {
+        "rows": [{"indices": [1, 900], "values": [1.0, 2.0]}, {"indices": [901], "values": [1.0]}],
+        "ids": ["u", "v"],
+    }
+    told = served.http.post("/transform?model=lda", json=batch).json()
+    assert (told["id"], told["unseen"]) == (["u", "v"], 2)
+
+
+def test_a_key_is_learned_once(served: Served) -> None:
+    body = arrow(DENSE, CLASSES.tolist())
+    first = post(served.http, body, "k").json()
+    again = post(served.http, body, "k").json()
+    assert first == {"position": 0, "rows": 120, "duplicate": False}
+    assert again == {"position": 0, "rows": 120, "duplicate": True}
+    assert post(served.http, body).json()["position"] == 1
+    assert served.http.get("/stream").json()["rows"] == 240
+
+
+def test_check_admits_without_appending(served: Served) -> None:
+    told = post(served.http, arrow(DENSE, CLASSES.tolist()), path="/partial_fit?check").json()
+    assert told == {"position": None, "rows": 120, "duplicate": False}
+    assert served.http.get("/stream").json()["position"] == -1
+    learn(served, DENSE)
+    assert post(served.http, arrow(DENSE[:, :2]), path="/partial_fit?check").json()["code"] == "width_mismatch"
+
+
+def test_waiting_too_long_is_202_with_the_lag(tmp_path: Path) -> None:
+    with in_thread(tmp_path, wait_timeout=1e-6) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"})
+        answer = post(served.http, arrow(DENSE, CLASSES.tolist()), path="/partial_fit?wait=applied")
+        assert answer.status_code in (200, 202)
+        assert answer.json()["position"] == 0
+        assert answer.json()["lag"] >= 0
+
+
+def test_rows_without_targets_are_skipped_and_counted(served: Served) -> None:
+    learn(served, DENSE)
+    post(served.http, arrow(DENSE), path="/partial_fit?wait=applied").raise_for_status()
+    models = served.http.get("/models").json()["models"]
+    assert (models["lda"]["rows"], models["lda"]["rows_skipped"], models["pca"]["rows"]) == (120, 120, 240)
+
+
+def test_unlearning_is_never_having_learned(served: Served) -> None:
+    learn(served, DENSE)
+    extra = arrow(DENSE[:30] * 3, CLASSES[:30].tolist(), id=[f"row {i}" for i in range(30)])
+    position = post(served.http, extra).json()["position"]
+    post(served.http, arrow(DENSE[:1] * 9, CLASSES[:1].tolist(), id=["late"])).raise_for_status()
+    first = served.http.post("/unlearn", json={"positions": [position]}, headers={"Idempotency-Key": "u"})
+    again = served.http.post("/unlearn", json={"positions": [position]}, headers={"Idempotency-Key": "u"})
+    assert (first.status_code, again.json()["duplicate"]) == (200, True)
+    served.http.post("/unlearn?wait=applied", json={"ids": ["late"]}).raise_for_status()
+    for name in SPECS:
+        expected = library(name, DENSE).transform(DENSE)
+        found = np.asarray(post(served.http, arrow(DENSE), path=f"/transform?model={name}").json()["z"])
+        np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-6, atol=1e-8)
+
+
+def test_named_columns_in_any_order(tmp_path: Path) -> None:
+    with in_thread(tmp_path) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        rows = [{"width": float(w), "height": float(h)} for w, h in DENSE[:, :2]]
+        batch = {"rows": rows, "labels": CLASSES.tolist()}
+        served.http.post("/partial_fit?wait=applied", json=batch).raise_for_status()
+        turned = [dict(reversed(row.items())) for row in rows]
+        told = [served.http.post("/transform?model=lda", json={"rows": some}).json()["z"] for some in (rows, turned)]
+        np.testing.assert_array_equal(*told)
+        assert served.http.get("/stream").json()["names"] == ["width", "height"]
