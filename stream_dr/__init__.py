@@ -41,6 +41,10 @@ _NAMES = {
     "load": "engine.snapshot",
     "save": "engine.snapshot",
     "InformationGain": "estimators.information_gain",
+    "LPP": "estimators.lpp",
+    "NPE": "estimators.npe",
+    "LaplacianEigenmaps": "estimators.laplacian_eigenmaps",
+    "LLE": "estimators.lle",
 }
 
 __all__ = ["__version__", *sorted(_NAMES)]

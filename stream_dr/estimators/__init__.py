@@ -28,6 +28,10 @@ _PLACES = {
     "srp": "srp:SRP",
     "plsda": "plsda:PLSDA",
     "information_gain": "information_gain:InformationGain",
+    "lpp": "lpp:LPP",
+    "npe": "npe:NPE",
+    "laplacian_eigenmaps": "laplacian_eigenmaps:LaplacianEigenmaps",
+    "lle": "lle:LLE",
 }
 
 

@@ -3,11 +3,16 @@
 Philox is a counter-based generator: block i of its output is a function of the key and of i alone. Index i (a row's
 number, a feature's index) owns its own blocks, so any range can be drawn at once, in any order, and again.
 
-Why this way: a state that depends on nothing but its rows and a seed can be replayed, batched otherwise and widened later.
+Why this way: a state that depends on nothing but its rows and a seed can be replayed, batched otherwise and widened
+later.
 """
+
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
+
+from stream_dr.errors import InvalidParameter
 
 
 def uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
@@ -29,3 +34,9 @@ def normals(seed: int, purpose: int, first: int, count: int, each: int = 1) -> n
 def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
     """(count, each) standard Cauchy float64, row i belonging to index first + i."""
     return np.tan(np.pi * (uniforms(seed, purpose, first, count, each) - 0.5))
+
+
+def check_seed(seed: Any) -> None:
+    """Raise InvalidParameter unless seed is None (which is 0: nothing here depends on the clock) or an integer."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer)):
+        raise InvalidParameter(f"random_state={seed!r}; it must be an integer or None, which stands for 0.")

@@ -1,0 +1,67 @@
+"""LaplacianEigenmaps: coordinates that keep neighbours together, on a sample, with Nyström's formula for other rows.
+
+Minimises Σ_ij (z_i − z_j)² S_ij with zᵀ D z = 1 [GLPLS eq. 2.26-2.29] over the sampled rows; see
+solve/laplacian_eigenmaps.py.
+
+Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes
+dense; solving O(reservoir³) (0.3 s at 2,000); transform O(reservoir · features) a row. Merges: yes, by a
+hypergeometric draw. Unlearns: no.
+
+Why this way: no label-aware weights here. A new row has no label, so it could not be attached to the graph it is
+placed by; LPP and NPE, whose new rows need no graph, have the option.
+"""
+
+from typing import Literal
+
+from stream_dr.accumulate.reservoir import Reservoir
+from stream_dr.estimators.estimator import check_choice, check_number
+from stream_dr.estimators.reservoir_method import ReservoirMethod
+from stream_dr.solve.graph import neighbourhood_graph
+from stream_dr.solve.laplacian_eigenmaps import Eigenmap, laplacian_eigenmaps
+
+
+class LaplacianEigenmaps(ReservoirMethod):
+    """Laplacian eigenmaps of a uniform sample of the rows.
+
+    Parameters: n_components; n_neighbors, k, a row counting as the first of its own k (as scikit-learn's
+    SpectralEmbedding has it); reservoir, rows sampled at most; weights, "binary" (edges of weight 1) or "heat"
+    (exp(−|·|²/t)); temperature, t, None for the mean squared length of the edges; random_state, seed of the sample.
+    Fitted: eigenvalues_ (components,) λ of the normalised Laplacian, ascending; no components_, the map is not linear.
+    Time a row O(1) to learn, O(reservoir · features) to transform; memory 8 · reservoir · features bytes. Merges;
+    does not unlearn. Left out: label-aware weights (see the module), components with 1 − λ ≤ 1e-6, which new rows
+    cannot have.
+
+    >>> import numpy as np
+    >>> from stream_dr import LaplacianEigenmaps
+    >>> LaplacianEigenmaps(n_components=1, n_neighbors=3).fit_transform(np.arange(12.0)[:, None]).shape
+    (12, 1)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        n_neighbors: int = 10,
+        reservoir: int = 2000,
+        *,
+        weights: Literal["binary", "heat"] = "binary",
+        temperature: float | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.reservoir = reservoir
+        self.weights = weights
+        self.temperature = temperature
+        self.random_state = random_state
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        super().check_parameters()
+        check_choice("weights", self.weights, ("binary", "heat"))
+        if self.temperature is not None:
+            check_number("temperature", self.temperature, 0.0, open_low=True)
+
+    def solve(self, state: Reservoir) -> Eigenmap:
+        """Places of the sampled rows, and the rule for others."""
+        graph = neighbourhood_graph(state.kept, self.n_neighbors, self.weights == "heat", self.temperature, None)
+        return laplacian_eigenmaps(state.kept, graph, self.n_components)

@@ -1,0 +1,58 @@
+"""LLE: locally linear embedding of a sample; other rows are placed as means of their nearest sampled ones.
+
+Every row is written as a barycentric mean of its neighbours, and places are found in which the same means hold [GLPLS
+eq. 2.31-2.34]; see solve/lle.py.
+
+Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes
+dense; solving O(reservoir³) (0.3 s at 2,000); transform O(reservoir · features) a row. Merges: yes, by a
+hypergeometric draw. Unlearns: no.
+
+Why this way: scikit-learn's LocallyLinearEmbedding on the sampled rows, to the last choice (k others, the ridge on
+the local Gram matrix, unit-length places), so that one can be checked against the other.
+"""
+
+from stream_dr.accumulate.reservoir import Reservoir
+from stream_dr.estimators.estimator import check_number
+from stream_dr.estimators.reservoir_method import ReservoirMethod
+from stream_dr.solve.lle import Barycentre, locally_linear
+
+
+class LLE(ReservoirMethod):
+    """Locally linear embedding of a uniform sample of the rows.
+
+    Parameters: n_components; n_neighbors, k others; reservoir, rows sampled at most; reg, share of each local Gram
+    matrix's trace added to its diagonal; random_state, seed of the sample.
+    Fitted: eigenvalues_ (components,) of (I − W)ᵀ(I − W), ascending; no components_, the map is not linear.
+    Time a row O(1) to learn, O((reservoir + k²) · features) to transform; memory 8 · reservoir · features bytes.
+    Merges; does not unlearn. Left out: label-aware neighbours (a new row has no label), the Hessian and modified
+    variants.
+
+    >>> import numpy as np
+    >>> from stream_dr import LLE
+    >>> LLE(n_components=1, n_neighbors=3).fit_transform(np.arange(12.0)[:, None]).shape
+    (12, 1)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        n_neighbors: int = 10,
+        reservoir: int = 2000,
+        *,
+        reg: float = 1e-3,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.reservoir = reservoir
+        self.reg = reg
+        self.random_state = random_state
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        super().check_parameters()
+        check_number("reg", self.reg, 0.0)
+
+    def solve(self, state: Reservoir) -> Barycentre:
+        """Places of the sampled rows, and the rule for others."""
+        return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg)

@@ -1,0 +1,80 @@
+"""LPP: locality preserving projections, the linear form of Laplacian eigenmaps, on a sample of the rows.
+
+Xᵀ L X w = λ Xᵀ D X w, smallest λ, X the centred sampled rows, L = D − S their graph's Laplacian [GLPLS eq. 2.35,
+2.36]; see solve/locality.py.
+
+Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes
+dense; solving O(reservoir · features · min(reservoir, features)); transform O(entries · components) a row. Merges:
+yes, by a hypergeometric draw. Unlearns: no.
+"""
+
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.accumulate.reservoir import Reservoir
+from stream_dr.estimators.estimator import check_choice, check_number
+from stream_dr.estimators.reservoir_method import ByClass, ReservoirMethod
+from stream_dr.projection import Linear
+from stream_dr.solve.graph import neighbourhood_graph
+from stream_dr.solve.locality import locality
+
+
+class LPP(ReservoirMethod):
+    """Locality preserving projections.
+
+    Parameters: n_components; n_neighbors, k, a row counting as the first of its own k; reservoir, rows sampled at most;
+    weights, "heat" (exp(−|·|²/t)) or "binary" (edges of weight 1); temperature, t, None for the mean squared length
+    of the edges; label_aware, cut edges between classes (needs y); gamma, ridge in both quadratic forms (0: none, but
+    1e-3 of the mean eigenvalue where the sample has no more rows than features); random_state, seed of the sample.
+    Fitted: components_ (components, features); eigenvalues_ (components,) λ, ascending; mean_ (features,).
+    Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
+    which the sampled rows do not vary.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from stream_dr import LPP
+    >>> LPP().fit(load_iris().data).components_.shape
+    (2, 4)
+    """
+
+    target_kinds = ByClass()  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        n_neighbors: int = 10,
+        reservoir: int = 2000,
+        *,
+        weights: Literal["heat", "binary"] = "heat",
+        temperature: float | None = None,
+        label_aware: bool = False,
+        gamma: float = 0.0,
+        random_state: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.reservoir = reservoir
+        self.weights = weights
+        self.temperature = temperature
+        self.label_aware = label_aware
+        self.gamma = gamma
+        self.random_state = random_state
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        super().check_parameters()
+        check_choice("weights", self.weights, ("heat", "binary"))
+        check_choice("label_aware", self.label_aware, (False, True))
+        check_number("gamma", self.gamma, 0.0)
+        if self.temperature is not None:
+            check_number("temperature", self.temperature, 0.0, open_low=True)
+
+    def solve(self, state: Reservoir) -> Linear:
+        """The directions of smallest λ."""
+        if not len(state.numbers):
+            return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
+        codes = state.codes if self.label_aware else None
+        graph = neighbourhood_graph(state.kept, self.n_neighbors, self.weights == "heat", self.temperature, codes)
+        D = sp.diags_array(graph.degrees, format="csr")
+        return locality(state.kept, D - graph.weights, D, self.n_components, self.gamma)

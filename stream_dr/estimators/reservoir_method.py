@@ -1,0 +1,70 @@
+"""ReservoirMethod: what is shared by the estimators fitted on a uniform sample of the rows (LPP, NPE,
+LaplacianEigenmaps, LLE).
+
+They look at pairs of rows, so no sum over rows is enough for them: what is remembered is a sample of at most
+`reservoir` rows, and the projection is exact for those rows. Up to `reservoir` rows the sample is all of them.
+
+Weights (`partial_fit(X, y, sample_weight)`, or those of a stream) decide how likely a row is to be sampled; in the
+graph every sampled row counts alike. That is why `fit` takes none: on rows that all fit in the sample they would
+change nothing.
+
+Why this way: see accumulate/reservoir.py.
+"""
+
+from typing import Any, ClassVar, NoReturn, Self
+
+from stream_dr.accumulate.reservoir import Reservoir, ReservoirAccumulator
+from stream_dr.errors import CannotUnlearn
+from stream_dr.estimators.estimator import AdditiveEstimator, Estimator, check_positive_int
+from stream_dr.feature_maps.draws import check_seed
+
+SPARSE_WIDTH = 4096
+"""Rows wider than this are taken to be sparse, with no more than this many entries each, when memory is estimated."""
+
+
+class ReservoirMethod(Estimator):
+    """Base of estimators fitted on a reservoir. See the module's text."""
+
+    state_type: ClassVar[type] = Reservoir
+    n_components: int
+    n_neighbors: int
+    reservoir: int
+    random_state: int | None
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        check_positive_int("n_components", self.n_components)
+        check_positive_int("n_neighbors", self.n_neighbors)
+        check_positive_int("reservoir", self.reservoir)
+        check_seed(self.random_state)
+
+    def accumulator(self, state: Reservoir | None = None) -> ReservoirAccumulator:
+        """A reservoir that starts empty, or goes on from `state`."""
+        return ReservoirAccumulator(self.reservoir, self.random_state or 0, bool(self.target_kinds), state)
+
+    def state_bytes(self, n_features: int, n_targets: int) -> int:
+        """8 · reservoir · features dense; rows wider than 4,096 count as sparse: 12 bytes an entry, 4,096 a row at most."""
+        row = 8 * n_features if n_features <= SPARSE_WIDTH else 12 * SPARSE_WIDTH
+        return self.reservoir * (row + 24)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Go on sampling rows X (rows, features), weights (rows,) ≥ 0. The state is unchanged on error."""
+        return self._partial_fit(X, y, sample_weight)
+
+    def merge(self, other: Estimator) -> Self:
+        """Make self a sample of both streams, `other`'s rows after self's; `other` is left alone. Raises CannotMerge."""
+        return AdditiveEstimator.merge(self, other)  # type: ignore[arg-type]
+
+    def unlearn(self, X: Any, y: Any = None) -> NoReturn:
+        """Raises CannotUnlearn: a sampled row that goes cannot be replaced by the one it pushed out."""
+        raise CannotUnlearn(
+            f"{type(self).__name__} keeps a sample: a row taken out of it cannot be replaced by one that was not kept. "
+            "Use an additive estimator (PCA, LDA …), or rebuild from the log without those rows."
+        )
+
+
+class ByClass:
+    """target_kinds of an estimator with a parameter `label_aware`: class labels where it is set, none otherwise."""
+
+    def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:
+        return ("class",) if instance is not None and instance.label_aware is True else ()

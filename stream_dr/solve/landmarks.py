@@ -1,0 +1,72 @@
+"""Landmarks: the projection of a method that places the reservoir's rows themselves, and new rows relative to them.
+
+`places` are the landmarks' own coordinates. A row that equals a landmark gets the landmark's place; any other row is
+placed by the method's rule: `Eigenmap` (laplacian_eigenmaps.py) by Nyström's formula, `Barycentre` (lle.py) as the
+weighted mean of its nearest landmarks.
+
+Cost of apply: O(r · features) a row (distances to all r landmarks). Memory: the landmarks, 8 · r · features bytes
+dense.
+
+Why this way: the rows are held as plain arrays, as in the reservoir's State, so a projection can be written to a file
+as it is.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.accumulate.protocol import nested_state
+from stream_dr.projection import check_width
+from stream_dr.solve.neighbours import distances, fit_width
+
+
+@nested_state
+class Kept(NamedTuple):
+    """The landmarks: values (r, features), or CSR values (entries,) with indices and indptr; width: features."""
+
+    values: np.ndarray
+    indices: np.ndarray | None
+    indptr: np.ndarray | None
+    width: int
+
+    @property
+    def rows(self) -> Any:
+        """(r, features) ndarray or CSR."""
+        if self.indices is None or self.indptr is None:
+            return self.values
+        shape = (len(self.indptr) - 1, self.width)
+        return sp.csr_matrix((self.values, self.indices, self.indptr), shape=shape)
+
+
+def kept(rows: Any) -> Kept:
+    """Rows (r, features) as plain arrays."""
+    if sp.issparse(rows):
+        return Kept(rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1])
+    return Kept(rows, None, None, rows.shape[1])
+
+
+Rule = Callable[[Any, np.ndarray], np.ndarray]
+"""Places (rows, components) of rows at squared distances (rows, r) from the landmarks."""
+
+
+def placed(landmarks: Kept, places: np.ndarray, X: Any, rule: Rule) -> np.ndarray:
+    """Places (rows, components) of rows X: a landmark's own for a row that equals one, else the method's rule.
+
+    Raises WidthMismatch.
+    """
+    if sp.issparse(X):
+        X = fit_width(X, landmarks.width)
+    check_width(X, landmarks.width)
+    out = np.zeros((X.shape[0], places.shape[1]))
+    if not places.size:
+        return out
+    for part, squared in distances(X, landmarks.rows):
+        closest = squared.argmin(axis=1)
+        same = squared[np.arange(len(closest)), closest] == 0.0
+        chunk = places[closest]
+        if not same.all():
+            chunk[~same] = rule(X[part][~same], squared[~same])
+        out[part] = chunk
+    return out

@@ -1,0 +1,96 @@
+"""laplacian_eigenmaps: the smooth coordinates of a neighbourhood graph, and Nyström's formula for new rows.
+
+Solves L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [eq. 2.28], L = D − S; the λ are those of I − D^-1/2 S D^-1/2. As
+many zero eigenvectors as the graph has parts are skipped: they only say which part a row is in.
+
+Cost: O(r³) once, dense (0.3 s at r = 2,000); apply O(r · features) a row.
+
+Why this way: on the landmarks D⁻¹ S z = (1 − λ) z, so Nyström's formula is exact there, provided a new row is
+attached by the training graph's own rule, each direction for half. A component with μ = 1 − λ ≤ 1e-6 has no such
+extension and is left out.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import eigh
+from scipy.sparse.csgraph import connected_components
+
+from stream_dr.solve.graph import Graph
+from stream_dr.solve.landmarks import Kept, kept, placed
+from stream_dr.solve.spectral import signed
+
+SMALLEST_MU = 1e-6
+"""Components whose μ = 1 − λ is not above this are left out."""
+
+
+class Eigenmap(NamedTuple):
+    """Laplacian eigenmaps of landmarks, extended by Nyström: z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j) [MATH §7].
+
+    landmarks: the reservoir's rows. places: (r, components). eigenvalues: (components,) λ, ascending; μ = 1 − λ.
+    radii: (r,) squared radius of each landmark's neighbourhood. neighbours: landmarks a new row counts as near.
+    temperature: t of the heat kernel; 0 for weights of 1.
+    """
+
+    landmarks: Kept
+    places: np.ndarray
+    eigenvalues: np.ndarray
+    radii: np.ndarray
+    neighbours: int
+    temperature: float
+    solution: str = "exact"
+
+    @property
+    def kind(self) -> str:
+        """ "landmarks"."""
+        return "landmarks"
+
+    @property
+    def n_features(self) -> int:
+        """Width of the rows it was learned from."""
+        return self.landmarks.width
+
+    @property
+    def n_components(self) -> int:
+        """Columns of its answer."""
+        return int(self.places.shape[1])
+
+    def apply(self, X: Any) -> np.ndarray:
+        """Place rows (rows, features), dense or CSR, at (rows, components). Raises WidthMismatch."""
+        return placed(self.landmarks, self.places, X, self.nystrom)
+
+    def nystrom(self, rows: Any, squared: np.ndarray) -> np.ndarray:
+        """Nyström's formula for rows at squared distances (rows, r); a landmark at distance 0 is the row itself, no edge."""
+        squared = np.where(squared > 0, squared, np.inf)
+        edges = 0.5 * (squared <= self.radii)
+        if self.neighbours:
+            near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
+            edges[np.arange(len(edges))[:, None], near] += 0.5
+        if self.temperature:
+            nearest = squared.min(axis=1, keepdims=True)
+            edges *= np.exp((np.where(np.isfinite(nearest), nearest, 0.0) - squared) / self.temperature)
+        total = edges.sum(axis=1, keepdims=True)
+        return (edges @ self.places) / np.where(total > 0, total, 1.0) / (1.0 - self.eigenvalues)
+
+
+def laplacian_eigenmaps(rows: Any, graph: Graph, n_components: int) -> Eigenmap:
+    """Places of rows (r, features) by their graph: at most n_components smallest eigenvalues past the parts' zeros."""
+    r = rows.shape[0]
+    parts = int(connected_components(graph.weights, directed=False)[0])
+    last = min(parts + n_components, r)
+    values, places = np.zeros(0), np.zeros((r, 0))
+    if last > parts:
+        root = np.sqrt(np.where(graph.degrees > 0, graph.degrees, 1.0))
+        normal = sp.diags(1.0 / root) @ graph.weights @ sp.diags(1.0 / root)
+        values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[parts, last - 1])
+        places = signed(vectors / root[:, None])
+    keep = 1.0 - values > SMALLEST_MU
+    return Eigenmap(
+        kept(rows),
+        places[:, keep],
+        np.maximum(values[keep], 0.0),
+        graph.radii,
+        graph.neighbours,
+        graph.temperature or 0.0,
+    )

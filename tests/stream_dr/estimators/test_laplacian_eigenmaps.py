@@ -1,0 +1,81 @@
+"""LaplacianEigenmaps against the dense generalised eigenproblem and scikit-learn's SpectralEmbedding."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_swiss_roll
+from sklearn.manifold import SpectralEmbedding
+
+from stream_dr.estimators.laplacian_eigenmaps import LaplacianEigenmaps
+from tests.naive import graph as naive
+
+rng = np.random.default_rng(2)
+X = rng.normal(size=(60, 4))
+SETS = {
+    "normal": rng.normal(size=(500, 5)),
+    "swiss roll": make_swiss_roll(800, random_state=0)[0],
+    "digits": load_digits().data,
+}
+
+
+def up_to_sign(a, b):
+    return (np.abs(a - b * np.sign((a * b).sum(axis=0))) / np.abs(b).max()).max()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_agrees_with_scikit_learn_up_to_sign(name):
+    rows = SETS[name]
+    peer = SpectralEmbedding(2, affinity="nearest_neighbors", n_neighbors=10, eigen_solver="arpack", random_state=0)
+    assert up_to_sign(LaplacianEigenmaps().fit(rows).transform(rows), peer.fit_transform(rows)) < 1e-10
+
+
+def test_agrees_with_scikit_learn_on_the_reservoirs_rows():
+    model = LaplacianEigenmaps(reservoir=300).fit(SETS["digits"])
+    kept = model.state_.kept
+    peer = SpectralEmbedding(2, affinity="nearest_neighbors", n_neighbors=10, eigen_solver="arpack", random_state=0)
+    assert up_to_sign(model.transform(kept), peer.fit_transform(kept)) < 1e-10
+
+
+@pytest.mark.parametrize("options", [{}, {"weights": "heat"}, {"weights": "heat", "temperature": 0.7}], ids=str)
+def test_equals_the_definition(options):
+    heat = {"heat": "weights" in options, "t": options.get("temperature")}
+    values, places = naive.laplacian_eigenmaps(X, 10, 3, **heat)
+    model = LaplacianEigenmaps(n_components=3, **options).fit(X)
+    assert model.eigenvalues_ == pytest.approx(values, abs=1e-12)
+    assert up_to_sign(model.transform(X), places) < 1e-9
+
+
+@pytest.mark.parametrize("weights", ["binary", "heat"])
+def test_new_rows_are_placed_by_nystroms_formula(weights):
+    heat = weights == "heat"
+    model = LaplacianEigenmaps(weights=weights).fit(X)
+    S, t = naive.graph(X, 10, heat)
+    for new in rng.normal(size=(10, 4)):
+        expected = naive.nystrom(X, S, model.eigenvalues_, model.transform(X), new, 10, heat, t)
+        assert model.transform([new])[0] == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("weights", ["binary", "heat"])
+def test_nystroms_formula_gives_the_training_rows_their_own_places(weights):
+    model = LaplacianEigenmaps(weights=weights).fit(SETS["swiss roll"])
+    projection, rows = model.solve(model.state_), SETS["swiss roll"]
+    squared = ((rows[:, None] - rows) ** 2).sum(axis=2)
+    again = projection.nystrom(rows, squared)
+    assert np.abs(again - projection.places).max() < 1e-9 * np.abs(projection.places).max()
+
+
+def test_a_graph_in_parts_skips_as_many_zeros():
+    rows = np.vstack([X[:30], X[30:] + 1e3])
+    model = LaplacianEigenmaps(n_components=3, n_neighbors=5).fit(rows)
+    assert model.eigenvalues_.min() > 1e-6
+    each = [naive.laplacian_eigenmaps(part, 5, 3)[0] for part in (rows[:30], rows[30:])]
+    assert model.eigenvalues_ == pytest.approx(np.sort(np.concatenate(each))[:3], abs=1e-10)
+
+
+def test_components_without_an_extension_are_left_out():
+    triangle = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.8]])
+    assert LaplacianEigenmaps().fit(triangle).rank_ == 0  # λ = 1.5, μ = −0.5
+
+
+def test_far_rows_get_a_place_under_the_heat_kernel():
+    model = LaplacianEigenmaps(weights="heat").fit(X)
+    assert np.isfinite(model.transform(X + 1e5)).all()

@@ -1,0 +1,55 @@
+"""LLE against the definition and scikit-learn's LocallyLinearEmbedding."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_swiss_roll
+from sklearn.manifold import LocallyLinearEmbedding
+
+from stream_dr.estimators.lle import LLE
+from tests.naive import graph as naive
+
+rng = np.random.default_rng(5)
+X = rng.normal(size=(60, 4))
+SETS = {
+    "normal": rng.normal(size=(500, 5)),
+    "swiss roll": make_swiss_roll(800, random_state=0)[0],
+    "digits": load_digits().data,
+}
+
+
+def up_to_sign(a, b):
+    return (np.abs(a - b * np.sign((a * b).sum(axis=0))) / np.abs(b).max()).max()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_agrees_with_scikit_learn_up_to_sign(name):
+    rows = SETS[name]
+    peer = LocallyLinearEmbedding(n_components=2, n_neighbors=10, eigen_solver="dense")
+    assert up_to_sign(LLE().fit(rows).transform(rows), peer.fit_transform(rows)) < 1e-5  # eigenvalues near 1e-7
+
+
+def test_agrees_with_scikit_learn_on_the_reservoirs_rows_and_on_new_ones():
+    rows = SETS["swiss roll"]
+    model = LLE(reservoir=300).fit(rows)
+    kept = model.state_.kept
+    peer = LocallyLinearEmbedding(n_components=2, n_neighbors=10, eigen_solver="dense").fit(kept)
+    assert up_to_sign(model.transform(kept), peer.embedding_) < 1e-6
+    new = np.setdiff1d(np.arange(800), model.state_.numbers)
+    assert up_to_sign(model.transform(rows[new]), peer.transform(rows[new])) < 1e-5
+
+
+def test_equals_the_definition():
+    W = naive.barycentric_weights(X, 10, 1e-3)
+    M = (np.eye(60) - W).T @ (np.eye(60) - W)
+    values, places = np.linalg.eigh(M)
+    model = LLE(n_components=3).fit(X)
+    assert model.eigenvalues_ == pytest.approx(values[1:4], abs=1e-12)
+    assert up_to_sign(model.transform(X), places[:, 1:4]) < 1e-9
+
+
+def test_places_do_not_depend_on_the_unit():
+    assert up_to_sign(LLE().fit(X * 1e-6).transform(X * 1e-6), LLE().fit(X).transform(X)) < 1e-9
+
+
+def test_no_regularisation_is_legal():
+    assert np.isfinite(LLE(reg=0.0, n_neighbors=8).fit(X).transform(X)).all()
