@@ -257,3 +257,9 @@ class UnknownVersion(StreamDRError):
     """Raised when a projection's version was never published or is no longer kept."""
 
     code = "unknown_version"
+
+
+class OutputExists(StreamDRError):
+    """Raised when files would be written where others of the same kind are already."""
+
+    code = "output_exists"
