@@ -204,10 +204,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """A checked Block in the holder's column order, and the stream's feature names."""
         accumulator = holder.accumulator
         started = accumulator.n_features > 0
-        if isinstance(X, Block):
-            block, names = X, X.names
-            X, y, weights = block.X, block.y if y is None else y, block.weights if weights is None else weights
-        rows, names = as_rows(X)
+        block = X if isinstance(X, Block) else Block(X)
+        y, weights = block.y if y is None else y, block.weights if weights is None else weights
+        rows, names = as_rows(block.X)
+        names = block.names or names
         if refuse_empty:
             self._refuse_empty(rows)
         if started:
@@ -216,7 +216,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 self._refuse_width(rows.shape[1], accumulator.n_features)
         weights = as_weights(weights, rows.shape[0])
         targets = self._parse_targets(accumulator, y, rows.shape[0])
-        return Block(rows, targets, weights, names=names), names
+        return Block(rows, targets, weights, names=names, width_stated=block.width_stated), names
 
     def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
         if not self.target_kinds:
