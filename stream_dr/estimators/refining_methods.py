@@ -119,5 +119,5 @@ class OnSubspace:
         )
 
 
-METHODS = {"first_stage": FirstStage, "subspace": OnSubspace}
+METHODS: dict[str, Any] = {"first_stage": FirstStage, "subspace": OnSubspace}
 """By an estimator's `refined_by`."""

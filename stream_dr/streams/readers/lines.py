@@ -1,0 +1,125 @@
+"""lines: a text file as groups of whole lines, a thousand rows at a time, with their numbers.
+
+Plain, gzip, bzip2 and xz files by suffix, and a member of a zip archive as `archive.zip!member` (or its only file). What is
+remembered is one group; memory does not grow with the file, and a line longer than 64 MiB is refused rather than held.
+
+Why this way: every text reader needs whole lines, line numbers for its errors, and the bytes as an array to find
+separators in; a Python object a line would cost more than the parsing.
+"""
+
+import bz2
+import gzip
+import lzma
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from stream_dr.errors import MalformedInput, SourceMissing
+
+ROWS = 1_000
+"""Rows a block."""
+
+PIECE = 1 << 20
+"""Bytes read at once."""
+
+LONGEST = 64 << 20
+"""Bytes a line may have."""
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+class Lines(NamedTuple):
+    """A group of lines that are neither blank nor comments.
+
+    path: of the file. data: (bytes,) uint8, read-only. numbers: (n,) line numbers from 1. starts, ends: (n,) where each line
+    begins and ends in data, without its line end.
+    """
+
+    path: str
+    data: np.ndarray
+    numbers: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Number of lines."""
+        return len(self.numbers)
+
+    def text(self, i: int) -> str:
+        """Line i."""
+        return self.data[self.starts[i] : self.ends[i]].tobytes().decode("utf-8", "replace")
+
+    def fail(self, i: int, why: str) -> NoReturn:
+        """Raise MalformedInput naming file and line."""
+        number = int(self.numbers[i])
+        raise MalformedInput(f"{self.path}, line {number}: {why}", file=self.path, line=number)
+
+
+def open_bytes(path: Any) -> IO[bytes]:
+    """The file's bytes, unpacked. Raises SourceMissing."""
+    name = str(path)
+    archive, _, member = name.partition("!")
+    if not Path(archive).is_file():
+        raise SourceMissing(f"there is no file {archive}; give the path of a file that is there.", file=archive)
+    if archive.lower().endswith(".zip"):
+        return _open_member(archive, member)
+    return _OPENERS.get(Path(archive).suffix.lower(), open)(archive, "rb")
+
+
+def _open_member(archive: str, member: str) -> IO[bytes]:
+    packed = zipfile.ZipFile(archive)
+    files = [info.filename for info in packed.infolist() if not info.is_dir()]
+    if not member and len(files) == 1:
+        member = files[0]
+    if member not in files:
+        packed.close()
+        raise SourceMissing(f"{archive} has no file {member!r}; write {archive}!NAME with one of {files[:10]}.")
+    return packed.open(member)
+
+
+def read_lines(path: Any, rows: int = ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
+    """Groups of `rows` lines (the last one shorter). comment: what starts a comment line; b"" for none.
+
+    Lines before `first_line` are passed over. Raises SourceMissing, and MalformedInput where the file is damaged (named
+    by the number of the line) or a line is too long.
+    """
+    kept, number = b"", 1
+    with open_bytes(path) as file:
+        while True:
+            try:
+                piece = file.read(PIECE)
+            except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as e:
+                raise MalformedInput(f"{path}: cannot be unpacked after line {number} ({e}).", file=str(path)) from e
+            kept += piece
+            ends = np.flatnonzero(np.frombuffer(kept, np.uint8) == 10)
+            if not piece and kept:
+                ends = np.append(ends, len(kept)) if not kept.endswith(b"\n") else ends
+            while len(ends) >= rows or (not piece and len(ends)):
+                take = ends[:rows]
+                yield from _group(str(path), kept[: take[-1] + 1], number, comment, first_line)
+                kept, number, ends = kept[take[-1] + 1 :], number + len(take), ends[rows:] - (take[-1] + 1)
+            if not piece:
+                return
+            if len(kept) > LONGEST and len(ends) == 0:
+                raise MalformedInput(f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?")
+
+
+def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:
+    array = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(array == 10)
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(array))
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    numbers = number + np.arange(len(starts))
+    ends = ends - ((ends > starts) & (array[np.maximum(ends - 1, 0)] == 13))
+    keep = numbers >= first_line
+    inked = np.concatenate(([0], np.cumsum(array > 32)))
+    keep &= inked[ends] > inked[starts]
+    if comment:
+        keep &= array[np.minimum(starts, len(array) - 1)] != comment[0]
+    if keep.any():
+        yield Lines(path, array, numbers[keep], starts[keep], ends[keep])
