@@ -36,7 +36,7 @@ def read_libsvm(
 
 def label_fields(lines: Lines) -> tuple[list[str], np.ndarray]:
     """Each line's label field ("" where there is none) and where its pairs begin."""
-    fields, begins = [], np.empty(lines.count, np.int64)
+    fields, begins = [], np.empty(lines.rows, np.int64)
     data = lines.data.tobytes()
     for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
         stop = data.find(b" ", start, end)

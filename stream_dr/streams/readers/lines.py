@@ -45,7 +45,7 @@ class Lines(NamedTuple):
     ends: np.ndarray
 
     @property
-    def count(self) -> int:
+    def rows(self) -> int:
         """Number of lines."""
         return len(self.numbers)
 

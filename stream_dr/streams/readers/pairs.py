@@ -53,7 +53,7 @@ def _parse(lines: Lines, begins: np.ndarray, first_index: int, width: int) -> sp
         raise _Refused
     indptr = np.concatenate(([0], np.cumsum(colons)))
     columns = max(width, int(indices.max(initial=-1)) + 1)
-    X = sp.csr_matrix((values, indices.astype(np.int32), indptr.astype(np.int32)), shape=(lines.count, columns))
+    X = sp.csr_matrix((values, indices.astype(np.int32), indptr.astype(np.int32)), shape=(lines.rows, columns))
     if not X.has_sorted_indices:
         X.sort_indices()
     if not X.has_canonical_format:
@@ -97,7 +97,7 @@ def _numbers(text: np.ndarray) -> np.ndarray:
 
 def _name_the_line(lines: Lines, begins: np.ndarray, first_index: int) -> None:
     """Raise MalformedInput for the first line that is not as it should be."""
-    for i in range(lines.count):
+    for i in range(lines.rows):
         one = lines.data[begins[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
         seen = set()
         for token in one.split():

@@ -41,7 +41,7 @@ def read_vw(
 
 def _heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
     """Labels, weights (None where absent) and where the pairs begin."""
-    fields, weights, begins = [], [], np.empty(lines.count, np.int64)
+    fields, weights, begins = [], [], np.empty(lines.rows, np.int64)
     data = lines.data.tobytes()
     for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
         bar = data.find(b"|", start, end)
