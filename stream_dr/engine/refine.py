@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from stream_dr.accumulate.protocol import pack, unpack
+from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model, Published
-from stream_dr.engine.publish import Frozen, Refined, publish_refined
-from stream_dr.engine.snapshot import snapshot_folder
+from stream_dr.engine.publish import Frozen, Refined, freeze, publish_refined, release_versions
+from stream_dr.engine.snapshot import snapshot, snapshot_folder
 from stream_dr.engine.snapshot_file import read_file, write_file
 from stream_dr.engine.unlearn import learned_by
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
@@ -90,6 +91,22 @@ def refine(
     with model.solving:
         published = publish_refined(model, refined, directory.table)
     path.unlink(missing_ok=True)
+    return published
+
+
+def refine_model(directory: Any, model: Model, tol: float, max_passes: int, tell: Tell | None = None) -> Published:
+    """Catch a model up with the log, refine and snapshot it: the whole work of `stream-dr refine`. Raises as `refine`."""
+    from threadpoolctl import threadpool_limits
+
+    check_model(directory, model)
+    with threadpool_limits(1):
+        catch_up(directory, [model], directory.position)
+        frozen = freeze(model)
+        published = refine(directory, model, frozen, tol, max_passes, tell)
+    if published is None:
+        raise CannotRefine("the refine was cancelled.")
+    snapshot(model, frozen, directory.path)
+    release_versions(model, directory.table)
     return published
 
 

@@ -1,0 +1,40 @@
+"""`stream-dr inspect`: what a directory holds."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stream_dr.commands.output import result
+
+
+def inspect(
+    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+) -> None:
+    """Show a directory's log, schema and models, as their newest snapshots have them; also while it is being served."""
+    from stream_dr.engine.inspect import inspect as look
+
+    found = look(directory)
+    if as_json:
+        result(json.dumps(found, indent=2))
+        return
+    schema = found["schema"]
+    kind, layout = schema["target_kind"] or "no", schema["layout"] or "no"
+    result(f"position {found['position']}, {found['rows']} rows, {layout} rows of {schema['features']} features")
+    result(f"{kind} targets, {len(schema['labels'])} labels, weights: {schema['weighted']}")
+    for name, model in found["models"].items():
+        _show(name, model)
+
+
+def _show(name: str, model: dict[str, Any]) -> None:
+    params = ", ".join(f"{k}={v}" for k, v in model["params"].items())
+    result(
+        f"{name}: {model['estimator']}({params}), {model['state']}, {model['rows']} rows, position {model['position']}, "
+        f"version {model['version']}, {model['components']} components, {model['solution']}, "
+        f"sha256 {model['state_sha256'][:16]}"
+    )
+    failure = model["failure"]
+    if failure:
+        result(f"  failed at position {failure['position']} ({failure['code']}): {failure['message']}")

@@ -1,0 +1,42 @@
+"""`stream-dr refine`: a model's exact projection by passes over the log."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stream_dr.commands.output import Bar, result, say
+
+
+def refine(
+    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Which model.")],
+    tol: Annotated[
+        float, typer.Option(min=0.0, help="Stop at this residual and angle between passes (radians).")
+    ] = 1e-6,
+    max_passes: Annotated[int, typer.Option(min=1, help="Stop after so many passes.")] = 20,
+) -> None:
+    """Solve a model exactly by passes over the log, and publish the result until the next refine.
+
+    Interrupted, the same command goes on at the next pass. Models that are behind the log catch up first.
+    """
+    from stream_dr.engine.directory import Directory
+    from stream_dr.engine.refine import refine_model
+
+    with Directory(directory) as opened:
+        chosen = opened.model(model)
+        with Bar("refine", None) as bar:
+
+            def show(facts: dict[str, Any]) -> None:
+                bar.show(facts["rows"], facts["total_rows"], f"pass {facts['pass']}")
+                if "residual" in facts:
+                    say(
+                        f"pass {facts['pass']}: residual {facts['residual']:.3g}, angle {facts['angle']:.3g} rad, "
+                        f"{facts['seconds']:.1f} s"
+                    )
+
+            published = refine_model(opened, chosen, tol, max_passes, show)
+        result(
+            f"{model}: refined at position {published.position}, residual {published.residual:.3g}, version "
+            f"{published.version}, {published.projection.n_components} components"
+        )

@@ -1,0 +1,22 @@
+"""`stream-dr serve`: the HTTP service over a directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    dir: Annotated[Path, typer.Option("--dir", help="The directory: log, models, snapshots. Made if it is not there.")],
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; one that is not loopback needs a token.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one. Default 8000.")] = None,
+) -> None:
+    """Serve a directory over HTTP until Ctrl-C or SIGTERM; then drain, snapshot and exit.
+
+    All other settings come from STREAM_DR_… variables or the file that STREAM_DR_FILE names (docs/settings.md).
+    """
+    from service.serve import serve as run
+
+    raise typer.Exit(run(dir=dir, host=host, port=port))

@@ -1,0 +1,57 @@
+"""Verify: every byte a directory relies on, read and checked: its log, the shards it refers to, its snapshots.
+
+Why this way: a checksum that is never read protects nothing; this reads them all, and changes nothing.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.snapshot import snapshot_files, snapshot_folder
+from stream_dr.engine.snapshot_file import read_file
+from stream_dr.errors import StreamDRError
+
+
+class Finding(NamedTuple):
+    """One thing checked: what it is, and the error it has, or None."""
+
+    what: str
+    error: StreamDRError | None = None
+
+
+def verify(path: Path) -> Iterator[Finding]:
+    """Check a directory part by part. Raises DirectoryMissing, or what keeps the log from being opened at all."""
+    with Directory(path, writable=False) as directory:
+        yield _checked(f"log of {directory.position + 1} events", directory.log.verify)
+        for uri, sha256 in _shards(directory):
+            yield _checked(f"shard {uri}", lambda uri=uri, sha256=sha256: _open(uri, sha256))
+        for model in directory.models.values():
+            for file in snapshot_files(snapshot_folder(directory.path, model.name, model.id)):
+                yield _checked(f"snapshot {file.parent.name}/{file.name}", lambda file=file: read_file(file))
+
+
+def _checked(what: str, check: Any) -> Finding:
+    try:
+        check()
+    except StreamDRError as e:
+        return Finding(what, e)
+    return Finding(what)
+
+
+def _open(uri: str, sha256: str) -> None:
+    from stream_dr.streams.shards import open_shard
+
+    shard = open_shard(uri, sha256)
+    for batch in range(len(shard.batch_rows)):
+        shard.read(batch)
+
+
+def _shards(directory: Directory) -> list[tuple[str, str]]:
+    """Every shard that an event names, once, in order."""
+    found: dict[tuple[str, str], None] = {}
+    for event in directory.log.read_kind("reference", directory.position + 1):
+        facts = json.loads(event.body)
+        found[(facts["uri"], facts["sha256"])] = None
+    return list(found)
