@@ -12,9 +12,9 @@ from stream_dr.solve.spectral import EPS, symmetric
 class CCA(ClosedForm):
     """Canonical correlation analysis: directions of the rows most correlated with some combination of targets.
 
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2), targets centred, eigenvalues of Cyy above 1e-10 of
-    the largest [2S, Table 1; MATH §3]. Eigenvalues are squared canonical correlations at γ = 0, each in [0, 1]. At most
-    rank(Cyy) components. On one label a row the indicator's Cyy is singular and CCA is LDA.
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2), targets centred, eigenvalues of Cyy (scaled to unit
+    diagonal) above 1e-10 of the largest [2S, Table 1; MATH §3]. Eigenvalues are squared canonical correlations at γ = 0,
+    each in [0, 1]. At most rank(Cyy) components. On one label a row the indicator's Cyy is singular and CCA is LDA.
 
     Targets: one or several labels a row (their indicator), or numbers. State: O(d·(k + 2) + k²) for k labels or columns,
     + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving
@@ -42,7 +42,10 @@ class CCA(ClosedForm):
 
     @staticmethod
     def _inverse_root(m: Moments) -> np.ndarray:
-        """V e^(−1/2) (k, r) of Cyy; V alone would be the other half of the symmetric root and changes no span."""
+        """B (k, r) with B Bᵀ = Cyy⁺; the symmetric root is B times a rotation, which changes nothing in W.
+
+        Cyy is scaled to unit diagonal first, so that the cut does not depend on the units of the targets.
+        """
         diagonal = np.diagonal(m.target_scatter)
         if (
             m.labelled
@@ -50,9 +53,9 @@ class CCA(ClosedForm):
             varying = diagonal > 8 * EPS * m.weight * m.target_mean**2
         else:
             varying = Rounding(np.sqrt(m.weight) * np.abs(m.target_mean)).varying(diagonal)
-        part = m.target_scatter[np.ix_(varying, varying)]
-        values, vectors = symmetric(part)
+        scale = 1.0 / np.sqrt(diagonal[varying])
+        values, vectors = symmetric(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
         keep = values > 1e-10 * values.max(initial=0.0)
         root = np.zeros((len(diagonal), int(keep.sum())))
-        root[varying] = vectors[:, keep] / np.sqrt(values[keep])
+        root[varying] = scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])
         return root

@@ -163,12 +163,16 @@ class ClosedForm(AdditiveEstimator):
         """A new accumulator of moments, or one that goes on from `state`."""
         return MomentAccumulator(
             self.target_encoding(),
-            scatter=self.scatter if self.reads_scatter() else "diagonal",
+            scatter=self.scatter_kept(),
             decay=self.decay,
             state=state,
             label_sets=self.keeps_label_sets(),
             class_scatter=self.keeps_class_scatter(),
         )
+
+    def scatter_kept(self) -> str:
+        """What is kept of Cxx: "auto", "exact" or "diagonal"."""
+        return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
         """Whether the sums of each distinct label set are remembered."""

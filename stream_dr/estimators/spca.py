@@ -10,6 +10,15 @@ from stream_dr.estimators.estimator import check_choice, check_number, check_pos
 from stream_dr.solve.spectral import left_singular
 
 
+class KernelKinds:
+    """Kinds of targets SPCA's kernel is defined on; of the class itself, all of them."""
+
+    def __get__(self, spca: Any, owner: type) -> tuple[str, ...]:
+        """Delta: class; RBF: class (where it is the delta kernel up to a factor) and continuous; linear: all."""
+        kernel = "linear" if spca is None else spca.kernel
+        return {"delta": ("class",), "rbf": ("class", "continuous")}.get(kernel, ("class", "multilabel", "continuous"))
+
+
 class SPCA(ClosedForm):
     """Supervised PCA (Barshan et al.): directions of largest dependence (HSIC) on the targets [SRP §2; MATH §2].
 
@@ -25,7 +34,7 @@ class SPCA(ClosedForm):
     Learning a row costs O(its entries × its labels or k); solving O(d k²). Cxx is not needed.
     """
 
-    target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
+    target_kinds: ClassVar[Any] = KernelKinds()
     needs_scatter: ClassVar[bool] = False
 
     def __init__(

@@ -61,7 +61,7 @@ class SRP(ClosedForm):
 
     def target_encoding(self) -> Any:
         """Labels as their indicator, numbers as n_components Fourier features."""
-        return Fourier(self.n_components, float(self.sigma), self.random_state or 0)
+        return Fourier(int(self.n_components or 10), float(self.sigma), self.random_state or 0)
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Cxy R, or Cxψ; none where Cxy is rounding."""
@@ -70,7 +70,7 @@ class SRP(ClosedForm):
             return cross[:, :0], np.zeros(0)
         if moments.labelled:
             labels = [label for label, there in zip(state.labels, moments.present, strict=True) if there]
-            signs = random_signs(labels, int(self.n_components or 1), self.random_state or 0)
+            signs = random_signs(labels, int(self.n_components or 10), self.random_state or 0)
             cross = cross @ (signs - signs.mean(axis=0) if state.target_kind == "class" else signs)
         return cross, (cross**2).sum(axis=0)
 

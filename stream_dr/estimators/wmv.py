@@ -62,6 +62,10 @@ class WMV(ClosedForm):
         if self.scatter == "diagonal":
             raise InvalidParameter("scatter='diagonal'; WMV is made of exact class scatters. Use MMC, or 'exact'.")
 
+    def scatter_kept(self) -> str:
+        """Exact, always."""
+        return "exact"
+
     def keeps_class_scatter(self) -> bool:
         """One exact scatter a class."""
         return True

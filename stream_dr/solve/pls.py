@@ -23,8 +23,10 @@ def rotations(spread: np.ndarray, cross: np.ndarray, most: int) -> tuple[np.ndar
     spread: (features, features) Cxx or (features,) its diagonal. cross: (features, k) Cxy. ‖w‖ = 1, not ‖r‖; the largest
     entry of w is positive. Stops where nothing of S, or no variance along r, is left but rounding.
     """
-    S, found, loads, sizes = cross.copy(), [], [], []
-    largest = 0.0
+    S, largest = cross.copy(), 0.0
+    found: list[np.ndarray] = []
+    loads: list[np.ndarray] = []
+    sizes: list[float] = []
     for _ in range(most):
         w, sigma = _leading(S)
         if sigma <= SMALLEST * max([sigma, *sizes]) or sigma == 0.0:

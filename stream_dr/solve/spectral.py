@@ -7,6 +7,8 @@ Why this way: numpy's drivers release the GIL and give the same bits for the sam
 (order, sign, what counts as zero) is fixed here once, so no solver decides it again.
 """
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.linalg import qr
 
@@ -65,7 +67,7 @@ def canonical(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     if not equal.any():
         return loadings
     out, bounds = loadings.copy(), [0, *(np.flatnonzero(~equal) + 1).tolist(), len(eigenvalues)]
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds):
         if stop - start > 1:
             rotation, _, _ = qr(loadings[:, start:stop].T, mode="economic", pivoting=True)
             out[:, start:stop] = loadings[:, start:stop] @ rotation

@@ -28,6 +28,9 @@ from stream_dr.solve.spectral import EPS, left_singular, rank_cut, signed, symme
 SMALLEST = 1e-10
 """Components with an eigenvalue below this share of the first are left out [MATH §3, rule 4]."""
 
+WELL_CONDITIONED = 1e-5
+"""Reciprocal condition of the scaled Cxx + γI from which on its Cholesky factor is good to 1e-10 whatever Cxx's rank."""
+
 
 def two_stage(
     scatter: np.ndarray, xh: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
@@ -89,21 +92,20 @@ def _root_spectral(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tup
 
 
 def _root_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
-    """M = D L⁻ᵀ with LLᵀ = D (Cxx + γI) D, D = (diag + γ)^(−1/2); None unless the rank is certainly full.
+    """M = D L⁻ᵀ with LLᵀ = D (Cxx + γI) D, D = (diag + γ)^(−1/2); None where rounding could pass for a direction.
 
-    Certain means: γ far above the rounding of Cxx (rule 1), or the correlation matrix alone well enough conditioned
-    (rule 2: badly scaled columns).
+    It cannot where the correlation matrix alone is certainly of full rank (rule 2: badly scaled columns), or where the
+    scaled matrix with γ is so well conditioned that what rounding leaves outside Cxx's range stays below 1e-10.
     """
     diagonal, d = np.diagonal(scatter), len(scatter)
     if d == 0:
         return None
-    safe = 1e3 * d * EPS
-    large = max(safe * float(diagonal.sum()), 1e3 * rounding.floor(diagonal))
-    noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
-    if gamma <= large and _reciprocal_condition(scatter) <= max(safe, 1e3 * noise):
-        return None
-    factor = _cholesky(scatter, gamma)
+    factor, reciprocal = _cholesky(scatter, gamma)
     if factor is None:
+        return None
+    noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
+    certain = 1e3 * max(d * EPS, noise)
+    if reciprocal < WELL_CONDITIONED + certain and (reciprocal if gamma == 0 else _cholesky(scatter, 0.0)[1]) <= certain:
         return None
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
     return (
@@ -112,22 +114,17 @@ def _root_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tup
     )
 
 
-def _cholesky(scatter: np.ndarray, gamma: float) -> np.ndarray | None:
-    """Lower Cholesky factor of Cxx + γI scaled to unit diagonal; None where it breaks down."""
+def _cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
+    """Lower Cholesky factor of Cxx + γI scaled to unit diagonal, and LAPACK's estimate of its reciprocal condition.
+
+    None and 0 where it breaks down. O(d³/3).
+    """
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] = 1.0
+    norm = float(np.abs(matrix).sum(axis=0).max())
     try:
-        return cholesky(matrix, lower=True, check_finite=False)
+        factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
-        return None
-
-
-def _reciprocal_condition(scatter: np.ndarray) -> float:
-    """LAPACK's estimate of the correlation matrix's reciprocal condition (1-norm); 0 where it is not definite. O(d³/3)."""
-    factor = _cholesky(scatter, 0.0)
-    if factor is None:
-        return 0.0
-    scale = 1.0 / np.sqrt(np.diagonal(scatter))
-    norm = float((np.abs(scatter) * scale[:, None] * scale).sum(axis=0).max())
-    return float(dpocon(factor, norm, uplo="L")[0])
+        return None, 0.0
+    return factor, float(dpocon(factor, norm, uplo="L")[0])

@@ -251,5 +251,5 @@ def test_state_bytes_are_an_upper_bound(key: str) -> None:
     X, y = rows()
     estimator = learned(key, X, targets(key, y))
     size = sum(a.nbytes for a in pack(estimator.state_)[0].values())
-    assert 0 < ESTIMATORS[key]().state_bytes(6, 3)
+    assert ESTIMATORS[key]().state_bytes(6, 3) > 0
     assert size <= 4 * ESTIMATORS[key]().state_bytes(6, 3) + 4096
