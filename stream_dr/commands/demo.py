@@ -37,7 +37,7 @@ def demo(
             lambda p: bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards"),
         )
     client = _Client(shards[steps.REPLAYED :], data, rates, exit)
-    status = serve(dir=dir, host=HOST, port=port, on_ready=client.start)
+    status = serve(dir=dir, host=HOST, port=port, log_level="warning", on_ready=client.start)
     if client.error is not None:
         raise client.error
     raise typer.Exit(status)

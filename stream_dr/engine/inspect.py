@@ -29,5 +29,5 @@ def _model(directory: Directory, model: Model) -> dict[str, Any]:
     told = model.describe(directory.position)
     return told | {
         "state_sha256": state_sha256(model.accumulator.freeze()),
-        "snapshots": [int(path.stem) - 1 for path in snapshot_files(folder)],
+        "snapshots": [int(path.stem) for path in snapshot_files(folder)],
     }

@@ -250,7 +250,7 @@ def settle(directory: Any, model: Model) -> None:
     published = model.stale
     if published:
         _publish_last(model, frozen, directory)
-    if published or model.snapshot_position < model.position:
+    if model.position >= 0 and (published or model.snapshot_position < model.position):
         snapshot(model, frozen, directory.path)
     release_versions(model, directory.table)
 

@@ -50,7 +50,7 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
     }
     folder = snapshot_folder(directory, model.name, model.id)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{frozen.position + 1:020d}.safetensors"
+    path = folder / f"{frozen.position:020d}.safetensors"
     write_file(path, arrays, facts)
     model.snapshot_position = frozen.position
     for old in snapshot_files(folder)[KEPT:]:
@@ -86,7 +86,7 @@ def snapshot_files(folder: Path) -> list[Path]:
 def oldest_snapshot(directory: Path, model: Model) -> int:
     """Position of a model's oldest kept snapshot; the last before its start when it has none."""
     files = snapshot_files(snapshot_folder(directory, model.name, model.id))
-    return int(files[-1].stem) - 1 if files else model.start - 1
+    return int(files[-1].stem) if files else model.start - 1
 
 
 def forget_snapshots(directory: Path, known: set[tuple[str, int]]) -> None:
