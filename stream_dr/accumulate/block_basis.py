@@ -32,7 +32,8 @@ class BasisState(NamedTuple):
     """A frozen BlockBasis.
 
     columns: (features, p + c) float64, D. mixing: (p, p + c) float64, M. gram: (p + c, p + c) float64, of the current
-    vectors and means. lengths: (p + c,) float64, squared lengths of D's first p columns. shift: (features,) float64
+    vectors and means. lengths: (2, p) float64, squared lengths of D's first p columns and the size of the terms that the
+    Gram diagonal was summed from. shift: (features,) float64
     subtracted from dense rows, or None (sparse rows, or no row yet). counts: (c,) float64 rows in each sum. live:
     components started. turned: row number of the last re-multiplication.
     """
@@ -68,7 +69,7 @@ class Loops(NamedTuple):
 class BlockBasis:
     """The mutable basis of p components and a growing number of means. One owner; kernels write into its arrays.
 
-    columns: (capacity, padded) D. table: (padded, 2 · padded), row i = [Gram row i | M row i]. lengths: (padded,).
+    columns: (capacity, padded) D. table: (padded, 2 · padded), row i = [Gram row i | M row i]. lengths: (2, padded).
     counts: (means,). shift: (features,) or None. live, turned: as in BasisState. centred: the one mean is that of all
     rows, so that the shift of dense rows may follow it.
     """
@@ -126,8 +127,9 @@ class BlockBasis:
                 part[:, p] = 0.0
             vectors = part * scale
             gram += vectors.T @ vectors
-        self._set_small(gram, np.eye(p, k), np.diag(gram))
+        self._set_small(gram, np.eye(p, k), np.tile(np.diag(gram), (2, 1)))
         self.turned = row
+        self._drop_zeros()
 
     def check(self, block: Block, method: str) -> None:
         """Raise InvalidWeights, InvalidRows or WidthMismatch when the recurrence cannot learn this batch."""
@@ -174,12 +176,24 @@ class BlockBasis:
             columns=self.columns[: self.features, :k].copy(),
             mixing=self.table[:p, size : size + k].copy(),
             gram=self.table[:k, :k].copy(),
-            lengths=self.lengths[:k].copy(),
+            lengths=self.lengths[:, :p].copy(),
             shift=None if self.shift is None else self.shift.copy(),
             counts=self.counts.copy(),
             live=self.live,
             turned=self.turned,
         )
+
+    def _drop_zeros(self) -> None:
+        """After a re-multiplication: a vector that has become zero is no component; those after it move up."""
+        kept = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
+        if len(kept) == self.live:
+            return
+        p, size = self.components, self.columns.shape[1]
+        order = np.concatenate([kept, np.setdiff1d(np.arange(p), kept), np.arange(p, size)])
+        self.columns[:] = self.columns[:, order]
+        self.table[:, :size] = self.table[:, :size][np.ix_(order, order)]
+        self.lengths[:] = self.lengths[:, order]
+        self.live = len(kept)
 
     def _restore(self, state: BasisState) -> None:
         self.counts = np.array(state.counts)
@@ -194,7 +208,7 @@ class BlockBasis:
         size = -(-(self.components + self.means) // 8) * 8
         self.columns = np.zeros((capacity, size))
         self.table = np.zeros((size, 2 * size))
-        self.lengths = np.zeros(size)
+        self.lengths = np.zeros((2, size))
         for i in range(self.components):
             self.table[i, size + i] = 1.0
 
@@ -204,7 +218,7 @@ class BlockBasis:
         self.table[:k, :k] = gram
         self.table[:p, size : size + k] = mixing
         self.lengths[:] = 0.0
-        self.lengths[:p] = lengths[:p]
+        self.lengths[:, :p] = lengths[:, :p]
 
     def _add_means(self, means: int) -> None:
         old, k = self.columns.shape[1], self.components + self.means

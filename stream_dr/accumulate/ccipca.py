@@ -146,8 +146,8 @@ def learn_sparse(indptr, indices, values, at, before, columns, table, lengths, c
         squared = gather(indices, values, indptr[t], indptr[t + 1], columns, products)
         live = learn_row(products, squared, squared, row, table, counts, live, p, amnesic, residual, weights)
         scatter(indices, values, indptr[t], indptr[t + 1], columns, weights)
-        measure(lengths, products, weights, squared)
-        if worn(table, lengths, counts, p, live, row, turned, 64):
+        measure(lengths[0], products, weights, squared)
+        if worn(table, lengths[0], counts, p, live, row, turned, 64):
             return t + 1, live, True
     return indptr.shape[0] - 1, live, False
 
@@ -168,8 +168,8 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
             live = learn_row(
                 products[t], inner[t, t], raw[t], row, table, counts, live, p, amnesic, residual, weights[t]
             )
-            measure(lengths, products[t], weights[t], inner[t, t])
-            due = worn(table, lengths, counts, p, live, row, turned, 8)
+            measure(lengths[0], products[t], weights[t], inner[t, t])
+            due = worn(table, lengths[0], counts, p, live, row, turned, 8)
             done += 1
         block_write(X, at, shift, columns, weights[:done])
         at += done

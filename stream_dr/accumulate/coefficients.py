@@ -16,6 +16,8 @@ LONGEST = 262_144
 """Rows after which D is re-multiplied at the latest: bounds the drift of the Gram matrix."""
 SMALLEST = 1e-8
 CANCELLED = 1e4
+LOST = 1e4
+"""A squared length this many times smaller than its terms: the Gram matrix is formed anew from the vectors."""
 RESOLVED = 1e-12
 """Squared lengths below this part of their terms are rounding in the Gram form; no component starts from one."""
 TINY = (64 * 2.0**-52) ** 2

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.accumulate.block_basis import BasisState, BlockBasis, Loops
-from stream_dr.accumulate.coefficients import RESOLVED, measure, mirror, multiply, start, worn
+from stream_dr.accumulate.coefficients import LOST, RESOLVED, measure, mirror, multiply, start, worn
 from stream_dr.accumulate.compiled import compiled
 from stream_dr.accumulate.row_products import BLOCK, FAST, block_products, block_write, gather, scatter, settle
 from stream_dr.block import Block
@@ -98,74 +98,79 @@ class SKMAccumulator:
 
 
 @compiled(fastmath=FAST)
-def learn_row(products, squared, row, label, table, counts, live, p, a, working, shares, inner, scratch, weights):  # type: ignore[no-untyped-def]
+def learn_row(
+    products, squared, row, label, table, formed, counts, live, p, a, working, shares, inner, scratch, weights
+):  # type: ignore[no-untyped-def]
     """One row of the recurrence on inner products and coefficients.
 
-    products (k,): Dᵀx. squared: |x − s|². row: its number n. label: its class. table: [Gram | M] of BlockBasis, changed
-    in place. working (c + 1, 2k), shares (c + 1,), inner (c + 1, c + 1), scratch (3, c + 1): scratch. weights (k,):
-    filled with q, by which D ← D + x qᵀ. Returns the number of live components.
+    products (k,): Dᵀx. squared: |x − s|². row: its number n. label: its class. table: [Gram | M] of BlockBasis and
+    formed (k,), the size of the terms its diagonal was summed from: changed in place. working (c + 1, 2k), shares (c + 1,), inner (c + 1, c + 1), scratch (3, c + 1): scratch. weights (k,):
+    filled with q, by which D ← D + x qᵀ. Returns the number of live components and the largest loss by cancellation.
     """
     size, c = products.shape[0], counts.shape[0]
-    pull, part, turned = scratch[0], scratch[1], scratch[2]
+    part, pull, turned = scratch[0], scratch[1], scratch[2]
     weights[:] = 0.0
     meet(products, squared, label, table, counts, live, p, working, shares, inner)
-    first, ended = inner[0, 0], False
+    first, worst, ended = inner[0, 0], 1.0, False
     for i in range(live):
-        length = table[i, i]
+        length, keep = table[i, i], 1.0
         ended = ended or not length > 0.0
-        keep, rest = 1.0, 0.0
-        for k in range(c + 1):
-            part[k] = turned[k] = 0.0
+        part[:] = turned[:] = 0.0
         if not ended:
             keep = (row - 1.0) / row
-            total = 0.0
+            scale = 1.0 / (np.sqrt(length) * row)
             for k in range(c):
                 if counts[k] > 0.0:
                     q = counts[k] / row - (a if k == label else 0.0)
-                    part[k + 1] = -q * (working[0, i] - working[k + 1, i]) / np.sqrt(length) / row
-                    total -= part[k + 1]
-            part[0] = total
-            along = squared_part = 0.0
-            for k in range(c + 1):
-                total = 0.0
-                for j in range(c + 1):
-                    total += inner[k, j] * part[j]
-                pull[k] = keep * working[k, i] + total
-                squared_part += total * part[k]
-                along += part[k] * working[k, i]
-            length = keep * keep * length + 2.0 * keep * along + squared_part
+                    part[k + 1] = -q * (working[0, i] - working[k + 1, i]) * scale
+                    part[0] -= part[k + 1]
+            length, terms = stretch(working, inner, i, keep, length, part, pull)
+            formed[i] = max(keep * keep * formed[i], terms)
             ended = not length > 0.0
-            if not ended:
-                for k in range(c + 1):
-                    turned[k] = pull[k] / length
+            worst = max(worst, np.inf if ended else formed[i] / length)
+            for k in range(c + 1):
+                turned[k] = 0.0 if ended else pull[k] / length
         in_x = -keep * table[i, size + p + label]
         for j in range(2 * size):
             table[i, j] *= keep
         for k in range(c + 1):
             in_x += part[k] * shares[k]
-            if part[k] != 0.0:
-                for j in range(2 * size):
-                    table[i, j] += part[k] * working[k, j]
+            for j in range(2 * size):
+                table[i, j] += part[k] * working[k, j]
         table[i, i] = length
         for k in range(c + 1):
-            if turned[k] != 0.0:
-                for j in range(2 * size):
-                    working[k, j] -= turned[k] * table[i, j]
-                for j in range(c + 1):
-                    inner[k, j] -= turned[k] * pull[j]
+            for j in range(2 * size):
+                working[k, j] -= turned[k] * table[i, j]
+            for j in range(c + 1):
+                inner[k, j] -= turned[k] * pull[j]
             shares[k] -= turned[k] * in_x
             working[k, i] = 0.0
         mirror(table, i, live, p, c)
         for j in range(size):
-            rest += weights[j] * table[i, size + j]
-        weights[i] = (in_x - rest) / table[i, size + i]
+            in_x -= weights[j] * table[i, size + j]
+        weights[i] = in_x / table[i, size + i]
     left = inner[0, 0]
-    if live < p and not ended and left > 1e-10 * first and left > RESOLVED * squared:
+    if live < p and not ended and left > 1e-10 * first and left > RESOLVED * squared * worst:
         start(table, working[0], weights, live, left, shares[0])
         mirror(table, live, live, p, c)
         live += 1
     weights[p + label] = 1.0
-    return live
+    return live, worst
+
+
+@compiled(fastmath=FAST)
+def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-untyped-def]
+    """|v|² of v = keep · v_i + Σ part · working, and the size of the terms it is summed from; pull ← v · working."""
+    squared = terms = along = 0.0
+    for k in range(part.shape[0]):
+        total = 0.0
+        for j in range(part.shape[0]):
+            total += inner[k, j] * part[j]
+        pull[k] = keep * working[k, i] + total
+        squared += total * part[k]
+        terms += abs(total * part[k]) + 2.0 * abs(keep * part[k] * working[k, i])
+        along += part[k] * working[k, i]
+    return keep * keep * length + 2.0 * keep * along + squared, keep * keep * length + terms
 
 
 @compiled(fastmath=FAST)
@@ -206,12 +211,26 @@ def learn_sparse(indptr, indices, values, at, before, columns, table, lengths, c
     for t in range(at, indptr.shape[0] - 1):
         row = before + t + 1
         squared = gather(indices, values, indptr[t], indptr[t + 1], columns, products)
-        live = learn_row(
-            products, squared, row, labels[t], table, counts, live, p, a, working, shares, inner, scratch, weights
+        live, worst = learn_row(
+            products,
+            squared,
+            row,
+            labels[t],
+            table,
+            lengths[1],
+            counts,
+            live,
+            p,
+            a,
+            working,
+            shares,
+            inner,
+            scratch,
+            weights,
         )
         scatter(indices, values, indptr[t], indptr[t + 1], columns, weights)
-        measure(lengths, products, weights, squared)
-        if worn(table, lengths, counts, p, live, row, turned, 64):
+        measure(lengths[0], products, weights, squared)
+        if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64):
             return t + 1, live, True
     return indptr.shape[0] - 1, live, False
 
@@ -230,12 +249,12 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
         while done < rows and not due:
             row, t = before + at + done + 1, done
             settle(products, inner, weights, t)
-            live = learn_row(
-                products[t], inner[t, t], row, labels[at + t], table, counts, live, p, a,
+            live, worst = learn_row(
+                products[t], inner[t, t], row, labels[at + t], table, lengths[1], counts, live, p, a,
                 working, shares, tied, scratch, weights[t],
             )  # fmt: skip
-            measure(lengths, products[t], weights[t], inner[t, t])
-            due = worn(table, lengths, counts, p, live, row, turned, 64)
+            measure(lengths[0], products[t], weights[t], inner[t, t])
+            due = worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64)
             done += 1
         block_write(X, at, shift, columns, weights[:done])
         at += done
