@@ -122,7 +122,7 @@ class Directory:
         with self._appending:
             known = self.models.get(name)
             if known is not None:
-                return self._same(known, spec), False
+                return self._same(known, spec, estimator), False
             first = self._first_position(start)
             admit_model(estimator, self.schema, self.limits)
             model = self._restored(self.table.add(name, spec, first, policy))
@@ -165,8 +165,10 @@ class Directory:
         if self._lock is not None:
             self._lock.release()
 
-    def _same(self, known: Model, spec: Spec) -> Model:
-        if known.spec != spec:
+    def _same(self, known: Model, spec: Spec, estimator: Any) -> Model:
+        """The known model, if the spec is its own; a parameter left out is the same as its default."""
+        same = type(estimator) is type(known.estimator)
+        if not same or estimator.get_params(deep=False) != known.estimator.get_params(deep=False):
             raise ModelExists(
                 f"model {known.name!r} is {known.spec.estimator} with {known.spec.params}, not {spec.estimator} with "
                 f"{spec.params}. Choose another name, or delete it first."
