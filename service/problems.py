@@ -52,6 +52,7 @@ STATUS: dict[str, int] = {
     "model_exists": 409,
     "model_empty": 409,
     "model_failed": 409,
+    "output_exists": 409,
     "model_refuses_stream": 409,
     "needs_refine": 409,
     "key_conflict": 409,

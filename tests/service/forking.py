@@ -1,0 +1,69 @@
+"""Forking: starts the service again and again, quickly; run as a program by crash.py.
+
+Reads one JSON line per launch ({"settings", "failpoints", "answer_first"}), forks a child that serves, and prints the
+child's pid. The parent has imported everything and has no threads, so a launch costs milliseconds instead of seconds.
+
+answer_first is the switch that must make the crash test fail: in that child alone, appends are acknowledged before they are
+committed.
+"""
+
+import json
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import stream_dr
+from service.serve import serve
+from service.settings import Settings
+from stream_dr.streams import failpoints
+from stream_dr.streams.log import Log
+
+LATE = 0.03
+"""Seconds by which a commit comes after its answer in an answer_first child."""
+
+
+def answer_first() -> None:
+    """Break the promise: Log.append returns positions at once and commits a little later."""
+    commit, pool = Log.append, ThreadPoolExecutor(1)
+    promised: dict[int, int] = {}
+
+    def late(log: Log, drafts: Any) -> None:
+        time.sleep(LATE)
+        commit(log, drafts)
+
+    def append(log: Log, drafts: Any) -> list[int]:
+        first = promised.get(id(log), log.last + 1)
+        promised[id(log)] = first + len(drafts)
+        pool.submit(late, log, drafts)
+        return list(range(first, first + len(drafts)))
+
+    Log.append = append  # type: ignore[method-assign]
+
+
+def child(told: dict[str, Any]) -> int:
+    """Serve, in the forked process."""
+    failpoints.arm(told["failpoints"])
+    if told["answer_first"]:
+        answer_first()
+    return serve(Settings(**told["settings"]), on_ready=lambda address: None)
+
+
+def main() -> None:
+    """One launch a line; every child has been waited for before the next."""
+    for name in stream_dr.ESTIMATORS:
+        stream_dr.ESTIMATORS[name]
+    print("ready", flush=True)
+    for line in sys.stdin:
+        told = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(child(told))
+        print(pid, flush=True)
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    main()

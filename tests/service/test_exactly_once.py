@@ -1,0 +1,26 @@
+"""kill -9 at random moments loses nothing that was acknowledged and doubles nothing that was retried."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.service import crash
+
+KILLS = 20
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}; python -m benchmarks.kill_service --seed {seed} runs it again")
+    left = crash.run(tmp_path, KILLS, seed)
+    assert left.at_failpoints == KILLS // 2
+    assert crash.check(left, tmp_path / "reference") > KILLS
+
+
+@pytest.mark.slow
+def test_it_is_noticed_when_the_answer_comes_before_the_commit(tmp_path: Path) -> None:
+    left = crash.run(tmp_path, 3, seed=1, answer_first=True)
+    with pytest.raises(AssertionError, match=r"acknowledged|gap"):
+        crash.check(left, tmp_path / "reference")

@@ -1,0 +1,191 @@
+"""Models at run time: made, caught up, restarted, exported, refined, deleted."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from safetensors.numpy import load
+
+import stream_dr
+from tests.service.serving import ARROW, Served, arrow, in_thread, post
+
+RANDOM = np.random.default_rng(3)
+Y = [["x", "y", "z"][i % 3] for i in range(90)]
+X = RANDOM.normal(size=(90, 5)) + 4 * np.eye(5)[[ord(c) % 5 for c in Y]]
+SAFETENSORS = "application/safetensors"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with in_thread(tmp_path / "D") as served:
+        yield served
+
+
+def fill(served: Served, batches: int = 3) -> None:
+    for part in np.array_split(np.arange(len(X)), batches):
+        body = arrow(X[part], [Y[i] for i in part])
+        post(served.http, body, path="/partial_fit?wait=applied").raise_for_status()
+
+
+def put(served: Served, name: str, key: str = "lda", **spec: Any) -> Any:
+    return served.http.put(f"/models/{name}", json={"estimator": key, **spec})
+
+
+def wait_for(served: Served, name: str, rows: int) -> dict[str, Any]:
+    """The model once it has learned that many rows and published them."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        told = served.http.get(f"/models/{name}").json()
+        if told["rows"] == rows and told["published_position"] == told["position"] and told["state"] == "live":
+            return told
+        time.sleep(0.01)
+    raise TimeoutError(told)
+
+
+def test_put_is_201_then_200_then_409(served: Served) -> None:
+    first = put(served, "a", params={"gamma": 1.0})
+    assert (first.status_code, first.headers["location"]) == (201, "/models/a")
+    assert put(served, "a", params={"gamma": 1.0}).status_code == 200
+    assert put(served, "a", params={"gamma": 1}).status_code == 200
+    assert put(served, "a", params={"gamma": 2.0}).status_code == 409
+    assert put(served, "a", "ccipca").status_code == 409
+
+
+def test_defaults_written_out_are_the_same_spec(served: Served) -> None:
+    assert put(served, "a").status_code == 201
+    assert put(served, "a", params={"gamma": 0.0, "n_components": None}).status_code == 200
+
+
+def test_the_status_of_a_model(served: Served) -> None:
+    put(served, "a")
+    empty = served.http.get("/models/a").json()
+    assert (empty["rows"], empty["version"], empty["solution"], empty["lag"]) == (0, 0, None, 0)
+    fill(served)
+    told = served.http.get("/models/a").json()
+    assert (told["rows"], told["rows_skipped"], told["position"], told["lag"]) == (90, 0, 2, 0)
+    assert (told["state"], told["solution"], sorted(told["classes"])) == ("live", "exact", ["x", "y", "z"])
+    assert len(told["eigenvalues"]) == 2
+    assert told["bytes"] > 0
+    assert told["version"] >= 1
+
+
+@pytest.mark.parametrize(("start", "rows"), [("start", 90), (0, 90), (2, 30), (3, 0), ("now", 0)])
+def test_from(served: Served, start: Any, rows: int) -> None:
+    fill(served)
+    assert put(served, "late", **{"from": start}).status_code == 201
+    if rows:
+        wait_for(served, "late", rows)
+    post(served.http, arrow(X[:10], Y[:10]), path="/partial_fit?wait=applied").raise_for_status()
+    assert served.http.get("/models/late").json()["rows"] == rows + 10
+
+
+def test_a_model_made_later_equals_one_made_before(served: Served) -> None:
+    put(served, "early", "class_means")
+    fill(served)
+    put(served, "late", "class_means")
+    wait_for(served, "late", 90)
+    z = [post(served.http, arrow(X), path=f"/transform?model={name}").json()["z"] for name in ("early", "late")]
+    np.testing.assert_allclose(np.abs(z[0]), np.abs(z[1]), atol=1e-9)
+
+
+def test_restart_brings_everything_back(tmp_path: Path) -> None:
+    with in_thread(tmp_path) as served:
+        put(served, "a")
+        put(served, "b", "ccipca", params={"n_components": 2})
+        fill(served)
+        before = {n: post(served.http, arrow(X), path=f"/transform?model={n}").json() for n in "ab"}
+        stream = served.http.get("/stream").json()
+    with in_thread(tmp_path) as served:
+        after = {n: post(served.http, arrow(X), path=f"/transform?model={n}").json() for n in "ab"}
+        assert served.http.get("/stream").json() == stream
+        assert after == before
+        fill(served)
+        assert served.http.get("/models/a").json()["rows"] == 180
+
+
+def test_delete(served: Served) -> None:
+    put(served, "a")
+    fill(served)
+    assert served.http.delete("/models/a").status_code == 204
+    assert served.http.get("/models/a").status_code == 404
+    assert served.http.get("/models").json() == {"models": {}}
+    assert put(served, "a", "class_means").status_code == 201
+    assert wait_for(served, "a", 90)["estimator"] == "class_means"
+
+
+def test_the_projection_in_three_forms(served: Served) -> None:
+    put(served, "a")
+    fill(served)
+    told = served.http.get("/models/a/projection").json()
+    z = post(served.http, arrow(X), path="/transform?model=a").json()["z"]
+    np.testing.assert_allclose((X - told["mean"]) @ np.transpose(told["components"]), z, rtol=1e-9, atol=1e-12)
+    assert (told["model"], told["kind"], told["solution"]) == ("a", "linear", "exact")
+    binary = served.http.get("/models/a/projection", headers={"Accept": SAFETENSORS})
+    assert binary.headers["content-type"] == SAFETENSORS
+    arrays = load(binary.content)
+    answer = served.http.get("/models/a/projection", headers={"Accept": ARROW})
+    table = pa.ipc.open_stream(answer.content).read_all()
+    for name in ("mean", "components", "eigenvalues"):
+        np.testing.assert_array_equal(arrays[name], told[name])
+        np.testing.assert_array_equal(table[name].combine_chunks().to_numpy_ndarray()[0], told[name])
+    assert json.loads(table.schema.metadata[b"version"]) == told["version"]
+
+
+def test_an_older_version_comes_with_the_map_to_the_newest(served: Served) -> None:
+    put(served, "a")
+    fill(served, batches=5)
+    newest = served.http.get("/models/a/projection").json()
+    old = served.http.get("/models/a/projection", params={"version": newest["version"] - 1}).json()
+    assert (old["newest"], old["version"]) == (newest["version"], newest["version"] - 1)
+    before = (X - old["mean"]) @ np.transpose(old["components"])
+    after = (X - newest["mean"]) @ np.transpose(newest["components"])
+    mapped = before @ np.asarray(old["map"]) + old["offset"]
+    assert np.linalg.norm(mapped - after) <= 0.2 * np.linalg.norm(after - after.mean(axis=0))
+    assert 0 <= old["map_residual"] < 0.2
+
+
+def test_snapshot_job(served: Served) -> None:
+    put(served, "a")
+    fill(served)
+    job = served.http.post("/models/a/snapshot")
+    assert (job.status_code, job.headers["location"]) == (202, f"/jobs/{job.json()['id']}")
+    assert ended(served, job.json()["id"])["state"] == "done"
+    assert list(served.directory.path.glob("snapshots/*/*.safetensors"))
+
+
+def test_refine_job(served: Served) -> None:
+    put(served, "a", params={"scatter": "diagonal", "gamma": 1.0})
+    fill(served)
+    exact = stream_dr.LDA(gamma=1.0).fit(X, Y)
+    job = served.http.post("/models/a/refine", json={"tol": 1e-9})
+    assert job.status_code == 202, job.text
+    told = ended(served, job.json()["id"])
+    assert told["state"] == "done", told
+    after = served.http.get("/models/a").json()
+    assert (after["solution"], after["refined_at"]) == ("refined", 2)
+    z = np.asarray(post(served.http, arrow(X), path="/transform?model=a").json()["z"])
+    np.testing.assert_allclose(np.abs(z), np.abs(exact.transform(X)), atol=1e-5)
+
+
+def test_an_ended_job_stays_what_it_is_when_cancelled(served: Served) -> None:
+    put(served, "a")
+    fill(served)
+    id = served.http.post("/models/a/snapshot").json()["id"]
+    ended(served, id)
+    assert served.http.delete(f"/jobs/{id}").json()["state"] == "done"
+
+
+def ended(served: Served, id: str) -> dict[str, Any]:
+    """The job at its end."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        told = served.http.get(f"/jobs/{id}").json()
+        if told["state"] not in ("waiting", "running"):
+            return told
+        time.sleep(0.02)
+    raise TimeoutError(told)
