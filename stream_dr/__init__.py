@@ -45,6 +45,8 @@ _NAMES = {
     "NPE": "estimators.npe",
     "LaplacianEigenmaps": "estimators.laplacian_eigenmaps",
     "LLE": "estimators.lle",
+    "random_fourier": "feature_maps",
+    "hashing": "feature_maps",
 }
 
 __all__ = ["__version__", *sorted(_NAMES)]

@@ -1,10 +1,11 @@
 """Projection: what a State is solved into; immutable, applied to rows, swapped as one reference.
 
 `Linear` subtracts a mean and multiplies by components; `Columns` keeps chosen features; `Mapped` runs a feature map
-first; `Landmarks` (reservoir methods) lives beside its solver in solve/graph.py. Each has `kind`, `solution`, `n_features`,
-`n_components` and `apply(X) → (rows, components)`.
+first; "landmarks" (reservoir methods) are beside their solvers, solve/laplacian_eigenmaps.py and solve/lle.py. Each
+has `kind`, `solution`, `n_features`, `n_components` and `apply(X) → (rows, components)`.
 
-At apply, a sparse index the projection never saw contributes nothing; a dense width other than `n_features` is an error.
+At apply, a sparse index the projection never saw contributes nothing; a dense width other than `n_features` is an
+error.
 
 Why this way: a reader that holds a Projection needs no lock; publishing is the swap of one reference.
 """
@@ -15,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.errors import WidthMismatch
+from stream_dr.feature_maps import feature_map
 
 
 class Projection(Protocol):
@@ -129,6 +131,93 @@ class Columns(NamedTuple):
             return out
         check_width(X, self.width)
         return X[:, self.columns].astype(np.float64)
+
+
+class Mapped(NamedTuple):
+    """A feature map, then the projection learned from mapped rows.
+
+    feature_map: the map's spec as JSON. names: the columns' names where the map goes by name and all batches had the
+    same, else None. width: features seen. inner: the projection of mapped rows; `loadings`, `mean`, … are its own.
+    """
+
+    feature_map: str
+    names: tuple[str, ...] | None
+    width: int
+    inner: Any
+
+    @property
+    def kind(self) -> str:
+        """ "mapped"."""
+        return "mapped"
+
+    @property
+    def solution(self) -> str:
+        """The inner projection's."""
+        return str(self.inner.solution)
+
+    @property
+    def n_features(self) -> int:
+        """Width of the rows it was learned from, before the map."""
+        return self.width
+
+    @property
+    def n_components(self) -> int:
+        """Columns of its answer."""
+        return int(self.inner.n_components)
+
+    @property
+    def loadings(self) -> np.ndarray:
+        """(mapped features, components); AttributeError where the inner projection has none, as for the next four."""
+        return self.inner.loadings
+
+    @property
+    def components(self) -> np.ndarray:
+        """(components, mapped features)."""
+        return self.inner.components
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """(components,)."""
+        return self.inner.eigenvalues
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(mapped features,)."""
+        return self.inner.mean
+
+    @property
+    def columns(self) -> np.ndarray:
+        """(components,) mapped features that are kept."""
+        return self.inner.columns
+
+    @property
+    def scores(self) -> np.ndarray:
+        """(components,)."""
+        return self.inner.scores
+
+    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
+        """The same projection with its components in another order (components,) and with signs (components,) ±1."""
+        return self._replace(inner=self.inner.oriented(order, signs))
+
+    def apply(self, X: Any, names: tuple[str, ...] | None = None) -> np.ndarray:
+        """Map rows (rows, features), dense or CSR, and project them, some thousand at a time. Raises WidthMismatch.
+
+        names: of X's columns, for a map that goes by name; any may come.
+        """
+        made, names = feature_map(self.feature_map), names or self.names
+        if names is None or not made.by_name:
+            if not sp.issparse(X):
+                check_width(X, self.width)
+            X = _fit_width(X, self.width)
+        out = np.empty((X.shape[0], self.n_components))
+        for start in range(0, X.shape[0], MAPPED_AT_ONCE):
+            part = slice(start, start + MAPPED_AT_ONCE)
+            out[part] = self.inner.apply(made.apply(X[part], self.width, names))
+        return out
+
+
+MAPPED_AT_ONCE = 4096
+"""Rows mapped at a time: a map's rows may be much wider than what they came from."""
 
 
 def check_width(X: Any, n_features: int) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from stream_dr.errors import NotFitted
 from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments, moments_of
+from stream_dr.estimators.mapping import through
 from stream_dr.projection import Linear
 from stream_dr.solve.spectral import left_singular
 
@@ -38,12 +39,12 @@ class ClassMeans(ClosedForm):
 
     def predict(self, X: Any) -> np.ndarray:
         """The label (rows,) of each row's nearest class mean; in the standardised space where `standardize`."""
-        rows = self._rows_for(self._projection(), X)
+        self._projection()
         state = self.state_
         moments = moments_of(state, self.standardize)
         if not moments.present.any():
             raise NotFitted("no label has been learned with a weight above 0: pass labelled rows first.")
         offsets = moments.cross / moments.label_weights  # m_j − x̄, in the scaled columns
         projection = Linear(moments.mean, offsets * moments.scale[:, None], moments.label_weights, "exact")
-        scores = projection.apply(rows) - (offsets**2).sum(axis=0) / 2
+        scores = self._project(through(state, projection), X) - (offsets**2).sum(axis=0) / 2
         return np.asarray(state.labels)[moments.present][scores.argmax(axis=1)]

@@ -18,6 +18,7 @@ import numpy as np
 from stream_dr.accumulate.moments import MomentAccumulator, MomentState
 from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_number, check_positive_int
+from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import Rounding
@@ -111,11 +112,12 @@ class ClosedForm(AdditiveEstimator):
     scatter, as in [2S]; methods that do not invert Cxx are unaffected. scatter: "auto" (exact up to 4,096 features for
     dense rows and sparse rows of stated width, else diagonal), "exact" or "diagonal"; decided at the first batch.
     standardize: solve as if every feature had variance 1. decay in (0, 1]: row i weighs decay^(rows after it).
-    target: "auto", or the kind of targets. feature_map: None or a map of rows applied first. random_state: seed (None
-    is 0, so that states of several machines agree).
+    target: "auto", or the kind of targets. feature_map: None, or the spec of a map that rows go through first, as
+    stream_dr.random_fourier() and stream_dr.hashing() give it (with random_fourier this is a kernel method). random_state:
+    seed (None is 0, so that states of several machines agree).
     """
 
-    state_type: ClassVar[Any] = MomentState
+    state_type: ClassVar[Any] = StateType(MomentState)
     encoding: ClassVar[str] = "indicator"
     needs_scatter: ClassVar[bool] = True
     """Whether the method reads Cxx; those that do not keep its diagonal only."""
@@ -133,7 +135,7 @@ class ClosedForm(AdditiveEstimator):
         standardize: bool = False,
         decay: float = 1.0,
         target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: Any = None,
+        feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -158,9 +160,13 @@ class ClosedForm(AdditiveEstimator):
                 f"target={self.target!r}; {type(self).__name__} learns from {' or '.join(self.target_kinds)} targets."
             )
         check_seed(self.random_state)
+        check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> MomentAccumulator:
+    def accumulator(self, state: Any = None) -> Any:
         """A new accumulator of moments, or one that goes on from `state`."""
+        return accumulate(self.feature_map, self._moment_accumulator, state)
+
+    def _moment_accumulator(self, state: Any) -> MomentAccumulator:
         return MomentAccumulator(
             self.target_encoding(),
             scatter=self.scatter_kept(),
@@ -192,6 +198,9 @@ class ClosedForm(AdditiveEstimator):
 
     def solve(self, state: Any) -> Projection:
         """The projection of `state`; pure. No component where the state holds nothing but rounding."""
+        return solved(state, self._solve)
+
+    def _solve(self, state: Any) -> Projection:
         moments = moments_of(state, self.standardize)
         loadings, eigenvalues = self.directions(moments, state)
         if self.solves_eigenproblem:
@@ -230,7 +239,11 @@ class ClosedForm(AdditiveEstimator):
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Bytes the state takes: 8·(d·(k + 2) + k²), and 8·d² with exact scatter."""
+        """Bytes the state takes: 8·(d·(k + 2) + k²), and 8·d² with exact scatter; d as mapped, where there is a map."""
+        return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
+
+    def moment_bytes(self, n_features: int, n_targets: int) -> int:
+        """Bytes of the moments of rows this wide."""
         d, k = n_features, n_targets
         exact = self.reads_scatter() and (self.scatter == "exact" or (self.scatter == "auto" and d <= 4096))
         return 8 * (d * (k + 2) + k * k + (d * d if exact else 0))

@@ -29,6 +29,8 @@ from stream_dr.errors import (
     TargetsRequired,
     WidthMismatch,
 )
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.hashing import are_named_rows, named_rows
 from stream_dr.projection import Projection
 from stream_dr.targets import check_label_type, parse_targets
 
@@ -76,8 +78,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def transform(self, X: Any) -> np.ndarray:
         """Project rows X (rows, features) to (rows, components) float64. Raises NotFitted before any row."""
-        projection = self._projection()
-        return projection.apply(self._rows_for(projection, X))
+        return self._project(self._projection(), X)
 
     def merge(self, other: "Estimator") -> Self:
         """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
@@ -206,17 +207,19 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         started = accumulator.n_features > 0
         block = X if isinstance(X, Block) else Block(X)
         y, weights = block.y if y is None else y, block.weights if weights is None else weights
-        rows, names = as_rows(block.X)
+        by_name = self._goes_by_name()
+        rows, names = _as_rows(block.X, by_name)
         names = block.names or names
         if refuse_empty:
             self._refuse_empty(rows)
-        if started:
+        if started and not by_name:
             rows, names = _in_order(holder.names, names, rows, type(self).__name__)
             if not hasattr(rows, "indptr") and rows.shape[1] != accumulator.n_features:
                 self._refuse_width(rows.shape[1], accumulator.n_features)
         weights = as_weights(weights, rows.shape[0])
         targets = self._parse_targets(accumulator, y, rows.shape[0])
-        return Block(rows, targets, weights, names=names, width_stated=block.width_stated), names
+        parsed = Block(rows, targets, weights, names=names, width_stated=block.width_stated)
+        return parsed, None if by_name else names
 
     def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
         if not self.target_kinds:
@@ -232,13 +235,22 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
-    def _rows_for(self, projection: Projection, X: Any) -> Any:
-        """X as rows (rows, features) the projection can be applied to, named columns in the stream's order."""
+    def _project(self, projection: Any, X: Any) -> np.ndarray:
+        """X projected, named columns in the stream's order or, with a map that goes by name, as they are."""
+        if self._goes_by_name():
+            rows, names = _as_rows(X, True)
+            z: np.ndarray = projection.apply(rows, names)
+            return z
         rows, names = as_rows(X)
         rows, _ = _in_order(self._holder().names, names, rows, type(self).__name__)
         if not hasattr(rows, "indptr") and rows.shape[1] != projection.n_features:
             self._refuse_width(rows.shape[1], projection.n_features)
-        return rows
+        return np.asarray(projection.apply(rows))
+
+    def _goes_by_name(self) -> bool:
+        """Whether columns are told apart by name, by a feature map, so that any may come."""
+        spec = getattr(self, "feature_map", None)
+        return spec is not None and feature_map(spec).by_name
 
     def _holder(self) -> Holder:
         if "_fitted" not in vars(self):
@@ -330,6 +342,14 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise InvalidParameter unless value is one of choices."""
     if value not in choices:
         raise InvalidParameter(f"{name}={value!r}; it must be one of {', '.join(map(repr, choices))}.")
+
+
+def _as_rows(X: Any, by_name: bool) -> tuple[Any, tuple[str, ...] | None]:
+    """Rows and names of X, which may also be a list of dicts where columns go by name."""
+    if not (by_name and are_named_rows(X)):
+        return as_rows(X)
+    rows, names = named_rows(X)
+    return as_rows(rows)[0], names
 
 
 def _in_order(

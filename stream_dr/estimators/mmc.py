@@ -41,7 +41,7 @@ class MMC(ClosedForm):
         standardize: bool = False,
         decay: float = 1.0,
         target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: Any = None,
+        feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(

@@ -42,7 +42,7 @@ class WMV(ClosedForm):
         standardize: bool = False,
         decay: float = 1.0,
         target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: Any = None,
+        feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(
@@ -70,7 +70,7 @@ class WMV(ClosedForm):
         """One exact scatter a class."""
         return True
 
-    def state_bytes(self, n_features: int, n_targets: int) -> int:
+    def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Bytes the state takes: that of the exact moments and 8·c·d² more."""
         d, k = n_features, n_targets
         return 8 * (d * (k + 2) + k * k + d * d * (k + 1))

@@ -1,0 +1,57 @@
+"""mapping: how an estimator with a parameter `feature_map` learns and solves through the map.
+
+The estimator writes its accumulator and solver as if there were no map and hands them to `accumulate` and `solved`; its
+`state_type` is a `StateType`, its `state_bytes` goes through `mapped_bytes`, its parameters through `check_feature_map`.
+
+Why this way: the engine asks every estimator the same four things and never learns that there is a map.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from stream_dr.accumulate.mapped import MappedAccumulator, MappedState
+from stream_dr.feature_maps import feature_map
+from stream_dr.projection import Mapped, Projection
+
+
+class StateType:
+    """state_type of an estimator that takes a feature map: MappedState where it has one, else the given class."""
+
+    def __init__(self, plain: type) -> None:
+        self.plain = plain
+
+    def __get__(self, instance: Any, owner: type) -> type:
+        return MappedState if instance is not None and instance.feature_map is not None else self.plain
+
+
+def check_feature_map(spec: Any) -> None:
+    """Raise InvalidParameter unless spec is None or the spec of a map."""
+    if spec is not None:
+        feature_map(spec)
+
+
+def accumulate(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
+    """The accumulator `build(state)`, behind the map of `spec` where there is one."""
+    return build(state) if spec is None else MappedAccumulator(spec, build, state)
+
+
+def solved(state: Any, solve: Callable[[Any], Projection]) -> Projection:
+    """`solve(state)`, behind the map that the state's rows went through."""
+    if not isinstance(state, MappedState):
+        return solve(state)
+    return through(state, solve(state.inner))
+
+
+def through(state: Any, projection: Projection) -> Projection:
+    """A projection of mapped rows as one of rows, where the state has a map."""
+    if not isinstance(state, MappedState):
+        return projection
+    return Mapped(state.feature_map, state.names, state.n_features, projection)
+
+
+def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
+    """`bytes_of(features, targets)` of the mapped rows, and the map's own memory."""
+    if spec is None:
+        return bytes_of(n_features, n_targets)
+    made = feature_map(spec)
+    return bytes_of(made.out_features, n_targets) + made.bytes(n_features)
