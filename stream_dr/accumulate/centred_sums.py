@@ -1,71 +1,44 @@
-"""CentredSums: weight, mean and centred second moments of dense rows, merged batch by batch [MATH §1].
+"""CentredSums: the mutable side of CentredPart, for dense rows of any width and sparse rows of exact scatter [MATH §1].
 
-Remembered: N, x̄ (d,), Σ w (x − x̄)(x − x̄)ᵀ as (d, d) or its diagonal (d,), and the cross sums Σ w (x − x̄) yᵀ (d, k).
-A chunk of rows is centred on its own mean and joined by Chan, Golub and LeVeque's formula; the joining term is one more
-row of the matrix product, so it costs nothing.
+A chunk of rows is centred on its own mean and joined by Chan, Golub and LeVeque's formula, whose last term is one more row
+of the matrix product. Sparse rows are shifted instead (`shifted_rows`) where few of their values are nonzero.
 
-Cost: d² (or d) + d k multiplications a row; temporary memory one chunk of 8 MB.
+Cost: d² / 2 (or d) + d k multiplications a row; sparse rows nonzeros² / 2, and d² a batch. Temporary memory: one chunk of
+8 MB. Only the lower triangle of the scatter is kept up to date; the frozen part is symmetric.
 
-Why this way: a mean is kept as two numbers, high and low. At offset 1e9 the difference of two batches' means is otherwise
-known to 1e-7 only, and with it every joining term.
+Why this way: products go into the sums in place (BLAS with beta = 1), so a batch allocates nothing of size d² or d k.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.blas import dgemm, dsyrk
 
-from stream_dr.accumulate.protocol import nested_state
+from stream_dr.accumulate.centred_part import CentredPart, moved, padded
+from stream_dr.accumulate.dense_kernels import add_outer, centre_rows, mirrored
+from stream_dr.accumulate.encoding import Encoded, dense_columns
+from stream_dr.accumulate.shifted_rows import add_products, shifted_rows
 
 CHUNK_VALUES = 1 << 20
 """Values of a dense batch that are centred at once (8 MB)."""
 
-
-@nested_state
-class CentredPart(NamedTuple):
-    """What CentredSums remembers, frozen. All float64.
-
-    weight: N. mean, low: (d,), the mean is their sum. diagonal: (d,), empty where scatter is kept. scatter: (d, d), or
-    (0, 0). cross: (d, k).
-    """
-
-    weight: float
-    mean: np.ndarray
-    low: np.ndarray
-    diagonal: np.ndarray
-    scatter: np.ndarray
-    cross: np.ndarray
-
-    @property
-    def exact(self) -> bool:
-        """Whether the whole scatter is kept."""
-        return len(self.scatter) == len(self.mean)
-
-    @property
-    def variances(self) -> np.ndarray:
-        """(d,) the diagonal of the scatter."""
-        return np.diagonal(self.scatter).copy() if self.exact else self.diagonal
+DENSE_SHARE = 0.15
+"""Share of nonzeros from which a chunk of sparse rows is multiplied as dense rows: faster from there on."""
 
 
-class Centring(NamedTuple):
-    """A chunk of rows made ready for one product: rows (b + 1, d) are √w (x − own mean), and last the joining row."""
+def chunk_rows(width: int) -> int:
+    """Rows of `width` features that are centred at once."""
+    return max(16, CHUNK_VALUES // max(1, width))
 
-    rows: np.ndarray
-    weight: float
+
+class Joining(NamedTuple):
+    """How a chunk joins: step (d,) from our mean to its own, the share of it ours moves by, and root = √(N n / (N + n)):
+    root · step is the chunk's joining row."""
+
     step: np.ndarray
     share: float
     root: float
-
-
-def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
-    """Sums of no rows."""
-    return CentredPart(
-        0.0,
-        np.zeros(width),
-        np.zeros(width),
-        np.zeros(0 if exact else width),
-        np.zeros((width, width) if exact else (0, 0)),
-        np.zeros((width, columns)),
-    )
 
 
 class CentredSums:
@@ -73,115 +46,113 @@ class CentredSums:
 
     def __init__(self, part: CentredPart) -> None:
         """Goes on from `part`, whose arrays it copies."""
-        self.weight = part.weight
+        self.exact, self.weight = part.exact, part.weight
         self.mean, self.low = part.mean.copy(), part.low.copy()
-        self.diagonal, self.scatter, self.cross = part.diagonal.copy(), part.scatter.copy(), part.cross.copy()
+        self._diagonal, self._cross = part.diagonal.copy(), part.cross.copy(order="C")
+        self._scatter = part.scatter.copy(order="C")
 
     @property
-    def exact(self) -> bool:
-        """Whether the whole scatter is kept."""
-        return len(self.scatter) == len(self.mean)
+    def variances(self) -> np.ndarray:
+        """(d,) the diagonal of the scatter; not to be written to."""
+        return np.diagonal(self._scatter) if self.exact else self._diagonal
 
     def freeze(self) -> CentredPart:
         """The sums so far, copied."""
-        arrays = (self.mean, self.low, self.diagonal, self.scatter, self.cross)
-        return CentredPart(self.weight, *(a.copy() for a in arrays))
+        scatter = mirrored(self._scatter) if self.exact else self._scatter
+        mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
+        return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross)
 
     def scaled(self, factor: float) -> None:
         """Multiply every sum, not the mean, by factor."""
         self.weight *= factor
-        for sums in (self.diagonal, self.scatter, self.cross):
+        for sums in (self._diagonal, self._scatter, self._cross):
             sums *= factor
 
     def grow(self, width: int, columns: int) -> None:
         """Room for more features (constant zero so far) and more target columns."""
-        old, k = self.cross.shape
-        if (width, columns) == (old, k):
-            return
-        self.cross = padded(self.cross, (width, columns))
-        if width != old:
-            exact = self.exact
-            self.mean, self.low = padded(self.mean, (width,)), padded(self.low, (width,))
-            self.scatter = padded(self.scatter, (width, width)) if exact else self.scatter
-            self.diagonal = self.diagonal if exact else padded(self.diagonal, (width,))
+        self._cross = padded(self._cross, (width, columns))
+        self.mean, self.low = padded(self.mean, (width,)), padded(self.low, (width,))
+        self._scatter = padded(self._scatter, (width, width)) if self.exact else self._scatter
+        self._diagonal = self._diagonal if self.exact else padded(self._diagonal, (width,))
 
-    def centre(self, X: np.ndarray, weights: np.ndarray | None) -> Centring | None:
-        """Rows (b, d) of any float type, centred on their own mean as float64; None where they weigh nothing."""
-        n = float(len(X)) if weights is None else float(weights.sum())
-        if not n > 0.0:
+    def add(self, X: Any, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
+        """Add rows (b, ≤ d), dense of any float type or CSR, of weights (b,) summing to total, and their targets.
+
+        Returns (b + 1, d) the rows √w (x − their mean) and the joining row; None for rows that weigh nothing, and for
+        sparse rows that were not made dense.
+        """
+        if not total > 0.0:
             return None
-        high, low = chunk_mean(X, weights, n)
-        rows = np.empty((len(X) + 1, X.shape[1]))
-        np.subtract(X, high, out=rows[:-1], casting="unsafe", dtype=np.float64)
-        rows[:-1] -= low
-        if weights is not None:
-            rows[:-1] *= np.sqrt(weights)[:, None]
-        step = (high - self.mean) + (low - self.low)
-        if self.weight == 0.0:
-            self.mean, self.low, step = high.copy(), low.copy(), np.zeros_like(low)
-        total = self.weight + n
-        root = float(np.sqrt(self.weight / total * n))
-        rows[-1] = root * step
-        return Centring(rows, n, step, n / total, root)
+        if sp.issparse(X):
+            if self.exact and X.shape[0] > 1 and X.nnz < DENSE_SHARE * X.shape[0] * len(self.mean):
+                self._add_sparse(X, weights, total, targets)
+                return None
+            X = padded(X.toarray(), (X.shape[0], len(self.mean)))
+        return self._add_dense(X, weights, total, targets)
 
-    def join(self, centring: Centring, targets: np.ndarray | None) -> None:
-        """Add a centred chunk, and its targets (b + 1, k): √w y, and last root · (ȳ of the chunk − ȳ so far)."""
-        rows = centring.rows
-        if targets is not None:
-            self.cross += rows.T @ targets
-        if self.exact:
-            self.scatter += rows.T @ rows
+    def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
+        d = X.shape[1]
+        rows, high, low = np.empty((len(X) + 1, d)), np.empty(d), np.empty(d)
+        centre_rows(X, weights, total, rows, high, low)
+        joining = self._join(high, low, total)
+        np.multiply(joining.step, joining.root, out=rows[-1])
+        if targets is not None and self._cross.shape[1]:
+            own = targets.rows(weights, total, joining.root)
+            dgemm(1.0, own.T, rows.T, beta=1.0, c=self._cross.T, trans_b=1, overwrite_c=1)
+        if not self.exact:
+            self._diagonal += np.einsum("ij,ij->j", rows, rows)
+        elif len(X) == 1:
+            add_outer(self._scatter, rows[-1], 1.0)
         else:
-            self.diagonal += np.einsum("ij,ij->j", rows, rows)
-        self.mean, self.low = moved(self.mean, self.low, centring.share * centring.step)
-        self.weight += centring.weight
+            dsyrk(1.0, rows.T, beta=1.0, c=self._scatter.T, overwrite_c=1)
+        return rows
+
+    def _add_sparse(self, X: Any, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:
+        z = shifted_rows(X.indptr, X.indices, X.data, weights, total, len(self.mean))
+        joining = self._join(*moved(z.shift, np.zeros_like(z.shift), z.rest), total)
+        add_products(z.indptr, z.indices, z.values, self._scatter)
+        add_outer(self._scatter, z.rest, -total)
+        add_outer(self._scatter, joining.step, joining.root**2)
+        if targets is not None and self._cross.shape[1]:
+            own = targets.rows(weights, total, joining.root)
+            shifted = sp.csr_matrix((z.values, z.indices, z.indptr), shape=(X.shape[0], len(self.mean)))
+            self._cross += shifted.T @ own[:-1]
+            self._cross += np.outer(joining.root * joining.step, own[-1])
+
+    def _join(self, high: np.ndarray, low: np.ndarray, total: float) -> Joining:
+        """Move weight and mean to include a chunk of mean high + low and weight total."""
+        if self.weight == 0.0:
+            self.weight, self.mean, self.low = total, high, low
+            return Joining(np.zeros_like(high), 1.0, 0.0)
+        step = (high - self.mean) + (low - self.low)
+        both = self.weight + total
+        root = float(np.sqrt(self.weight / both * total))
+        self.mean, self.low = moved(self.mean, self.low, (total / both) * step)
+        self.weight = both
+        return Joining(step, total / both, root)
 
 
-def chunk_mean(X: np.ndarray, weights: np.ndarray | None, n: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of rows (b, d) as high + low (d,), right to 1e-16 of the rows' spread rather than of their size."""
-    high = X[0].astype(np.float64) if weights is None else X[int(np.argmax(weights))].astype(np.float64)
-    shifted = np.subtract(X, high, dtype=np.float64)
-    step = shifted.mean(axis=0) if weights is None else (weights @ shifted) / n
-    high, low = moved(high, np.zeros_like(high), step)
-    rest = np.subtract(X, high, dtype=np.float64)
-    step = rest.mean(axis=0) if weights is None else (weights @ rest) / n
-    return moved(high, np.zeros_like(low), step)
+class TargetRows(NamedTuple):
+    """A chunk's targets, for the cross sums.
 
-
-def moved(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """high + low + step as high and low again, without loss (Knuth's two-sum)."""
-    total = high + step
-    kept = total - high
-    low = low + ((high - (total - kept)) + (step - kept))
-    high = total + low
-    return high, low - (high - total)
-
-
-def padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """array in the corner of zeros of a larger shape."""
-    out = np.zeros(shape, dtype=array.dtype)
-    out[tuple(slice(n) for n in array.shape)] = array
-    return out
-
-
-def joined(a: CentredPart, b: CentredPart, target_step: np.ndarray | None, sign: float = 1.0) -> CentredPart:
-    """Sums of both; with sign −1 those of a without b, which a contains. target_step: ȳ_b − ȳ_a (k,).
-
-    Both have the same width and columns. The empty part is an exact identity.
+    encoded: labels as columns. columns: k. before: (k,) ȳ before the chunk. values: (b + 1, k) continuous targets already
+    centred, with their joining row; None for labels.
     """
-    if b.weight == 0.0:
-        return a
-    if a.weight == 0.0:
-        return b
-    total = a.weight + sign * b.weight
-    step = (b.mean - a.mean) + (b.low - a.low)
-    mean, low = moved(a.mean, a.low, sign * (b.weight / total) * step)
-    factor = sign * (a.weight / total) * b.weight
-    cross = a.cross + sign * b.cross
-    if target_step is not None:
-        cross += factor * np.outer(step, target_step)
-    if a.exact:
-        scatter, diagonal = a.scatter + sign * b.scatter + factor * np.outer(step, step), a.diagonal
-    else:
-        scatter, diagonal = a.scatter, a.diagonal + sign * b.diagonal + factor * step**2
-    return CentredPart(total, mean, low, diagonal, scatter, cross)
+
+    encoded: Encoded
+    columns: int
+    before: np.ndarray
+    values: np.ndarray | None = None
+
+    def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
+        """(b + 1, k) √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before)."""
+        if self.values is not None:
+            return self.values
+        b = len(weights)
+        out = np.empty((b + 1, self.columns))
+        columns = dense_columns(self.encoded, 0, b, self.columns)
+        own = weights @ columns / total
+        np.subtract(columns, own, out=out[:-1])
+        out[:-1] *= np.sqrt(weights)[:, None]
+        out[-1] = root * (own - self.before)
+        return out

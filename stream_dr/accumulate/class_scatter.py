@@ -7,11 +7,12 @@ Cost: d² multiplications a row; memory 8·k·d² bytes (20 classes at d = 1,000
 Why this way: these are the sums of dense rows, once a class; a class's rows are joined to its own.
 """
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from stream_dr.accumulate.centred_sums import CentredPart, CentredSums, empty_part, joined
+from stream_dr.accumulate.centred_part import CentredPart, empty_part
+from stream_dr.accumulate.centred_sums import CentredSums
 from stream_dr.accumulate.protocol import nested_state
 
 
@@ -31,10 +32,8 @@ class ClassScatter(NamedTuple):
 
     def part(self, j: int) -> CentredPart:
         """Class j's sums."""
-        d = self.mean.shape[1]
-        return CentredPart(
-            float(self.weights[j]), self.mean[j], self.low[j], np.zeros(0), self.scatter[j], np.zeros((d, 0))
-        )
+        sums = (self.mean[j], self.low[j], np.zeros(0), self.scatter[j], np.zeros((self.mean.shape[1], 0)))
+        return CentredPart(True, float(self.weights[j]), *sums)
 
     def scaled(self, factor: float) -> Self:
         """With every sum multiplied by factor."""
@@ -50,12 +49,16 @@ class ClassScatter(NamedTuple):
             scatter[columns, :d, :d] = self.scatter
         return type(self)(weights, mean, low, scatter)
 
-    def join(self, other: Self, sign: float = 1.0, keep: np.ndarray | None = None) -> Self:
-        """Of both; with sign −1 without other; classes not in keep (k,) bool are emptied. Same width and classes."""
+    def join(self, other: "ClassScatter", sign: float, keep: np.ndarray) -> "ClassScatter":
+        """Of both; with sign −1 without other. Classes not in keep (k,) bool are emptied. Same width and classes."""
         if len(self.weights) == 0:
             return self
-        parts = [joined(self.part(j), other.part(j), None, sign) for j in range(len(self.weights))]
-        return stacked([p if keep is None or keep[j] else emptied(p) for j, p in enumerate(parts)])
+        nothing = empty_part(self.mean.shape[1], 0, exact=True)
+        parts = [
+            self.part(j).join(other.part(j), None, sign).clamped() if keep[j] else nothing
+            for j in range(len(self.weights))
+        ]
+        return stacked(parts)
 
 
 def stacked(parts: list[CentredPart]) -> ClassScatter:
@@ -66,11 +69,6 @@ def stacked(parts: list[CentredPart]) -> ClassScatter:
         np.stack([p.low for p in parts]),
         np.stack([p.scatter for p in parts]),
     )
-
-
-def emptied(part: CentredPart) -> CentredPart:
-    """Sums of no rows, of the same shape."""
-    return empty_part(len(part.mean), 0, exact=True)
 
 
 class ClassScatterSums:
@@ -96,10 +94,8 @@ class ClassScatterSums:
         for _ in range(columns - len(self._classes)):
             self._classes.append(CentredSums(empty_part(width, 0, exact=True)))
 
-    def add(self, X: np.ndarray, weights: np.ndarray, codes: np.ndarray) -> None:
-        """Add dense rows (rows, d) of stored weights (rows,) and classes (rows,)."""
+    def add(self, X: Any, weights: np.ndarray, codes: np.ndarray) -> None:
+        """Add rows (rows, ≤ d), dense or CSR, of stored weights (rows,) and classes (rows,)."""
         for j in np.unique(codes):
-            own = codes == j
-            centring = self._classes[j].centre(X[own], weights[own])
-            if centring is not None:
-                self._classes[j].join(centring, None)
+            own = np.flatnonzero(codes == j)
+            self._classes[j].add(X[own], weights[own], float(weights[own].sum()))

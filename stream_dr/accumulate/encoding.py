@@ -27,7 +27,8 @@ ENCODINGS = ("none", "indicator", "zhou")
 class Fourier(NamedTuple):
     """ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²), b ~ U(0, 2π) [MATH §2].
 
-    size: number of columns q. bandwidth: σ of exp(−|y − y'|²/(2σ²)), in the units of y. seed: of the draws.
+    size: number of columns q. bandwidth: σ of exp(−|y − y'|²/(2σ²)), in the units of y. seed: of the draws. Labels
+    stay their indicator: on one label a row, an RBF kernel of the indicator is the delta kernel up to a factor.
     """
 
     size: int
@@ -77,8 +78,6 @@ def check_encoding(encoding: Encoding) -> None:
 
 def check_kind(encoding: Encoding, kind: str) -> None:
     """Raise TargetKindMismatch when targets of this kind have no such encoding."""
-    if isinstance(encoding, Fourier) and kind != "continuous":
-        raise TargetKindMismatch(f"{kind} targets were given; a Fourier encoding needs continuous ones.")
     if encoding == "zhou" and kind == "continuous":
         raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
 
@@ -113,3 +112,15 @@ def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray
     values = 1.0 if encoded.row_values is None else np.repeat(encoded.row_values[start:stop], number)
     out[row, encoded.codes[encoded.indptr[start] : encoded.indptr[stop]]] = values
     return out
+
+
+def rows_of(encoded: Encoded, start: int, stop: int) -> Encoded:
+    """Rows start:stop of encoded targets."""
+    values = None if encoded.values is None else encoded.values[start:stop]
+    row_values = None if encoded.row_values is None else encoded.row_values[start:stop]
+    if values is not None:
+        return Encoded(encoded.codes, values=values)
+    if encoded.indptr is None:
+        return Encoded(encoded.codes[start:stop], None, row_values)
+    indptr = encoded.indptr[start : stop + 1]
+    return Encoded(encoded.codes[indptr[0] : indptr[-1]], indptr - indptr[0], row_values)

@@ -12,15 +12,15 @@ Why this way: a state is the past as a value: empty is an exact identity, `merge
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from stream_dr.accumulate.centred_sums import CentredPart
+from stream_dr.accumulate.centred_part import CentredPart, empty_part
 from stream_dr.accumulate.class_scatter import ClassScatter
 from stream_dr.accumulate.encoding import Encoding
 from stream_dr.accumulate.label_sets import LabelSets
 from stream_dr.accumulate.protocol import Absent
 from stream_dr.accumulate.sparse_sums import SparsePart
 from stream_dr.accumulate.target_sums import TargetPart, empty_targets
+from stream_dr.errors import CannotMerge
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -52,9 +52,9 @@ class MomentState(NamedTuple):
     """The state. Sums are in units of `scale`: true sum = scale · stored sum (1 without decay).
 
     encoding, decay: the spec. scatter: "exact", "diagonal" or "none"; "auto" until the first batch decides. rows: rows
-    learned. rows_skipped: rows without target. clock: rows learned and not taken back by unlearn's clock. n_features: d.
+    learned. rows_skipped: rows without target. clock: rows learned ever, by which decay has aged them. n_features: d.
     dense: whether any rows were dense, so that d is fixed. target_kind: None until there are targets. labels: vocabulary
-    in order of first appearance. weight: N. largest_trace: largest trace of the scatter seen by an unlearn.
+    in order of first appearance. weight: N. largest_trace: largest trace of the scatter an unlearn has seen.
     features, targets, class_scatter, label_sets: the sums; `Absent` where not kept or before the first batch.
     """
 
@@ -84,8 +84,10 @@ class MomentState(NamedTuple):
     @property
     def unlearn_cost(self) -> float:
         """Relative error that unlearning has left in the scatter: eps · largest trace / trace now [MATH §1]."""
-        trace = self.scale * float(centred_features(self).variances.sum())
-        return EPS * self.largest_trace / trace if trace > 0.0 else (np.inf if self.largest_trace > 0.0 else 0.0)
+        left = trace(self)
+        if left > 0.0:
+            return EPS * self.largest_trace / left
+        return np.inf if self.largest_trace > 0.0 else 0.0
 
     def merge(self, other: "MomentState") -> "MomentState":
         """The state of both; with decay < 1, `other` is the newer part of the stream. Raises CannotMerge. O(d k + d²)."""
@@ -113,8 +115,11 @@ class MomentState(NamedTuple):
             EPS * self.largest_trace,
         )
 
-    def label_set_cross(self, columns: sp.spmatrix) -> np.ndarray:
-        """(d, m) Σ_s (t_s − w_s x̄) · columns[s], over the distinct label sets s; columns: (sets, m) [MATH §3]."""
+    def label_set_cross(self, columns: Any) -> np.ndarray:
+        """(d, m) Σ_s (t_s − w_s x̄) · columns[s], over the distinct label sets s; columns: (sets, m), dense or CSR.
+
+        With columns the sets' labels divided by √degree it is XH of HSL's clique; for star also by n_e [MATH §3].
+        """
         part = centred_features(self)
         return self.scale * self.label_sets.cross(columns, part.mean, part.low)
 
@@ -127,11 +132,11 @@ def empty_state(
     class_scatter: bool = False,
 ) -> MomentState:
     """The state of no rows: identity of merge."""
-    classes, sets = ClassScatter.empty() if class_scatter else Absent(), LabelSets.empty() if label_sets else Absent()
     targets = empty_targets(None, 0)
-    return MomentState(
-        encoding, scatter, decay, 0, 0, 0, 0, False, None, (), 1.0, 0.0, 0.0, Absent(), targets, classes, sets
-    )
+    classes = ClassScatter.empty() if class_scatter else Absent()
+    sets = LabelSets.empty() if label_sets else Absent()
+    counts = (0, 0, 0, 0, False, None, (), 1.0, 0.0, 0.0)
+    return MomentState(encoding, scatter, decay, *counts, Absent(), targets, classes, sets)
 
 
 def centred_features(state: MomentState) -> CentredPart:
@@ -142,7 +147,24 @@ def centred_features(state: MomentState) -> CentredPart:
         if not state.targets.labelled:
             offset = offset + state.targets.values.low
         return part.centred(state.weight, offset)
-    if isinstance(part, Absent):
-        z = np.zeros(0)
-        return CentredPart(0.0, z, z, z, np.zeros((0, 0)), np.zeros((0, state.columns)))
-    return part
+    return empty_part(0, state.columns, exact=False) if isinstance(part, Absent) else part
+
+
+def trace(state: MomentState) -> float:
+    """Trace of the scatter, true units."""
+    return state.scale * float(centred_features(state).variances.sum())
+
+
+def keeps(state: MomentState) -> tuple[bool, bool]:
+    """Whether it keeps label sets, and class scatter."""
+    return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
+
+
+def check_spec(a: MomentState, b: MomentState) -> None:
+    """Raise CannotMerge unless both were learned with the same encoding, decay, scatter and kept parts."""
+    for name in ("encoding", "decay", "scatter"):
+        mine, theirs = getattr(a, name), getattr(b, name)
+        if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
+            raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
+    if keeps(a) != keeps(b):
+        raise CannotMerge("only one of the states keeps class scatter or label sets: learn both the same way.")

@@ -1,9 +1,11 @@
 """MomentAccumulator: one pass over rows, dense or sparse, into the additive MomentState [MATH §1].
 
-It checks everything first and writes afterwards, so a refused batch leaves no trace. Rows without targets are skipped and
-counted where targets are needed; a row with an empty set of labels counts in N, mean and scatter but in no cross sum.
+Everything is checked first (`moment_plan`) and written afterwards, so a refused batch leaves no trace. Rows without
+targets are skipped and counted where targets are needed; a row with an empty set of labels counts in N, mean and scatter
+but in no cross sum.
 
 Cost a row: d² / 2 (exact) or d, plus d k multiplications dense; nonzeros · (labels + 1) sparse without exact scatter.
+Memory: the state, and one chunk of 8 MB; arrays of a batch are read where they are.
 
 Why this way: preparing a state per batch and merging it would touch all O(d k) sums at every batch (0.31 of one product
 X.T @ Y was measured); adding in place touches those of the batch.
@@ -13,38 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.accumulate.centred_sums import CHUNK_VALUES, CentredPart, CentredSums, empty_part
+from stream_dr.accumulate.centred_part import CentredPart, empty_part
+from stream_dr.accumulate.centred_sums import CentredSums, TargetRows, chunk_rows
 from stream_dr.accumulate.class_scatter import ClassScatter, ClassScatterSums
 from stream_dr.accumulate.clock import aged, clock_weights, span, tick
-from stream_dr.accumulate.encoding import (
-    Encoded,
-    Encoding,
-    check_encoding,
-    check_kind,
-    dense_columns,
-    encode,
-    encoded_width,
-)
-from stream_dr.accumulate.label_sets import LabelSets
-from stream_dr.accumulate.moment_merge import PrecisionWarning, without
-from stream_dr.accumulate.moment_state import Centred, MomentState, empty_state
+from stream_dr.accumulate.encoding import Encoding, check_encoding, rows_of
+from stream_dr.accumulate.label_sets import LabelSets, LabelSetSums
+from stream_dr.accumulate.moment_plan import EXACT_WIDTH, Plan, plan
+from stream_dr.accumulate.moment_state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.accumulate.protocol import Absent
 from stream_dr.accumulate.sparse_sums import SparsePart, SparseSums, empty_sparse
 from stream_dr.accumulate.target_sums import TargetSums, empty_targets
-from stream_dr.block import Block, as_weights, check_finite
-from stream_dr.errors import (
-    CannotMerge,
-    EmptyInput,
-    InvalidParameter,
-    InvalidTargets,
-    TargetKindMismatch,
-    TooManyFeatures,
-    WidthMismatch,
-)
-from stream_dr.targets import check_label_type, labelled_rows
-
-EXACT_WIDTH = 4096
-"""Widest rows whose whole scatter is kept."""
+from stream_dr.accumulate.unlearn import PrecisionWarning, without
+from stream_dr.block import Block
+from stream_dr.errors import InvalidParameter
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
 
@@ -76,44 +60,44 @@ class MomentAccumulator:
             raise InvalidParameter(f"decay={decay!r}; it must be in (0, 1].")
         fresh = empty_state(encoding, scatter, decay, label_sets, class_scatter)
         if state is not None:
-            _check_spec(fresh, state)
+            check_spec(fresh, state)
         self._load(fresh if state is None else state)
 
     def add(self, block: Block) -> None:
         """Learn one batch, X (rows, features) dense or CSR. On error nothing has changed.
 
-        Raises NotFinite, WidthMismatch, TooManyFeatures, TargetKindMismatch, InvalidTargets or InvalidWeights.
+        Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, TargetKindMismatch, InvalidTargets, InvalidWeights
+        or LimitExceeded (label sets).
         """
-        batch, skipped = self._checked(block)
+        batch = plan(self, self._codes, block)
         if batch.rows:
-            self._begin(batch)
-            weights = np.ones(batch.rows) if batch.weights is None else batch.weights
-            encoded = self._encode(batch)
+            ids, new = self._plan_sets(batch)
+            self._begin(batch, new)
             step = span(self.decay)
             for start in range(0, batch.rows, step):
-                self._learn(batch.X, weights, encoded, start, min(start + step, batch.rows))
+                self._learn(batch, ids, start, min(start + step, batch.rows))
         self.rows += batch.rows
-        self.rows_skipped += skipped
+        self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
         """Take out a batch learned before, given with the weights it was learned with [MATH §1, unlearn].
 
         age: rows learned since the batch's last row; it matters under decay only, where the batch's rows are taken to
-        have been consecutive and weigh w · decay^age(row) now. Raises CannotUnlearn when more would go than was
-        learned, and what `add` raises. Warns PrecisionWarning. O(d k + d²).
+        have been consecutive, so that row i weighs w_i · decay^(age + rows − 1 − i) now. Raises CannotUnlearn when more
+        would go than was learned, and what `add` raises. Warns PrecisionWarning. O(d k), with exact scatter O(d²).
         """
-        batch, skipped = self._checked(block)
-        weights = np.ones(batch.rows) if batch.weights is None else batch.weights
-        batch = batch._replace(weights=aged(weights, self.decay, age))
-        part = MomentAccumulator(
-            self.encoding, self.scatter, label_sets=self._sets is not None, class_scatter=self._classes is not None
-        )
-        part.add(batch)
-        part.rows_skipped = skipped
+        batch = plan(self, self._codes, block)
+        weights = aged(batch.weights, self.decay, age)
+        sets, classes = self._sets is not None, self._classes is not None
+        part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
+        part._learn_plan(batch._replace(weights=weights))
         self._load(without(self.freeze(), part.freeze()))
 
     def freeze(self) -> MomentState:
         """The state so far, copied: O(d k), with exact scatter O(d²)."""
+        features, classes, sets = (
+            Absent() if part is None else part.freeze() for part in (self._features, self._classes, self._sets)
+        )
         return MomentState(
             self.encoding,
             self.scatter,
@@ -122,210 +106,119 @@ class MomentAccumulator:
             self.rows_skipped,
             self._clock,
             self.n_features,
-            self._dense,
+            self.dense,
             self.target_kind,
             self.labels,
             self._scale,
             self._weight,
             self._largest_trace,
-            Absent() if self._features is None else self._features.freeze(),
+            features,
             self._targets.freeze(),
-            Absent() if self._classes is None else self._classes.freeze(),
-            Absent() if self._sets is None else self._sets,
+            classes,
+            sets,
         )
+
+    @property
+    def columns(self) -> int:
+        """Target columns k."""
+        return len(self._targets.total) if self._targets.labelled else len(self._targets.values.mean)
+
+    @property
+    def one_label(self) -> bool:
+        """Whether rows must have just one label."""
+        return self._classes is not None
 
     def _load(self, state: MomentState) -> None:
         self.encoding, self.scatter, self.decay = state.encoding, state.scatter, state.decay
         self.rows, self.rows_skipped, self._clock = state.rows, state.rows_skipped, state.clock
-        self.n_features, self._dense = state.n_features, state.dense
+        self.n_features, self.dense = state.n_features, state.dense
         self.target_kind, self.labels = state.target_kind, state.labels
         self._codes = {label: j for j, label in enumerate(state.labels)}
         self._scale, self._weight, self._largest_trace = state.scale, state.weight, state.largest_trace
+        f, classes, sets = state.features, state.class_scatter, state.label_sets
         self._features: SparseSums | CentredSums | None = None
-        if isinstance(state.features, SparsePart):
-            self._features = SparseSums(state.features)
-        elif isinstance(state.features, CentredPart):
-            self._features = CentredSums(state.features)
+        if isinstance(f, SparsePart | CentredPart):
+            self._features = SparseSums(f) if isinstance(f, SparsePart) else CentredSums(f)
         self._targets = TargetSums(state.targets)
-        self._classes = ClassScatterSums(state.class_scatter) if isinstance(state.class_scatter, ClassScatter) else None
-        self._sets = state.label_sets if isinstance(state.label_sets, LabelSets) else None
+        self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
+        self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
-    def _checked(self, block: Block) -> tuple[Block, int]:
-        """The rows to learn and the number skipped, after every check."""
-        X = block.X
-        if self.rows and not block.sparse and X.shape[1] != self.n_features:
-            raise WidthMismatch(
-                f"batch has {X.shape[1]} features; this model was started with {self.n_features}. "
-                "Send those columns or start a new model."
-            )
-        if self.rows and self._dense and X.shape[1] > self.n_features:
-            raise WidthMismatch(f"sparse batch has {X.shape[1]} features; dense rows fixed {self.n_features}.")
-        if self.scatter == "exact" and X.shape[1] > EXACT_WIDTH:
-            raise TooManyFeatures(
-                f"batch has {X.shape[1]} features; exact scatter is kept up to {EXACT_WIDTH}. "
-                'Start a model with scatter="diagonal".'
-            )
-        if not block.sparse and X.shape[0] and not X.shape[1]:
-            raise EmptyInput("batch has 0 features; dense rows need at least one.")
-        check_finite(X)
-        block = block._replace(weights=as_weights(block.weights, block.rows))
-        if self.encoding == "none":
-            return block._replace(y=None), 0
-        self._check_targets(block)
-        return labelled_rows(block)
+    def _plan_sets(self, batch: Plan) -> tuple[np.ndarray | None, dict[Any, int]]:
+        """Each row's label set, and the sets that are new; may refuse, writes nothing."""
+        if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
+            return None, {}
+        return self._sets.plan(batch.encoded, batch.rows, batch.width, batch.dense)
 
-    def _check_targets(self, block: Block) -> None:
-        y = block.y
-        if y is None:
-            return
-        if y.rows != block.rows:
-            raise InvalidTargets(f"batch has {block.rows} rows but {y.rows} targets; pass one target a row.")
-        if self.target_kind is not None and y.kind != self.target_kind:
-            raise TargetKindMismatch(
-                f"targets are of kind {y.kind}; this model was started with {self.target_kind}. "
-                f"Pass {self.target_kind} targets or start a new model."
-            )
-        check_kind(self.encoding, y.kind)
-        if self._classes is not None and y.kind != "class":
-            raise TargetKindMismatch("several labels a row were given; class scatter needs one. Use OPLS, CCA or HSL.")
-        check_label_type(self.labels, y.labels)
-        if self.target_kind == "continuous" and encoded_width(self.encoding, y.values.shape[1]) != self._columns:
-            raise InvalidTargets(
-                f"targets have {y.values.shape[1]} columns; this model was started with another number. "
-                "Pass those columns or start a new model."
-            )
+    def _learn_plan(self, batch: Plan) -> None:
+        """Learn a batch that another accumulator of the same spec has checked; this one is empty."""
+        ids, new = self._plan_sets(batch)
+        if batch.rows:
+            self._begin(batch, new)
+            self._learn(batch, ids, 0, batch.rows)
+        self.rows, self.rows_skipped = batch.rows, batch.skipped
 
-    @property
-    def _columns(self) -> int:
-        return len(self._targets.total) if self._targets.labelled else len(self._targets.values.mean)
-
-    def _begin(self, batch: Block) -> None:
-        """Decide what the first batch decides, and make room for new features and labels."""
-        if self.scatter == "auto":
-            stated = (not batch.sparse) or batch.width_stated
-            self.scatter = "exact" if stated and batch.features <= EXACT_WIDTH else "diagonal"
-        self.n_features = max(self.n_features, batch.features)
-        self._dense = self._dense or not batch.sparse
-        if batch.y is not None and self.target_kind is None:
-            self.target_kind = batch.y.kind
-            width = 0 if batch.y.values is None else encoded_width(self.encoding, batch.y.values.shape[1])
-            self._targets = TargetSums(empty_targets(self.target_kind, width))
-        if batch.y is not None and batch.y.labels:
-            for label in batch.y.labels:
-                self._codes.setdefault(label, len(self._codes))
-            self.labels = tuple(self._codes) if len(self._codes) > len(self.labels) else self.labels
-            self._targets.grow(len(self.labels), self.target_kind == "multilabel")
-        self._grow(batch)
-
-    def _grow(self, batch: Block) -> None:
-        k = self._columns
-        if self._features is None:
-            if batch.sparse and self.scatter != "exact":
-                reference = np.zeros(k)
-                if batch.y is not None and batch.y.values is not None:
-                    reference = self._encode(batch).values.mean(axis=0)
-                self._features = SparseSums(empty_sparse(self.n_features, reference))
-            else:
-                self._features = CentredSums(empty_part(self.n_features, k, self.scatter == "exact"))
-        elif isinstance(self._features, SparseSums) and not batch.sparse:
-            from stream_dr.accumulate.moment_state import centred_features
-
-            self._features = CentredSums(centred_features(self.freeze()))
-        self._features.grow(self.n_features, k)
+    def _begin(self, batch: Plan, new_sets: dict[Any, int]) -> None:
+        """Take over what the batch decides, and make room for its features, labels and label sets."""
+        if self.target_kind is None and batch.target_kind is not None:
+            self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
+        self.scatter, self.n_features, self.dense = batch.scatter, batch.width, batch.dense
+        self.target_kind = batch.target_kind
+        if len(batch.labels) > len(self.labels):
+            self._codes.update((label, j) for j, label in enumerate(batch.labels) if j >= len(self.labels))
+            self.labels = batch.labels
+        if batch.target_kind != "continuous":
+            self._targets.grow(len(self.labels), batch.target_kind == "multilabel")
+        self._begin_features(batch)
         if self._classes is not None:
-            self._classes.grow(self.n_features, k)
+            self._classes.grow(self.n_features, self.columns)
+        if self._sets is not None:
+            self._sets.begin(new_sets, self.n_features, self.dense)
 
-    def _encode(self, batch: Block) -> Encoded | None:
-        if batch.y is None:
-            return None
-        columns = np.array([self._codes[label] for label in batch.y.labels], dtype=np.int32)
-        return encode(batch.y, self.encoding, columns)
+    def _begin_features(self, batch: Plan) -> None:
+        exact = self.scatter == "exact"
+        if self._features is None and batch.sparse and not exact:
+            reference = np.zeros(self.columns)
+            if batch.encoded is not None and batch.encoded.values is not None:
+                reference = batch.encoded.values.mean(axis=0)
+            self._features = SparseSums(empty_sparse(self.n_features, reference))
+        elif self._features is None:
+            self._features = CentredSums(empty_part(self.n_features, self.columns, exact))
+        elif isinstance(self._features, SparseSums) and not batch.sparse:
+            self._features = CentredSums(centred_features(self.freeze()))
+        self._features.grow(self.n_features, self.columns)
 
     def _renormalise(self, factor: float) -> None:
-        for sums in (self._features, self._targets, self._classes):
+        for sums in (self._features, self._targets, self._classes, self._sets):
             if sums is not None:
                 sums.scaled(factor)
         self._weight *= factor
 
-    def _learn(self, X: Any, weights: np.ndarray, encoded: Encoded | None, start: int, stop: int) -> None:
+    def _learn(self, batch: Plan, ids: np.ndarray | None, start: int, stop: int) -> None:
         """Learn rows start:stop, at most span(decay) of them."""
-        rows = slice(start, stop)
         self._scale = tick(self._scale, self.decay, stop - start, self._renormalise)
-        w = clock_weights(weights[rows], self.decay, self._scale)
-        if isinstance(self._features, SparseSums):
-            part = _rows_of(encoded, start, stop)
-            self._features.add(X if stop - start == X.shape[0] else X[rows], w, part)
-            if part is not None:
-                self._targets.add(part, w)
-            self._weight += float(w.sum())
-            self._follow()
-        else:
-            self._learn_centred(X, w, encoded, start, stop)
-        self._clock += stop - start
-
-    def _follow(self) -> None:
-        """Take ȳ as the reference of continuous targets where it has left it by several standard deviations."""
-        values = self._targets.values
-        if not self._targets.labelled and self._weight > 0.0:
-            far = (values.mean - self._features.reference) ** 2 * self._weight > 64.0 * np.diagonal(values.scatter)
-            if far.any() and not np.array_equal(values.mean, self._features.reference):
-                self._features.refer(values.mean)
-
-    def _learn_centred(self, X: Any, w: np.ndarray, encoded: Encoded | None, start: int, stop: int) -> None:
-        """Dense rows, and sparse ones a bounded chunk at a time, centred on their own mean."""
-        size = max(16, CHUNK_VALUES // max(1, self.n_features))
+        weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
+        size = stop - start if isinstance(self._features, SparseSums) else chunk_rows(self.n_features)
         for at in range(start, stop, size):
             end = min(at + size, stop)
-            chunk, own = X[at:end], w[at - start : end - start]
-            if hasattr(chunk, "toarray"):
-                chunk = _widened(chunk, self.n_features).toarray()
-            self._learn_chunk(chunk, own, _rows_of(encoded, at, end))
+            X = batch.X if end - at == batch.rows else batch.X[at:end]
+            w = weights[at - start : end - start]
+            self._learn_rows(X, w, batch, at, end)
+            if self._sets is not None and ids is not None:
+                self._sets.add(X, w, ids[at:end])
+        self._clock += stop - start
 
-    def _learn_chunk(self, X: np.ndarray, w: np.ndarray, encoded: Encoded | None) -> None:
-        n = float(w.sum())
-        before = self._targets.freeze() if encoded is not None else None
-        if encoded is not None:
-            self._targets.add(encoded, w)
-        if not n > 0.0:
-            return
-        centring = self._features.centre(X, w)
-        targets = None
-        if encoded is not None:
-            columns = dense_columns(encoded, 0, len(X), self._columns)
-            batch = TargetSums(empty_targets(self.target_kind, self._columns))
-            batch.add(encoded, w)
-            part = batch.freeze()
-            targets = np.empty((len(X) + 1, self._columns))
-            targets[:-1] = np.sqrt(w)[:, None] * (columns - part.mean(n))
-            targets[-1] = centring.root * part.step_from(before, n, self._weight)
-        self._features.join(centring, targets)
-        self._weight += n
-        if self._classes is not None and encoded is not None:
-            self._classes.add(X, w, encoded.codes)
-
-
-def _check_spec(fresh: MomentState, state: MomentState) -> None:
-    for name in ("encoding", "decay"):
-        if getattr(fresh, name) != getattr(state, name):
-            raise CannotMerge(f"the state has {name} {getattr(state, name)!r}; {getattr(fresh, name)!r} was asked for.")
-    if fresh.scatter not in ("auto", state.scatter) and state.scatter != "auto":
-        raise CannotMerge(f"the state has scatter {state.scatter!r}; {fresh.scatter!r} was asked for.")
-
-
-def _rows_of(encoded: Encoded | None, start: int, stop: int) -> Encoded | None:
-    """Rows start:stop of encoded targets."""
-    if encoded is None:
-        return None
-    values = None if encoded.values is None else encoded.values[start:stop]
-    row_values = None if encoded.row_values is None else encoded.row_values[start:stop]
-    if encoded.indptr is None:
-        codes = encoded.codes[start:stop] if values is None else encoded.codes
-        return Encoded(codes, None, row_values, values)
-    indptr = encoded.indptr[start : stop + 1]
-    return Encoded(encoded.codes[indptr[0] : indptr[-1]], indptr - indptr[0], row_values, values)
-
-
-def _widened(X: Any, width: int) -> Any:
-    if X.shape[1] != width:
-        X = type(X)((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
-    return X
+    def _learn_rows(self, X: Any, w: np.ndarray, batch: Plan, start: int, stop: int) -> None:
+        """Learn rows X (rows, ≤ d), which are rows start:stop of the batch, of stored weights w."""
+        encoded = None if batch.encoded is None else rows_of(batch.encoded, start, stop)
+        total = float(w.sum())
+        before = self._targets.mean(self._weight)
+        values = None if encoded is None else self._targets.add(encoded, w, total)
+        if isinstance(self._features, SparseSums):
+            self._features.add(X, w, encoded)
+            self._features.follow(self._targets)
+        elif self._features is not None:
+            rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)
+            self._features.add(X, w, total, rows)
+            if self._classes is not None and encoded is not None:
+                self._classes.add(X, w, encoded.codes)
+        self._weight += total

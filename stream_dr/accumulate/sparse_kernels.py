@@ -1,11 +1,12 @@
 """sparse_kernels: the compiled loops over the nonzeros of CSR rows, each touching a nonzero once.
 
-All take indptr (rows + 1,), indices and values of the rows, the rows' weights (rows,) float64, and write into features
-(d, 4) [weight, mean, spread, count of the nonzeros] and cross (d, k). Values that are zero, and rows that weigh nothing,
-leave no trace.
+All take indptr (rows + 1,), indices and values of the rows, the rows' weights (rows,) float64, and write into records
+(d, 4 + k): weight, mean, spread and count of a feature's nonzeros, and its k cross sums. Values that are zero, and rows
+that weigh nothing, leave no trace.
 
-Why this way: weight, mean and spread follow Welford one nonzero at a time, so they do not depend on how rows are batched,
-and one feature's four numbers share a cache line.
+Why this way: weight, mean and spread follow Welford one nonzero at a time, so they do not depend on how rows are batched;
+a feature's numbers lie side by side, so a nonzero costs one cache miss. Indices are unsigned to the compiler, which then
+leaves out the check for negative ones.
 """
 
 import numpy as np
@@ -14,28 +15,28 @@ from stream_dr.accumulate.compiled import compiled
 
 
 @compiled(inline="always")
-def _count(features: np.ndarray, j: int, value: float, weight: float) -> None:
-    total = features[j, 0] + weight
-    step = value - features[j, 1]
+def _count(record: np.ndarray, value: float, weight: float) -> None:
+    total = record[0] + weight
+    step = value - record[1]
     move = step * (weight / total)
-    features[j, 0] = total
-    features[j, 1] += move
-    features[j, 2] += weight * step * (step - move)
-    features[j, 3] += 1.0
+    record[0] = total
+    record[1] += move
+    record[2] += weight * step * (step - move)
+    record[3] += 1.0
 
 
 @compiled()
 def add_features(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, features: np.ndarray
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, records: np.ndarray
 ) -> None:
     """Rows without targets."""
     for i in range(len(weights)):
         w = weights[i]
         if w > 0.0:
-            for e in range(indptr[i], indptr[i + 1]):
+            for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 v = np.float64(values[e])
                 if v != 0.0:
-                    _count(features, indices[e], v, w)
+                    _count(records[np.uint64(indices[e])], v, w)
 
 
 @compiled()
@@ -45,19 +46,18 @@ def add_one_label(
     values: np.ndarray,
     weights: np.ndarray,
     codes: np.ndarray,
-    features: np.ndarray,
-    cross: np.ndarray,
+    records: np.ndarray,
 ) -> None:
     """Rows with one label each, codes (rows,)."""
     for i in range(len(weights)):
-        w, c = weights[i], codes[i]
+        w, column = weights[i], np.uint64(4 + codes[i])
         if w > 0.0:
-            for e in range(indptr[i], indptr[i + 1]):
+            for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 v = np.float64(values[e])
                 if v != 0.0:
-                    j = indices[e]
-                    _count(features, j, v, w)
-                    cross[j, c] += w * v
+                    record = records[np.uint64(indices[e])]
+                    _count(record, v, w)
+                    record[column] += w * v
 
 
 @compiled()
@@ -68,23 +68,22 @@ def add_label_sets(
     weights: np.ndarray,
     label_indptr: np.ndarray,
     codes: np.ndarray,
-    row_values: np.ndarray,
-    features: np.ndarray,
-    cross: np.ndarray,
+    scale: np.ndarray,
+    records: np.ndarray,
 ) -> None:
-    """Rows with a set of labels each: row i's are codes[label_indptr[i]:label_indptr[i + 1]], of value row_values[i]."""
+    """Rows with a set of labels each, codes[label_indptr[i]:label_indptr[i + 1]]; a label's sum gets scale[i] · x."""
     for i in range(len(weights)):
-        w = weights[i]
-        first, last = label_indptr[i], label_indptr[i + 1]
+        w, s = weights[i], scale[i]
+        first, last = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
-            r = w * row_values[i]
-            for e in range(indptr[i], indptr[i + 1]):
+            for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 v = np.float64(values[e])
                 if v != 0.0:
-                    j = indices[e]
-                    _count(features, j, v, w)
+                    record = records[np.uint64(indices[e])]
+                    _count(record, v, w)
+                    part = s * v
                     for t in range(first, last):
-                        cross[j, codes[t]] += r * v
+                        record[np.uint64(4 + codes[t])] += part
 
 
 @compiled()
@@ -94,18 +93,18 @@ def add_values(
     values: np.ndarray,
     weights: np.ndarray,
     targets: np.ndarray,
-    features: np.ndarray,
-    cross: np.ndarray,
+    records: np.ndarray,
 ) -> None:
-    """Rows with continuous targets (rows, k)."""
+    """Rows with continuous targets (rows, k), about their reference."""
     k = targets.shape[1]
     for i in range(len(weights)):
         w = weights[i]
         if w > 0.0:
-            for e in range(indptr[i], indptr[i + 1]):
+            for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 v = np.float64(values[e])
                 if v != 0.0:
-                    j = indices[e]
-                    _count(features, j, v, w)
+                    record = records[np.uint64(indices[e])]
+                    _count(record, v, w)
+                    part = w * v
                     for t in range(k):
-                        cross[j, t] += w * v * targets[i, t]
+                        record[4 + t] += part * targets[i, t]

@@ -1,4 +1,4 @@
-"""target_kernels: the compiled loop over pairs of labels of a row."""
+"""target_kernels: the compiled loop over the labels of rows with several."""
 
 import numpy as np
 
@@ -6,9 +6,23 @@ from stream_dr.accumulate.compiled import compiled
 
 
 @compiled()
-def add_gram(indptr: np.ndarray, codes: np.ndarray, scale: np.ndarray, gram: np.ndarray) -> None:
-    """gram (k, k) += Σ_i scale_i y_i y_iᵀ, y_i the indicator of codes[indptr[i]:indptr[i + 1]]."""
-    for i in range(len(scale)):
+def add_label_sets(
+    indptr: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    values: np.ndarray,
+    label_weights: np.ndarray,
+    label_rows: np.ndarray,
+    total: np.ndarray,
+    gram: np.ndarray,
+) -> None:
+    """Row i has labels codes[indptr[i]:indptr[i + 1]] of value y = values[i]: adds w, 1, w y and, by pairs, w y²."""
+    for i in range(len(weights)):
+        w, y = weights[i], values[i]
         for s in range(indptr[i], indptr[i + 1]):
+            a = codes[s]
+            label_weights[a] += w
+            label_rows[a] += 1
+            total[a] += w * y
             for t in range(indptr[i], indptr[i + 1]):
-                gram[codes[s], codes[t]] += scale[i]
+                gram[a, codes[t]] += w * y * y

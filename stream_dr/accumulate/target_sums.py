@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.accumulate.centred_sums import CentredPart, CentredSums, Centring, empty_part, joined, padded
+from stream_dr.accumulate.centred_part import CentredPart, empty_part, padded
+from stream_dr.accumulate.centred_sums import CentredSums
 from stream_dr.accumulate.encoding import Encoded
 from stream_dr.accumulate.protocol import nested_state
-from stream_dr.accumulate.target_kernels import add_gram
+from stream_dr.accumulate.target_kernels import add_label_sets
 
 
 @nested_state
 class TargetPart(NamedTuple):
-    """What TargetSums remembers, frozen.
+    """What TargetSums remembers, frozen; stored units.
 
     label_weights: (k,) float64 n_j. label_rows: (k,) int64. total: (k,) Σ w y. gram: (k, k) Σ w y yᵀ, or (0, 0) where a
     row has one label. values: centred sums of continuous targets (0 wide for labels).
@@ -49,6 +50,22 @@ class TargetPart(NamedTuple):
         gram = self.gram if len(self.gram) else np.diag(self.total)
         return gram - np.outer(self.total, self.mean(weight))
 
+    def scaled(self, factor: float) -> "TargetPart":
+        """With every weighted sum multiplied by factor."""
+        sums = (self.total * factor, self.gram * factor, self.values.scaled(factor))
+        return TargetPart(self.label_weights * factor, self.label_rows, *sums)
+
+    def aligned(self, columns: np.ndarray, total: int, several: bool) -> "TargetPart":
+        """With `total` labels, label j at columns[j]; several: whether a row may have more than one."""
+        if not self.labelled:
+            return self
+        weights, rows, sums = np.zeros(total), np.zeros(total, dtype=np.int64), np.zeros(total)
+        weights[columns], rows[columns], sums[columns] = self.label_weights, self.label_rows, self.total
+        gram = np.zeros((total, total) if several else (0, 0))
+        if several:
+            gram[np.ix_(columns, columns)] = self.gram
+        return TargetPart(weights, rows, sums, gram, self.values)
+
     def step_from(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
         """(k,) ȳ − ȳ of other."""
         if self.labelled:
@@ -72,14 +89,19 @@ class TargetSums:
         """Goes on from `part`, whose arrays it copies."""
         self.label_weights, self.label_rows = part.label_weights.copy(), part.label_rows.copy()
         self.total, self.gram = part.total.copy(), part.gram.copy()
-        self.several = len(self.gram) > 0
         self.labelled = part.labelled
         self.values = CentredSums(part.values)
 
     def freeze(self) -> TargetPart:
         """The sums so far, copied."""
-        arrays = (self.label_weights, self.label_rows, self.total, self.gram)
-        return TargetPart(*(a.copy() for a in arrays), self.values.freeze())
+        weights, rows, total, gram = (a.copy() for a in (self.label_weights, self.label_rows, self.total, self.gram))
+        return TargetPart(weights, rows, total, gram, self.values.freeze())
+
+    def mean(self, weight: float) -> np.ndarray:
+        """(k,) ȳ, N being weight."""
+        if not self.labelled:
+            return self.values.mean
+        return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
     def scaled(self, factor: float) -> None:
         """Multiply every weighted sum by factor."""
@@ -88,54 +110,40 @@ class TargetSums:
         self.values.scaled(factor)
 
     def grow(self, columns: int, several: bool) -> None:
-        """Room for more labels."""
-        if columns != len(self.total):
-            self.label_weights, self.total = padded(self.label_weights, (columns,)), padded(self.total, (columns,))
-            self.label_rows = padded(self.label_rows, (columns,))
-        if several and columns != len(self.gram):
+        """Room for more labels; several: whether a row may have more than one."""
+        self.label_weights, self.total = padded(self.label_weights, (columns,)), padded(self.total, (columns,))
+        self.label_rows = padded(self.label_rows, (columns,))
+        if several:
             self.gram = padded(self.gram, (columns, columns))
-            self.several = True
 
-    def add(self, encoded: Encoded, weights: np.ndarray) -> None:
-        """Add the targets of rows of stored weights (rows,)."""
+    def add(self, encoded: Encoded, weights: np.ndarray, total: float) -> np.ndarray | None:
+        """Add the targets of rows of stored weights (rows,) summing to total.
+
+        Returns continuous targets centred, with their joining row (rows + 1, k), as the cross sums need them.
+        """
         if encoded.values is not None:
-            self.add_values(encoded.values, weights)
-        elif encoded.indptr is None:
-            k = len(self.total)
-            n = np.bincount(encoded.codes, weights, minlength=k)
-            self.label_weights += n
-            self.total += n
-            self.label_rows += np.bincount(encoded.codes, minlength=k)
-        else:
-            self._add_sets(encoded, weights)
-
-    def add_values(self, values: np.ndarray, weights: np.ndarray) -> Centring | None:
-        """Add continuous targets (rows, k); what they were centred to is returned, for the cross sums."""
-        centring = self.values.centre(values, weights)
-        if centring is not None:
-            self.values.join(centring, None)
-        return centring
-
-    def _add_sets(self, encoded: Encoded, weights: np.ndarray) -> None:
+            return self.values.add(encoded.values, weights, total)
         k = len(self.total)
-        assert encoded.indptr is not None
-        number = np.diff(encoded.indptr)
-        w = np.repeat(weights, number)
-        r = 1.0 if encoded.row_values is None else np.repeat(encoded.row_values, number)
-        self.label_weights += np.bincount(encoded.codes, w, minlength=k)
-        self.label_rows += np.bincount(encoded.codes, minlength=k)
-        self.total += np.bincount(encoded.codes, w * r, minlength=k)
-        scale = weights if encoded.row_values is None else weights * encoded.row_values**2
-        add_gram(encoded.indptr, encoded.codes, scale, self.gram)
+        if encoded.indptr is None:
+            added = np.bincount(encoded.codes, weights, minlength=k)
+            self.label_weights += added
+            self.total += added
+            self.label_rows += np.bincount(encoded.codes, minlength=k)
+            return None
+        values = np.ones(len(weights)) if encoded.row_values is None else encoded.row_values
+        sums = (self.label_weights, self.label_rows, self.total, self.gram)
+        add_label_sets(encoded.indptr, encoded.codes, weights, values, *sums)
+        return None
 
 
 def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
     """Sums of both; with sign −1 those of a without b. Same columns. An emptied label's sums are exactly zero."""
     rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)
-    weights, total, gram = (x + sign * y for x, y in zip(a[0:1] + a[2:4], b[0:1] + b[2:4], strict=True))
+    weights, total = a.label_weights + sign * b.label_weights, a.total + sign * b.total
+    gram = a.gram + sign * b.gram
     if sign < 0:
-        gone = rows <= 0
+        gone = (rows <= 0) | (weights <= 0.0)
         weights[gone], total[gone] = 0.0, 0.0
         if len(gram):
             gram[gone], gram[:, gone] = 0.0, 0.0
-    return TargetPart(weights, rows, total, gram, joined(a.values, b.values, None, sign))
+    return TargetPart(weights, rows, total, gram, a.values.join(b.values, None, sign))

@@ -1,0 +1,118 @@
+"""unlearn: a MomentState without rows it has learned [MATH §1].
+
+C_A = C − C_B − (N n_B / N_A) δ δᵀ is exact to eps · ‖C before‖ / ‖C after‖: 2e-15 when a tenth is removed, 2e-12 at 99.8 %.
+The largest trace ever seen is kept, so the state can say what removals have cost (`unlearn_cost`), and a warning is given
+from 1e-6 on. What has no row left (a class, a feature of sparse rows, the whole state) is set to exact zeros.
+
+Cost: O(d k), with exact scatter O(d²) more.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from stream_dr.accumulate.centred_part import CentredPart, padded
+from stream_dr.accumulate.label_sets import LabelSets
+from stream_dr.accumulate.moment_merge import joined_sums, scaled, together
+from stream_dr.accumulate.moment_state import MomentState, empty_state, keeps, trace
+from stream_dr.accumulate.sparse_sums import COUNT, SparsePart
+from stream_dr.errors import CannotUnlearn
+
+COSTLY = 1e-6
+"""Relative error left by unlearning from which a warning is given."""
+
+NOTHING = 1e-12
+"""A share of the weight below this is none."""
+
+
+class PrecisionWarning(UserWarning):
+    """Given when so much was unlearned that what is left is known to fewer than six digits."""
+
+
+def without(whole: MomentState, part: MomentState) -> MomentState:
+    """`whole` without `part`, rows learned before at the weight they have now (part has no decay of its own).
+
+    Raises CannotUnlearn when part holds more rows, weight, labels, label sets or features than whole.
+    """
+    skipped = _left(whole.rows_skipped, part.rows_skipped, "rows without target")
+    if part.rows == 0:
+        return whole._replace(rows_skipped=skipped)
+    rows = _left(whole.rows, part.rows, "rows")
+    _check_contained(whole, part)
+    a, b = together(whole, scaled(part, 1.0 / whole.scale))
+    weight = _left_weight(a.weight, b.weight, "weight")
+    _check_labels(a, b)
+    if rows == 0 or (weight == 0.0 and whole.weight > 0.0):
+        return empty_state(whole.encoding, whole.scatter, whole.decay, *keeps(whole))._replace(rows_skipped=skipped)
+    out = a._replace(
+        rows=rows,
+        rows_skipped=skipped,
+        weight=weight,
+        largest_trace=max(whole.largest_trace, trace(whole)),
+        **_exact_zeros(joined_sums(a, b, -1.0)),
+    )
+    _warn_if_costly(out)
+    return out
+
+
+def _exact_zeros(sums: dict[str, Any]) -> dict[str, Any]:
+    """Sums with no negative variance, and exact zeros for labels without rows."""
+    features, targets = sums["features"], sums["targets"]
+    if isinstance(features, CentredPart):
+        features = features.clamped()
+    if targets.labelled:
+        features.cross[:, targets.label_weights <= 0.0] = 0.0
+    return {**sums, "features": features, "targets": targets}
+
+
+def _check_contained(whole: MomentState, part: MomentState) -> None:
+    if part.target_kind != whole.target_kind:
+        raise CannotUnlearn(f"{part.target_kind} targets cannot be unlearned; {whole.target_kind} ones were learned.")
+    f, g = whole.features, part.features
+    if isinstance(f, SparsePart) and isinstance(g, SparsePart):
+        had = padded(f.features[:, COUNT], (max(len(f.features), len(g.features)),))[: len(g.features)]
+        more = np.flatnonzero(g.features[:, COUNT] > had)
+        if len(more):
+            _left(int(had[more[0]]), int(g.features[more[0], COUNT]), f"rows with feature {more[0]}")
+
+
+def _check_labels(a: MomentState, b: MomentState) -> None:
+    """Labels and label sets of states brought together."""
+    had, removed = a.targets, b.targets
+    for j in np.flatnonzero(removed.label_rows > 0) if had.labelled else ():
+        _left(int(had.label_rows[j]), int(removed.label_rows[j]), f"rows with label {a.labels[j]!r}")
+        _left_weight(had.label_weights[j], removed.label_weights[j], f"weight of label {a.labels[j]!r}")
+    if isinstance(a.label_sets, LabelSets):
+        rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
+        for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):
+            _left(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
+
+
+def _left(had: int, removed: int, what: str) -> int:
+    if removed > had:
+        raise CannotUnlearn(
+            f"{removed} {what} would be removed but {had} were learned; unlearn only rows that were learned."
+        )
+    return had - removed
+
+
+def _left_weight(had: float, removed: float, what: str) -> float:
+    """had − removed, exactly 0 where the rest is rounding."""
+    left = had - removed
+    if left < -1e-9 * had:
+        raise CannotUnlearn(
+            f"{what} {removed:g} would be removed but {had:g} is there; give the weights the rows were learned with."
+        )
+    return left if left > NOTHING * had else 0.0
+
+
+def _warn_if_costly(state: MomentState) -> None:
+    cost = state.unlearn_cost
+    if cost > COSTLY:
+        warnings.warn(
+            f"so much was unlearned that the scatter left is known to {cost:.0e} relative only; rebuild from the rows "
+            "that remain for full precision.",
+            PrecisionWarning,
+            stacklevel=4,
+        )
