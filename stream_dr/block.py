@@ -97,10 +97,11 @@ def check_finite(X: Rows) -> None:
     values = X.data if sp.issparse(X) else X
     if values.size == 0:
         return
-    low, high = float(values.min()), float(values.max())
-    if low >= -LARGEST and high <= LARGEST:  # false for NaN too
-        return
-    where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
+    with np.errstate(invalid="ignore"):  # a signalling NaN is found as any other, without a warning
+        low, high = float(values.min()), float(values.max())
+        if low >= -LARGEST and high <= LARGEST:  # false for NaN too
+            return
+        where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
     if sp.issparse(X):
         row = int(np.searchsorted(X.indptr, where[0], side="right")) - 1
         column, value = int(X.indices[where[0]]), values[where[0]]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.block import Block, as_rows, as_weights
+from stream_dr.block import Block, as_rows, as_weights, check_finite
 from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite
 
 
@@ -73,3 +73,9 @@ def test_weights_are_checked():
 def test_block_knows_its_shape():
     block = Block(sp.csr_matrix((2, 5)))
     assert (block.rows, block.features, block.sparse) == (2, 5, True)
+
+
+def test_a_signalling_nan_is_refused_like_any_other():
+    bits = np.array([[0x3F800000, 0x7F800001]], dtype=np.uint32)
+    with pytest.raises(NotFinite, match="row 0, column 1 is NaN"):
+        check_finite(bits.view(np.float32))
