@@ -36,6 +36,7 @@ from stream_dr.targets import KINDS, Targets, parse_targets
 __all__ = ["arrow_from_block", "block_from_arrow", "block_from_json", "json_rows", "read_arrow", "write_arrow"]
 
 
+@np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused below in any case
 def block_from_arrow(
     batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table,
     n_features: int | None = None,

@@ -1,0 +1,122 @@
+"""Bytes are an Arrow stream in full, or refused: cut anywhere, doubled, or larger inside than they look."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from stream_dr.errors import LimitExceeded, MalformedInput
+from stream_dr.streams.ipc import read_arrow, write_arrow
+
+BATCH = pa.record_batch({"price": np.arange(6.0), "label": pa.array(list("abcabc"))})
+
+
+def stream(batches, compression=None, schema=None):
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, schema or batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def file(batches):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_what_was_written_is_read(compression):
+    assert read_arrow(stream([BATCH, BATCH], compression)) == [BATCH, BATCH]
+
+
+def test_our_own_writer_is_read():
+    assert read_arrow(write_arrow([BATCH, BATCH])) == [BATCH, BATCH]
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, pa.py_buffer])
+def test_any_bytes_like_object_will_do(kind):
+    assert read_arrow(kind(stream([BATCH]))) == [BATCH]
+
+
+def test_a_file_is_read_as_the_stream_inside_it():
+    assert read_arrow(file([BATCH, BATCH])) == [BATCH, BATCH]
+
+
+def test_a_stream_of_no_batches_is_one_batch_of_no_rows():
+    (batch,) = read_arrow(stream([], schema=BATCH.schema))
+    assert batch.schema == BATCH.schema
+    assert batch.num_rows == 0
+
+
+def test_bytes_are_not_copied():
+    data = stream([BATCH])
+    column = read_arrow(data)[0].column("price").to_numpy()
+    assert np.shares_memory(column, np.frombuffer(data, dtype=np.uint8))
+
+
+def test_misaligned_bytes_become_aligned():
+    data = b"x" + stream([BATCH])
+    column = read_arrow(memoryview(data)[1:])[0].column("price").to_numpy()
+    assert column.ctypes.data % 8 == 0
+    assert column.tolist() == list(range(6))
+
+
+@pytest.mark.parametrize("make", [stream, file], ids=["stream", "file"])
+def test_cut_anywhere_is_refused(make):
+    data = make([BATCH, BATCH])
+    for end in range(len(data)):
+        with pytest.raises(MalformedInput):
+            read_arrow(data[:end])
+
+
+def test_a_stream_without_its_end_is_not_a_shorter_stream():
+    data = stream([BATCH])
+    with pytest.raises(MalformedInput, match="end-of-stream"):
+        read_arrow(data[:-8])
+
+
+def test_two_streams_are_not_one():
+    with pytest.raises(MalformedInput, match="follow the end"):
+        read_arrow(stream([BATCH]) + stream([BATCH]))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"x", b"hello world, this is no Arrow", b"\0" * 3, b"\xff" * 64, b"ARROW1", b"ARROW1\0\0" * 9]
+)
+def test_garbage_is_refused(data):
+    with pytest.raises(MalformedInput):
+        read_arrow(data)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_size_after_decompression_is_bounded_before_it_is_unpacked(compression):
+    batch = pa.record_batch({"price": np.zeros(1_000_000)})
+    data = stream([batch], compression)
+    assert len(read_arrow(data, max_bytes=9_000_000)) == 1
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(LimitExceeded, match="4000000"):
+        read_arrow(data, max_bytes=4_000_000)
+    assert pa.default_memory_pool().max_memory() == before
+
+
+def test_many_small_batches_add_up():
+    data = stream([BATCH] * 100, "zstd")
+    with pytest.raises(LimitExceeded):
+        read_arrow(data, max_bytes=5_000)
+
+
+def test_invalid_utf8_is_refused():
+    broken = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe"))
+    with pytest.raises(MalformedInput):
+        read_arrow(stream([pa.record_batch({"label": broken})]))
+
+
+def test_offsets_that_run_backwards_are_refused():
+    offsets = pa.py_buffer(np.array([0, 3, 1], np.int32))
+    values = pa.array(np.arange(3, dtype=np.int32))
+    broken = pa.ListArray.from_buffers(pa.list_(pa.int32()), 2, [None, offsets], children=[values])
+    with pytest.raises(MalformedInput):
+        read_arrow(stream([pa.record_batch({"indices": broken})]))
