@@ -99,4 +99,5 @@ def _tensor(array: np.ndarray) -> Any:
 
     if array.size == 0:
         return pa.array([[]], pa.list_(pa.from_numpy_dtype(array.dtype)))
-    return pa.FixedShapeTensorArray.from_numpy_ndarray(array[None])
+    storage = pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.size)
+    return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(storage.type.value_type, array.shape), storage)

@@ -1,0 +1,123 @@
+"""The process: what it refuses to start with, how a signal ends it, one writer a directory."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+import stream_dr
+from tests.service.serving import ROOT, Process, arrow, post
+
+X = np.random.default_rng(2).normal(size=(50, 4))
+Y = ["ab"[i % 2] for i in range(50)]
+
+
+def refuses(tmp_path: Path, **environment: str) -> str:
+    """What `python -m service` says on its way out."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_DR_")}
+    told = clean | {"STREAM_DR_DIR": str(tmp_path), "STREAM_DR_PORT": "0"} | environment
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "service"], env=told, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1, done.stderr
+    assert time.monotonic() - begun < 30
+    return done.stderr
+
+
+def test_an_open_address_without_a_token(tmp_path: Path) -> None:
+    assert "no token is set" in refuses(tmp_path, STREAM_DR_HOST="0.0.0.0")
+    assert not (tmp_path / "log").exists()
+
+
+def test_more_than_one_worker(tmp_path: Path) -> None:
+    assert "WEB_CONCURRENCY" in refuses(tmp_path, WEB_CONCURRENCY="4")
+
+
+def test_a_bad_setting(tmp_path: Path) -> None:
+    assert "max_lag" in refuses(tmp_path, STREAM_DR_MAX_LAG="-1").lower()
+
+
+def test_a_directory_in_use_names_the_process(tmp_path: Path) -> None:
+    with stream_dr.Directory(tmp_path):
+        assert str(os.getpid()) in refuses(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_snapshots_and_exits_0(tmp_path: Path, number: int) -> None:
+    process = Process(tmp_path)
+    with httpx.Client(base_url=process.url, timeout=30) as http:
+        http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        for i in range(20):
+            post(http, arrow(X, Y), f"k{i}").raise_for_status()
+    process.popen.send_signal(number)
+    assert process._wait() == 0, process.said
+    with stream_dr.Directory(tmp_path, writable=False) as directory:
+        model = directory.model("lda")
+        assert (directory.position, model.position, model.rows) == (19, 19, 1_000)
+        assert model.snapshot_position == 19
+
+
+def test_an_open_events_connection_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    seen = threading.Event()
+
+    def listen() -> None:
+        with httpx.Client(base_url=process.url, timeout=30) as http, http.stream("GET", "/events") as events:
+            for _ in events.iter_lines():
+                seen.set()
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    assert seen.wait(20)
+    begun = time.monotonic()
+    assert process.stop() == 0
+    assert time.monotonic() - begun < 5
+    thread.join(10)
+
+
+def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
+    """Clients posting while SIGTERM arrives: every batch acknowledged is in the log, no other is."""
+    process = Process(tmp_path)
+    acknowledged: list[int] = []
+
+    def keep_posting() -> None:
+        with httpx.Client(base_url=process.url, timeout=30) as http:
+            while True:
+                try:
+                    answer = post(http, arrow(X, Y))
+                except httpx.TransportError:
+                    return
+                if answer.status_code == 200:
+                    acknowledged.append(answer.json()["position"])
+                else:
+                    assert answer.json()["code"] in ("shutting_down", "overloaded")
+
+    threads = [threading.Thread(target=keep_posting) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    assert process.stop() == 0, process.said
+    for thread in threads:
+        thread.join(20)
+    with stream_dr.Directory(tmp_path, writable=False) as directory:
+        assert len(set(acknowledged)) == len(acknowledged) > 0
+        assert max(acknowledged) <= directory.position
+        assert directory.position + 1 - len(acknowledged) <= len(threads)
+
+
+def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
+    process = Process(tmp_path, warm_up=True)
+    with httpx.Client(base_url=process.url, timeout=30) as http:
+        http.put("/models/pca", json={"estimator": "ccipca"}).raise_for_status()
+        begun = time.monotonic()
+        post(http, arrow(X), path="/partial_fit?wait=applied").raise_for_status()
+        assert time.monotonic() - begun < 1.0
+    assert process.stop() == 0

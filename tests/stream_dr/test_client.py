@@ -1,0 +1,159 @@
+"""Client: what goes in comes out of the library; retries are learned once; errors come back as their classes."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from stream_dr import LDA, Client, errors
+from stream_dr.client import error_of
+from tests.service.serving import in_thread
+
+RANDOM = np.random.default_rng(8)
+Y = RANDOM.choice(["low", "mid", "top"], size=60)
+X = RANDOM.normal(size=(60, 4)) + 2 * np.eye(4)[np.searchsorted(["low", "mid", "top"], Y)]
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with in_thread(tmp_path) as served, Client(served.url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("form", ["array", "float32", "csr", "table"])
+def test_equals_the_library(client: Client, form: str) -> None:
+    rows: Any = {
+        "array": lambda: X,
+        "float32": lambda: X.astype(np.float32),
+        "csr": lambda: sp.csr_matrix(np.where(np.abs(X) > 0.3, X, 0.0)),
+        "table": lambda: pd.DataFrame(X, columns=list("abcd")),
+    }[form]()
+    client.put_model("lda", "lda")
+    told = client.partial_fit(rows, Y, wait=True)
+    assert told == {"position": 0, "rows": 60, "duplicate": False, "lag": 0}
+    expected = LDA().fit(rows, Y).transform(rows)
+    np.testing.assert_allclose(np.abs(client.transform(rows)), np.abs(expected), rtol=1e-6, atol=1e-9)
+    assert client.models()["lda"]["rows"] == client.model("lda")["rows"] == client.stream()["rows"] == 60
+
+
+def test_targets_of_every_kind(tmp_path: Path) -> None:
+    kinds = {
+        "class": RANDOM.integers(0, 3, 60),
+        "multilabel": [["a"] if i % 2 else ["a", "b"] for i in range(60)],
+        "continuous": RANDOM.normal(size=(60, 2)),
+    }
+    for kind, y in kinds.items():
+        with in_thread(tmp_path / kind) as served, Client(served.url) as client:
+            client.partial_fit(X, y)
+            assert client.stream()["target_kind"] == kind
+            client.partial_fit(X)
+            client.partial_fit(X, y)
+            assert client.stream()["rows"] == 180
+
+
+def test_whole_floats_are_read_as_the_stream_reads_them(client: Client) -> None:
+    client.partial_fit(X, np.arange(60) % 3)
+    client.partial_fit(X, (np.arange(60) % 3).astype(float))
+    assert client.stream()["labels"] == [0, 1, 2]
+
+
+def test_weights_ids_keys_and_unlearning(client: Client) -> None:
+    client.put_model("lda", "lda")
+    first = client.partial_fit(X, Y, np.ones(60), [f"r{i}" for i in range(60)], key="k")
+    assert client.partial_fit(X, Y, np.ones(60), [f"r{i}" for i in range(60)], key="k") == first | {"duplicate": True}
+    client.unlearn(ids=["r0", "r1"], wait=True)
+    assert client.model("lda")["rows"] == 58
+    client.unlearn(positions=[0], wait=True)
+    assert client.model("lda")["rows"] == 0
+
+
+def test_errors_are_raised_as_their_classes(client: Client) -> None:
+    with pytest.raises(errors.UnknownModel):
+        client.transform(X, model="none")
+    with pytest.raises(errors.UnknownModel, match="say model"):
+        client.transform(X)
+    with pytest.raises(errors.UnknownEstimator):
+        client.put_model("a", "umap")
+    with pytest.raises(errors.InvalidParameter):
+        client.put_model("a", "lda", gamma=-1.0)
+    client.put_model("a", "lda")
+    with pytest.raises(errors.ModelExists):
+        client.put_model("a", "ccipca")
+    with pytest.raises(errors.NotFitted):
+        client.transform(X, model="a")
+    client.partial_fit(X, Y)
+    with pytest.raises(errors.WidthMismatch):
+        client.partial_fit(X[:, :2], Y)
+    with pytest.raises(errors.NotFinite):
+        client.partial_fit(X * np.nan, Y)
+    with pytest.raises(errors.UnknownJob):
+        client.job("none")
+    client.delete_model("a")
+    with pytest.raises(errors.UnknownModel):
+        client.model("a")
+
+
+def test_a_wrong_token(tmp_path: Path) -> None:
+    with in_thread(tmp_path, write_token="long-enough") as served:
+        with Client(served.url, token="not this one") as client, pytest.raises(errors.RemoteError) as told:
+            client.models()
+        assert told.value.details["code"] == "unauthorized"
+        with Client(served.url, token="long-enough") as client:
+            assert client.models() == {}
+
+
+class Stubborn(BaseHTTPRequestHandler):
+    """Breaks off, then has no room, then answers; writes down each request's key and body."""
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        seen: list[tuple[str, bytes]] = self.server.seen  # type: ignore[attr-defined]
+        seen.append((self.headers["Idempotency-Key"], self.rfile.read(length)))
+        if len(seen) == 1:
+            self.close_connection = True
+            return
+        busy = len(seen) == 2
+        body = b'{"position": 4, "rows": 60, "duplicate": false}'
+        self.send_response(429 if busy else 200)
+        if busy:
+            self.send_header("Retry-After", "0")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_key_and_bytes() -> None:
+    with HTTPServer(("127.0.0.1", 0), Stubborn) as server:
+        server.seen = []  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with Client(f"http://127.0.0.1:{server.server_port}") as client:
+                client._kind = "class"
+                assert client.partial_fit(X, Y)["position"] == 4
+        finally:
+            server.shutdown()
+            thread.join()
+        assert len(server.seen) == 3  # type: ignore[attr-defined]
+        assert len(set(server.seen)) == 1  # type: ignore[attr-defined]
+
+
+def test_nobody_there() -> None:
+    with Client("http://127.0.0.1:9", retries=1) as client, pytest.raises(errors.RemoteError, match="2 attempts"):
+        client.models()
+
+
+def test_an_answer_that_is_no_problem_of_ours() -> None:
+    import httpx
+
+    for body in (b"<html>", b"[]", b'{"code": "x"}'):
+        assert error_of(httpx.Response(502, content=body)).details["status"] == 502
