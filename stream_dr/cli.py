@@ -20,6 +20,10 @@ COMMANDS = (
     "transform",
     "refine",
     "verify",
+    "convert",
+    "fetch",
+    "generate",
+    "evaluate",
 )
 """Each is a function of that name in stream_dr/commands/NAME.py."""
 

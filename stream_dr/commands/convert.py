@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from stream_dr.commands.output import Bar, result
+from stream_dr.streams.manifest import Manifest
 
 
 def convert(
@@ -14,15 +15,20 @@ def convert(
     ],
     format: Annotated[str, typer.Option("--format", help="libsvm, vw, rcv1, arff, mat, csv or parquet.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards; made if it is not there.")],
-    target: Annotated[str, typer.Option(help="libsvm, vw: class, multilabel or continuous; auto asks the first rows.")] = "auto",
+    target: Annotated[
+        str, typer.Option(help="libsvm, vw: class, multilabel or continuous; auto asks the first rows.")
+    ] = "auto",
     zero_based: Annotated[bool, typer.Option("--zero-based", help="libsvm: columns are numbered from 0.")] = False,
     one_based: Annotated[bool, typer.Option("--one-based", help="vw: columns are numbered from 1.")] = False,
     n_features: Annotated[int | None, typer.Option(min=1, help="Width of sparse rows, where it is known.")] = None,
     topics: Annotated[Path | None, typer.Option(metavar="FILE", help="rcv1: the topics file.")] = None,
     labels: Annotated[
-        str | None, typer.Option(help="arff: MULAN's XML. mat: labels' variable. csv, parquet: indicator columns, by comma.")
+        str | None,
+        typer.Option(help="arff: MULAN's XML. mat: labels' variable. csv, parquet: indicator columns, by comma."),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="arff, csv, parquet: the attribute or column that holds the class.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="arff, csv, parquet: the attribute or column that holds the class.")
+    ] = None,
     targets: Annotated[str | None, typer.Option(help="csv, parquet: columns of continuous targets, by comma.")] = None,
     weight: Annotated[str | None, typer.Option(help="csv, parquet: the column of weights.")] = None,
     id: Annotated[str | None, typer.Option(help="csv, parquet: the column of ids.")] = None,
@@ -31,7 +37,9 @@ def convert(
     subset: Annotated[str | None, typer.Option(help="mat: the variable of row numbers to take, say trainIdx.")] = None,
     delimiter: Annotated[str, typer.Option(help="csv: what stands between fields; \\t for a tab.")] = ",",
     header: Annotated[bool, typer.Option("--header/--no-header", help="csv: the first line names the columns.")] = True,
-    tfidf: Annotated[bool, typer.Option("--tfidf", help="Weight raw counts; reads the files once more to count.")] = False,
+    tfidf: Annotated[
+        bool, typer.Option("--tfidf", help="Weight raw counts; reads the files once more to count.")
+    ] = False,
     tfidf_from: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Weight raw counts by another conversion's tfidf.safetensors.")
     ] = None,
@@ -68,10 +76,8 @@ def convert(
     result(summary(str(out), manifest))
 
 
-def summary(folder: str, manifest: object) -> str:
-    """One line on what a manifest holds."""
-    m: object = manifest
-    kind, labels = getattr(m, "target_kind", None), getattr(m, "labels", ())
-    told = "no targets" if kind is None else f"{kind} targets" + (f", {len(labels)} labels" if labels else "")
-    rows, width, shards = getattr(m, "rows", 0), getattr(m, "width", None), getattr(m, "shards", ())
-    return f"{folder}: {rows} rows × {width} features, {told}, {len(shards)} shards"
+def summary(folder: str, manifest: Manifest) -> str:
+    """One line on what a folder of shards holds."""
+    kind, labels = manifest.target_kind, len(manifest.labels)
+    told = "no targets" if kind is None else f"{kind} targets" + (f", {labels} labels" if labels else "")
+    return f"{folder}: {manifest.rows} rows × {manifest.width} features, {told}, {len(manifest.shards)} shards"

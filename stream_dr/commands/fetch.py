@@ -11,7 +11,9 @@ from stream_dr.commands.output import Bar, result
 
 def fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="rcv1, news20 or openml:NAME (openml:NAME:VERSION).")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards; news20: DIR/train, DIR/test.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the shards; news20: DIR/train, DIR/test.")
+    ],
 ) -> None:
     """Fetch a public data set through scikit-learn and write it as shards.
 
