@@ -1,0 +1,125 @@
+"""The container files: what can be checked where no container engine runs.
+
+Parsed: the compose file and the Dockerfile. Run: the Dockerfile's own commands for health and start, and, with
+STREAM_DR_TEST_DEPLOY=1 (minutes, needs a package index), its python steps in a fresh virtual environment. Not run: the base
+image, useradd, chown, the USER and VOLUME instructions, and compose itself.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service.settings import PREFIX, Settings
+from tests.service.serving import ROOT, Process, in_thread
+
+DEPLOY = ROOT / "docs" / "deploy"
+IMAGE = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
+COMPOSE = yaml.safe_load((DEPLOY / "docker-compose.yml").read_text())
+
+
+def steps(name: str) -> list[str]:
+    """The arguments of every instruction of that name."""
+    return [line.split(maxsplit=1)[1].strip() for line in IMAGE.splitlines() if line.startswith(f"{name} ")]
+
+
+def environment() -> dict[str, str]:
+    """What the image sets."""
+    return dict(pair.split("=", 1) for line in steps("ENV") for pair in shlex.split(line))
+
+
+def test_compose_is_one_service_with_one_volume_and_a_token() -> None:
+    (service,) = COMPOSE["services"].values()
+    assert list(COMPOSE["volumes"]) == ["stream"]
+    assert service["volumes"] == ["stream:/data"]
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert ":?" in service["environment"]["STREAM_DR_WRITE_TOKEN"]
+    context = (DEPLOY / service["build"]["context"]).resolve()
+    assert (context / service["build"]["dockerfile"]).samefile(DEPLOY / "Dockerfile")
+    assert (context / "pyproject.toml").is_file()
+    seconds = Settings().stop_timeout + Settings().drain_timeout
+    assert int(service["stop_grace_period"].removesuffix("s")) > seconds
+
+
+def test_what_is_set_are_settings() -> None:
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    given = {
+        name for name in {**environment(), **COMPOSE["services"]["stream_dr"]["environment"]} if name.startswith(PREFIX)
+    }
+    assert given <= known
+
+
+def test_the_image_has_no_rights_one_volume_a_writable_warm_cache_and_ends_by_sigterm() -> None:
+    assert steps("USER") == ["stream_dr"]
+    assert steps("VOLUME") == [environment()["STREAM_DR_DIR"]] == ["/data"]
+    assert steps("STOPSIGNAL") == ["SIGTERM"]
+    owned = next(step for step in steps("RUN") if step.startswith("chown"))
+    assert environment()["NUMBA_CACHE_DIR"] in owned
+    assert IMAGE.index("warm_up()") < IMAGE.index("chown") < IMAGE.index("USER")
+
+
+def test_everything_copied_is_there_and_not_ignored() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for line in steps("COPY"):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists()
+            assert f"!{source}" in ignored
+
+
+def test_the_health_check_sees_health(tmp_path: Path) -> None:
+    command = json.loads(IMAGE.split("HEALTHCHECK")[1].split("CMD", 1)[1].splitlines()[0])
+    with in_thread(tmp_path) as served:
+        told = os.environ | {"STREAM_DR_PORT": served.url.rpartition(":")[2]}
+        healthy = subprocess.run([sys.executable, *command[1:]], env=told, timeout=30)
+    sick = subprocess.run([sys.executable, *command[1:]], env=told, timeout=30, capture_output=True)
+    assert (healthy.returncode, sick.returncode) == (0, 1)
+
+
+def test_the_start_command_is_ours(tmp_path: Path) -> None:
+    assert [json.loads(line) for line in steps("CMD")] == [["python", "-m", "service"]]
+    process = Process(tmp_path, host="0.0.0.0", write_token="long-enough")
+    assert process.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif("STREAM_DR_TEST_DEPLOY" not in os.environ, reason="minutes; set STREAM_DR_TEST_DEPLOY=1")
+def test_the_python_steps_in_a_fresh_environment(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    app = tmp_path / "app"
+    for line in steps("COPY"):
+        *sources, target = line.split()
+        for source in sources:
+            found, to = ROOT / source, app / target
+            if found.is_dir():
+                shutil.copytree(found, to, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                to.mkdir(parents=True, exist_ok=True)
+                shutil.copy(found, to)
+    told = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    told |= {"PATH": f"{tmp_path}/venv/bin:{os.environ['PATH']}", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for step in steps("RUN"):
+        if step.startswith("python"):
+            subprocess.run(step, shell=True, cwd=app, env=told, check=True, timeout=900)
+    assert list((tmp_path / "cache").rglob("*.nbi"))
+    told |= {"STREAM_DR_DIR": str(tmp_path / "data"), "STREAM_DR_PORT": "0"}
+    begun = time.monotonic()
+    start = json.loads(steps("CMD")[0])
+    process = subprocess.Popen(start, cwd=tmp_path, env=told, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    with process.stderr as said:
+        assert any(line.startswith("serving http") for line in said)
+        warm = time.monotonic() - begun
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert warm < 60
