@@ -7,6 +7,8 @@ dropped, what it says is made durable here.
 Cost: a lookup about 10 µs; an entry is kept in memory until 4,096 are there, then all go in one transaction without fsync
 (about 5 µs each); about 150 bytes an entry on disk, none in memory.
 
+An append that is in the log has succeeded, so a disk too full for the index is no error of it.
+
 Why this way: a clock would make "is this key known" depend on when a retry comes; a count makes it depend on the stream
 alone. The events are the truth, so the append's transaction touches one file only.
 """
@@ -17,6 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from stream_dr.errors import InsufficientStorage
 from stream_dr.streams.segment import FORMAT, connect, translated
 
 _APPLICATION = 0x5344524B  # "SDRK"
@@ -44,6 +47,7 @@ class KeyIndex:
         self.path, self._writable, self._keys = folder / "index.sqlite", writable, keys
         self._pending: dict[str, Known] = {}
         self._schemas: dict[int, str] = {}
+        self._flush_at = _FLUSH
         self._connection: sqlite3.Connection | None = None
         if not self.path.exists() and writable:
             self._create()
@@ -60,8 +64,8 @@ class KeyIndex:
             self._pending[key] = Known(position, sha256, rows)
         if schema is not None:
             self._schemas[position] = schema
-        if self._writable and len(self._pending) + len(self._schemas) >= _FLUSH:
-            self.flush()
+        if len(self._pending) + len(self._schemas) >= self._flush_at:
+            self.try_flush()
 
     def find(self, key: str) -> Known | None:
         """What is known of a key, or None."""
@@ -79,6 +83,13 @@ class KeyIndex:
                 stored = self._connection.execute("SELECT position, schema FROM schemas").fetchall()
         return [text for _, text in sorted({**dict(stored), **self._schemas}.items())]
 
+    def try_flush(self) -> None:
+        """Write what is in memory if the disk has room; if not, keep it and try again 4,096 entries later."""
+        try:
+            self.flush()
+        except InsufficientStorage:
+            self._flush_at += _FLUSH
+
     def flush(self, durable: bool = False) -> None:
         """Write what is in memory; `durable` also waits for the disk."""
         if self._connection is None or not self._writable:
@@ -91,6 +102,7 @@ class KeyIndex:
                 self._connection.execute("PRAGMA synchronous=NORMAL")
         self._pending.clear()
         self._schemas.clear()
+        self._flush_at = _FLUSH
 
     def close(self) -> None:
         """Write what is in memory and close."""

@@ -59,6 +59,8 @@ class Log:
         if not self._segments and writable:
             self._segments = [Segment.create(self.path, 0, 0)]
         self._index = KeyIndex(self.path, writable, keys)
+        if writable:
+            self._seal()
         self._look_again()
 
     @property
@@ -113,12 +115,16 @@ class Log:
         position is missing.
         """
         end = _END if until is None else until
+        if self.writable:
+            end = min(end, self._last)
         segments = self._current()
         first = segments[0].first if segments else 0
         if after + 1 < first:
             raise HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
         at = max(bisect_right(segments, after + 1, key=lambda s: s.first) - 1, 0)
         events: list[Event] = []
+        if after >= end:
+            return events
         for segment, following in zip(segments[at:], [*segments[at + 1 :], None], strict=True):
             reached = after + len(events)
             found = segment.read(reached, end, limit - len(events), max_bytes)
@@ -227,13 +233,17 @@ class Log:
             self._index.add(e.position, e.key, e.sha256, e.rows, e.schema)
 
     def _roll(self) -> None:
-        """Begin a new segment; the old one's WAL goes into its file."""
-        old = self._segments[-1]
+        """Begin a new segment."""
         self._segments = [*self._segments, Segment.create(self.path, self._last + 1, self._rows)]
         self._events = self._bytes = 0
-        self._index.flush()
-        old.checkpoint()
-        old.rest()
+        self._index.try_flush()
+        self._seal()
+
+    def _seal(self) -> None:
+        """Seal the segments before the last that are not; one that is being read is sealed later."""
+        for segment in self._segments[:-1]:
+            if segment.journal.exists():
+                segment.seal()
 
     def _look_again(self) -> None:
         """Learn from the files where the log ends, and bring the index up to there."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, InsufficientStorage, StreamDRError, UnknownFormat
+from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError, UnknownFormat
 from stream_dr.streams.disk import TEMPORARY, free_bytes, fsync_directory, is_full, no_room
 from stream_dr.streams.event import Event
 from stream_dr.streams.failpoints import failpoint
@@ -47,6 +47,7 @@ class Segment:
 
     def __init__(self, path: Path, writable: bool) -> None:
         self.path, self.writable = path, writable
+        self.journal = path.with_name(path.name + "-wal")
         self.first = int(path.name.split(".")[0])
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
@@ -144,10 +145,22 @@ class Segment:
         if found != [("ok",)]:
             raise damaged(self.path, str(found[0][0]))
 
-    def checkpoint(self) -> None:
-        """Move what the WAL holds into the file, as far as readers allow."""
+    def seal(self) -> bool:
+        """Move what the WAL holds into the file and leave WAL mode, once no more is to be appended; False if in use.
+
+        A sealed segment is one file, which can be read where nothing can be written, a full disk among such places.
+        """
+        self.rest()
         with self._connection() as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            connection.execute("PRAGMA busy_timeout=0")
+            try:
+                sealed = connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete"
+            except sqlite3.OperationalError as e:
+                if e.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise
+                sealed = False
+        self.rest()
+        return sealed
 
     def rest(self) -> None:
         """Close idle connections; the segment stays usable."""
@@ -258,9 +271,7 @@ def translated(path: Path) -> Iterator[None]:
 def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | sqlite3.DatabaseError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and free_bytes(path.parent) < _FULL_BELOW):
-        return InsufficientStorage(
-            f"the disk is full: nothing was appended to {path}. Free some space and try again.", path=str(path)
-        )
+        return no_room(path)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA):
         return damaged(path, str(error))
     if "no such table" in str(error) or "no such column" in str(error):

@@ -1,0 +1,103 @@
+"""kill -9 of a process that appends, at random moments: nothing acknowledged may be missing, doubled or changed.
+
+    python benchmarks/log_kill.py [--kills 50] [--seed 0]
+
+A child appends groups of events whose bodies follow from their positions, rolls segments, drops old ones, and writes each
+position to a pipe once `append` has returned. It is killed after a random time; the log is opened, verified and compared
+with what came through the pipe, and the next child goes on in the same folder. Exits 1 at the first difference.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from stream_dr.streams.log import Log, draft
+
+SEGMENT_EVENTS = 60
+KEPT = 150
+
+
+def body(position: int) -> bytes:
+    """The body an event at this position has: 0 to 60 KB."""
+    digest = hashlib.sha256(str(position).encode()).digest()
+    return digest * (int.from_bytes(digest[:2], "big") // 35)
+
+
+def append_for_ever(folder: str, seed: int) -> None:
+    """Append random groups, say each last position, drop what is past keeping."""
+    chance = random.Random(seed)
+    with Log(folder, segment_events=SEGMENT_EVENTS) as log:
+        while True:
+            start = log.last + 1
+            span = range(start, start + chance.choice((1, 1, 3, 17)))
+            group = [draft("rows", body(p), p % 7, key=f"k{p}", schema=f'"{p}"' if p % 50 == 0 else None) for p in span]
+            print(log.append(group)[-1], flush=True)
+            log.drop_before(log.last - KEPT)
+
+
+def kill_one(folder: str, seed: int, after: float) -> tuple[int, int]:
+    """(last position acknowledged, last in the log) of one child killed `after` seconds from its first append."""
+    command = [sys.executable, __file__, "--child", folder, "--seed", str(seed)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    try:
+        first = child.stdout.readline()
+        time.sleep(after)
+    finally:
+        child.send_signal(signal.SIGKILL)
+    said = (first + child.stdout.read()).split("\n")
+    child.wait()
+    child.stdout.close()
+    return int(said[-2]), check(folder, int(said[-2]))
+
+
+def check(folder: str, acknowledged: int) -> int:
+    """The log's last position, once everything in it has been compared with what must be there."""
+    with Log(folder, segment_events=SEGMENT_EVENTS) as log:
+        if log.last < acknowledged:
+            raise AssertionError(f"position {acknowledged} was acknowledged; the log ends at {log.last}")
+        log.verify()
+        events = log.read(log.first - 1, limit=10**6, max_bytes=10**10)
+        if [e.position for e in events] != list(range(log.first, log.last + 1)):
+            raise AssertionError("positions are not consecutive")
+        for event in events:
+            if event.body != body(event.position) or event.key != f"k{event.position}":
+                raise AssertionError(f"event {event.position} is not what was appended")
+        for position in range(log.last + 1):
+            found = log.find_key(f"k{position}")
+            if found is None or found.position != position:
+                raise AssertionError(f"key k{position} is not found")
+        if log.schema_changes() != [f'"{p}"' for p in range(0, log.last + 1, 50)]:
+            raise AssertionError("schema changes are not all there")
+        if log.rows != sum(p % 7 for p in range(log.last + 1)):
+            raise AssertionError("rows do not add up")
+        return log.last
+
+
+def main() -> None:
+    """Kill and check."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--child", metavar="FOLDER", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        append_for_ever(options.child, options.seed)
+    chance = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(options.kills):
+            acknowledged, last = kill_one(folder, options.seed + number, chance.uniform(0, 0.5))
+            print(
+                f"kill {number}, seed {options.seed + number}: {acknowledged} acknowledged, {last} in the log",
+                flush=True,
+            )
+    print(f"{options.kills} kills: nothing acknowledged was lost")
+
+
+if __name__ == "__main__":
+    main()
