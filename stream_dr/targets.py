@@ -16,10 +16,9 @@ import numpy as np
 
 from stream_dr.block import LARGEST, Block
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.label_codes import Label, encode_labels, encode_sets
 
 KINDS = ("class", "multilabel", "continuous")
-
-Label = str | int | bool
 
 
 class Targets(NamedTuple):
@@ -80,15 +79,18 @@ class Targets(NamedTuple):
 
 def class_targets(labels: Any) -> Targets:
     """Targets of kind "class" from one label a row (None = absent)."""
-    table, codes, present = _encode(list(labels))
+    table, codes, present = encode_labels(labels)
     return Targets("class", table, codes, present=present)
 
 
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     """Targets of kind "multilabel" from one collection of labels a row (None = absent, [] = a row without labels)."""
+    plain = encode_sets(label_sets)
+    if plain is not None:
+        return Targets("multilabel", *plain)
     present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
     sets = [_distinct(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
-    table, codes, _ = _encode([label for s in sets for label in s])
+    table, codes, _ = encode_labels([label for s in sets for label in s])
     indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
     codes = _sorted_within(codes, indptr)
     return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
@@ -181,7 +183,7 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     if not isinstance(y, np.ndarray) and _holds_collections(y):
         if kind != "continuous" and not _is_numeric_table(y):
             return multilabel_targets(list(y))
-        y = np.asarray(y)
+        y = _table(y)
     if not isinstance(y, np.ndarray):
         y = _column(y)
     if y.ndim == 2 and y.shape[1] == 1 and kinds == ("class",):
@@ -195,7 +197,27 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     return _parse_column(y, kinds, kind)
 
 
+def _table(y: Any) -> np.ndarray:
+    """A list of rows as an array; lists of different length are label sets where numbers are needed."""
+    try:
+        return np.asarray(y)
+    except ValueError as e:
+        raise TargetKindMismatch(
+            "lists of several lengths were given; this model was started with numbers. Pass a row of numbers a row."
+        ) from e
+
+
+def _refuse_text(y: np.ndarray) -> None:
+    """Raise TargetKindMismatch when labels are given where numbers are needed."""
+    if y.dtype.kind in "OSU" and any(isinstance(v, str | bytes) for v in y.ravel()[:1]):
+        raise TargetKindMismatch(
+            f"labels were given ({y.ravel()[0]!r}); this model was started with numbers. Pass numbers, or start a new model."
+        )
+
+
 def _parse_table(y: np.ndarray, kind: str | None) -> Targets:
+    if kind == "continuous":
+        _refuse_text(y)
     if y.dtype.kind not in "biuf":
         raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
     if kind == "continuous":
@@ -229,15 +251,19 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
                 )
             return continuous_targets(y)
         if not whole:
-            raise InvalidTargets("Unknown label type: continuous. Labels must be whole numbers, str or bool.")
+            raise TargetKindMismatch(
+                "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "
+                "pass str, int, bool or whole numbers, or start a new model."
+            )
         y = y.astype(np.int64)
     if kind == "continuous":
+        _refuse_text(y)
         return continuous_targets(y)
     if kind == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
         )
-    return class_targets(y.tolist())
+    return class_targets(y)
 
 
 def _holds_collections(y: Any) -> bool:
@@ -275,33 +301,6 @@ def _distinct(labels: Any, row: int) -> list[Any]:
             f"row {row} has the single label {labels!r} where a list of labels is needed (multilabel targets).", row=row
         )
     return list(dict.fromkeys(labels.tolist() if isinstance(labels, np.ndarray) else labels))
-
-
-def _encode(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
-    """Distinct labels in order of first appearance, (rows,) int32 codes (−1 absent) and the presence mask or None."""
-    table: dict[Any, int] = {}
-    codes = np.empty(len(items), dtype=np.int32)
-    absent = False
-    for i, item in enumerate(items):
-        code = table.get(item) if item is not None else -1
-        if code is None:
-            code = table[item] = len(table)
-        codes[i] = code
-        absent = absent or code < 0
-    if len({type(item) for item in items}) > 1:
-        label_table(item for item in items if item is not None)
-    return label_table(table), codes, (codes >= 0) if absent else None
-
-
-def label_table(labels: Any) -> tuple[Label, ...]:
-    """Labels as plain str, int or bool, checked to be of one type. Raises InvalidTargets."""
-    plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
-    plain = tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in plain)
-    types = {type(v) for v in plain}
-    if not types <= {str, int, bool} or len(types) > 1:
-        names = ", ".join(sorted(t.__name__ for t in types))
-        raise InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
-    return plain
 
 
 def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:

@@ -1,0 +1,94 @@
+"""label_codes: labels as a table of distinct ones and an integer code for each row.
+
+Cost: O(rows) dictionary look-ups in C for lists, one sort for arrays: 20-40 µs for 1,000 rows.
+
+Why this way: parsing the labels of a batch must cost less than learning from it (250 µs at 84 nonzeros a row), so plain
+lists and arrays take paths without a Python loop; anything else takes the careful one.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from stream_dr.errors import InvalidTargets
+
+Label = str | int | bool
+
+
+def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
+    """Distinct labels in order of first appearance, (rows,) int32 codes (−1 for None) and (rows,) presence or None.
+
+    labels: one label a row, a sequence or 1-D array. Raises InvalidTargets for labels of mixed or other types.
+    """
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU":
+        return _encode_array(labels)
+    items = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    types = set(map(type, items))
+    if len(types) == 1 and types <= {str, int, bool}:
+        table, codes = _encode_plain(items)
+        return table, codes, None
+    return _encode_any(items)
+
+
+def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
+    """Distinct labels, codes (entries,) int32 ascending and distinct within a row, and indptr (rows + 1,) int64.
+
+    None where rows are not plain lists or tuples of labels of one type: those need a closer look.
+    """
+    if not set(map(type, label_sets)) <= {list, tuple}:
+        return None
+    flat = list(chain.from_iterable(label_sets))
+    types = set(map(type, flat))
+    if len(types) > 1 or not types <= {str, int, bool}:
+        return None
+    table, codes = _encode_plain(flat)
+    rows = len(label_sets)
+    number = np.fromiter(map(len, label_sets), dtype=np.int64, count=rows)
+    wide = max(1, len(table))
+    keys = np.repeat(np.arange(rows) * wide, number) + codes
+    keys.sort()
+    if len(keys) and np.any(keys[1:] == keys[:-1]):
+        keys = np.unique(keys)
+        number = np.bincount(keys // wide, minlength=rows)
+    indptr = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(number, out=indptr[1:])
+    return table, (keys % wide).astype(np.int32), indptr
+
+
+def label_table(labels: Any) -> tuple[Label, ...]:
+    """Labels as plain str, int or bool, checked to be of one type. Raises InvalidTargets."""
+    plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
+    plain = tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in plain)
+    types = {type(v) for v in plain}
+    if not types <= {str, int, bool} or len(types) > 1:
+        names = ", ".join(sorted(t.__name__ for t in types))
+        raise InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
+    return plain
+
+
+def _encode_array(labels: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray, None]:
+    distinct, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return tuple(distinct[order].tolist()), rank[inverse.ravel()], None
+
+
+def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
+    """Labels of one plain type."""
+    table = {label: code for code, label in enumerate(dict.fromkeys(items))}
+    return tuple(table), np.fromiter(map(table.__getitem__, items), dtype=np.int32, count=len(items))
+
+
+def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
+    """Labels of any kind: numpy scalars, whole floats, None where absent."""
+    table: dict[Any, int] = {}
+    codes = np.empty(len(items), dtype=np.int32)
+    for i, item in enumerate(items):
+        codes[i] = -1 if item is None else table.setdefault(item, len(table))
+    if len({type(item) for item in items}) > 1:
+        label_table(item for item in items if item is not None)
+    present = codes >= 0
+    return label_table(table), codes, None if present.all() else present
