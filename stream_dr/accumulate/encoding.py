@@ -94,11 +94,6 @@ def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded
     return Encoded(codes, targets.indptr, 1.0 / np.sqrt(np.maximum(number, 1)))
 
 
-def encoded_width(encoding: Encoding, target_width: int) -> int:
-    """Columns that continuous targets (rows, target_width) become."""
-    return encoding.size if isinstance(encoding, Fourier) else target_width
-
-
 def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray:
     """Rows start:stop of the encoded targets as (rows, k) float64."""
     if encoded.values is not None:

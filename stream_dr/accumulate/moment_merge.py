@@ -105,8 +105,8 @@ def _check_shapes(a: MomentState, b: MomentState) -> None:
         )
     if a.target_kind != b.target_kind:
         raise CannotMerge(f"states of {a.target_kind} and {b.target_kind} targets cannot be merged.")
-    if a.target_kind == "continuous" and a.columns != b.columns:
-        raise CannotMerge(f"states of {a.columns} and {b.columns} target columns cannot be merged.")
+    if a.target_width != b.target_width:
+        raise CannotMerge(f"states of {a.target_width} and {b.target_width} target columns cannot be merged.")
     try:
         check_label_type(a.labels, b.labels)
     except InvalidTargets as e:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stream_dr.accumulate.encoding import Encoded, Encoding, check_kind, encode, encoded_width
+from stream_dr.accumulate.encoding import Encoded, Encoding, check_kind, encode
 from stream_dr.block import Block, as_weights, check_finite
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.targets import Targets, check_label_type, labelled_rows
@@ -29,6 +29,7 @@ class Learner(Protocol):
     n_features: int
     dense: bool
     target_kind: str | None
+    target_width: int
     labels: tuple[Any, ...]
 
     @property
@@ -46,7 +47,8 @@ class Plan(NamedTuple):
     """A batch that may be learned.
 
     X: (rows, ≤ width) dense or CSR. weights: (rows,) float64. encoded: its targets, None for unsupervised learners.
-    skipped: rows left out. scatter, width, columns, dense, target_kind, labels: the accumulator's after the batch.
+    skipped: rows left out. scatter, width, columns, dense, target_kind, target_width, labels: the accumulator's after the
+    batch.
     """
 
     X: Any
@@ -58,6 +60,7 @@ class Plan(NamedTuple):
     columns: int
     dense: bool
     target_kind: str | None
+    target_width: int
     labels: tuple[Any, ...]
 
     @property
@@ -92,13 +95,14 @@ def plan(learner: Learner, codes: dict[Any, int], block: Block) -> Plan:
         stated = not block.sparse or block.width_stated
         scatter = "exact" if stated and block.features <= EXACT_WIDTH else "diagonal"
     kind, labels, columns, encoded = learner.target_kind, learner.labels, learner.columns, None
+    given = learner.target_width
     if y is not None:
-        kind = y.kind
+        kind, given = y.kind, 0 if y.values is None else y.values.shape[1]
         labels, column = vocabulary(codes, labels, y)
         encoded = encode(y, learner.encoding, column)
         columns = len(labels) if encoded.values is None else encoded.values.shape[1]
     dense = learner.dense or not block.sparse
-    return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, labels)
+    return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, given, labels)
 
 
 def vocabulary(codes: dict[Any, int], labels: tuple[Any, ...], y: Targets) -> tuple[tuple[Any, ...], np.ndarray]:
@@ -153,9 +157,8 @@ def _check_targets(learner: Learner, y: Any, rows: int) -> None:
     check_label_type(learner.labels, y.labels)
     if y.kind != "continuous":
         return
-    width = encoded_width(learner.encoding, y.values.shape[1])
-    if learner.target_kind is not None and width != learner.columns:
+    if learner.target_kind is not None and y.values.shape[1] != learner.target_width:
         raise InvalidTargets(
-            f"targets have {y.values.shape[1]} columns; this model was started with {learner.columns}. "
+            f"targets have {y.values.shape[1]} columns; this model was started with {learner.target_width}. "
             "Pass those columns or start a new model."
         )

@@ -53,8 +53,9 @@ class MomentState(NamedTuple):
 
     encoding, decay: the spec. scatter: "exact", "diagonal" or "none"; "auto" until the first batch decides. rows: rows
     learned. rows_skipped: rows without target. clock: rows learned ever, by which decay has aged them. n_features: d.
-    dense: whether any rows were dense, so that d is fixed. target_kind: None until there are targets. labels: vocabulary
-    in order of first appearance. weight: N. largest_trace: largest trace of the scatter an unlearn has seen.
+    dense: whether any rows were dense, so that d is fixed. target_kind: None until there are targets.
+    target_width: numbers a row of continuous targets, before any encoding; 0 otherwise. labels: vocabulary in order of
+    first appearance. weight: N. largest_trace: largest trace of the scatter an unlearn has seen.
     features, targets, class_scatter, label_sets: the sums; `Absent` where not kept or before the first batch.
     """
 
@@ -67,6 +68,7 @@ class MomentState(NamedTuple):
     n_features: int
     dense: bool
     target_kind: str | None
+    target_width: int
     labels: tuple[Any, ...]
     scale: float
     weight: float
@@ -135,7 +137,7 @@ def empty_state(
     targets = empty_targets(None, 0)
     classes = ClassScatter.empty() if class_scatter else Absent()
     sets = LabelSets.empty() if label_sets else Absent()
-    counts = (0, 0, 0, 0, False, None, (), 1.0, 0.0, 0.0)
+    counts = (0, 0, 0, 0, False, None, 0, (), 1.0, 0.0, 0.0)
     return MomentState(encoding, scatter, decay, *counts, Absent(), targets, classes, sets)
 
 

@@ -108,6 +108,7 @@ class MomentAccumulator:
             self.n_features,
             self.dense,
             self.target_kind,
+            self.target_width,
             self.labels,
             self._scale,
             self._weight,
@@ -132,7 +133,7 @@ class MomentAccumulator:
         self.encoding, self.scatter, self.decay = state.encoding, state.scatter, state.decay
         self.rows, self.rows_skipped, self._clock = state.rows, state.rows_skipped, state.clock
         self.n_features, self.dense = state.n_features, state.dense
-        self.target_kind, self.labels = state.target_kind, state.labels
+        self.target_kind, self.target_width, self.labels = state.target_kind, state.target_width, state.labels
         self._codes = {label: j for j, label in enumerate(state.labels)}
         self._scale, self._weight, self._largest_trace = state.scale, state.weight, state.largest_trace
         f, classes, sets = state.features, state.class_scatter, state.label_sets
@@ -162,7 +163,7 @@ class MomentAccumulator:
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
         self.scatter, self.n_features, self.dense = batch.scatter, batch.width, batch.dense
-        self.target_kind = batch.target_kind
+        self.target_kind, self.target_width = batch.target_kind, batch.target_width
         if len(batch.labels) > len(self.labels):
             self._codes.update((label, j) for j, label in enumerate(batch.labels) if j >= len(self.labels))
             self.labels = batch.labels
