@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from stream_dr.accumulate.compiled import compiled
 from stream_dr.block import Block
-from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch
+from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, WidthMismatch
 from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
 
@@ -29,6 +29,7 @@ class FeatureCounts(NamedTuple):
     "multilabel", None before the first target. labels: vocabulary in order of first appearance. weight: Σ w.
     label_rows: (labels,) int64. label_weights: (labels,) float64. present: (features,) float64, Σ w of rows with it.
     counts: (features, labels) float64, Σ w of rows with feature and label.
+    dense: whether any rows were dense, so that the width is fixed.
     """
 
     rows: int
@@ -41,12 +42,24 @@ class FeatureCounts(NamedTuple):
     label_weights: np.ndarray
     present: np.ndarray
     counts: np.ndarray
+    dense: bool = False
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
         """Both sums together; labels are matched by name. O(features · labels). Raises CannotMerge."""
         if self.target_kind and other.target_kind and self.target_kind != other.target_kind:
             raise CannotMerge(f"counts of {self.target_kind} and of {other.target_kind} targets cannot be merged.")
-        check_label_type(self.labels, other.labels)
+        for fixed, given in ((self, other), (other, self)):
+            if fixed.dense and given.n_features > fixed.n_features:
+                raise CannotMerge(
+                    f"counts of {given.n_features} features cannot be merged with those of dense rows of "
+                    f"{fixed.n_features}. Merge states of one width."
+                )
+        if self.dense and other.dense and self.n_features != other.n_features and self.rows and other.rows:
+            raise CannotMerge(f"counts of {other.n_features} and {self.n_features} features cannot be merged.")
+        try:
+            check_label_type(self.labels, other.labels)
+        except InvalidTargets as e:
+            raise CannotMerge(f"counts cannot be merged: {e}") from e
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         width = max(self.n_features, other.n_features)
         mine, theirs = _spread(self, labels, width), _spread(other, labels, width)
@@ -58,6 +71,7 @@ class FeatureCounts(NamedTuple):
             labels,
             self.weight + other.weight,
             *(a + b for a, b in zip(mine, theirs, strict=True)),
+            self.dense or other.dense,
         )
 
 
@@ -75,7 +89,7 @@ class FeatureCountAccumulator:
         self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
         self.target_kind, self.labels, self._weight = state.target_kind, state.labels, state.weight
         self._label_rows, self._label_weights = state.label_rows.copy(), state.label_weights.copy()
-        self._present, self._counts = state.present.copy(), state.counts.copy()
+        self._present, self._counts, self._dense = state.present.copy(), state.counts.copy(), state.dense
 
     def add(self, block: Block) -> None:
         """Learn the block's rows that have a target. Raises WidthMismatch, TargetKindMismatch or InvalidTargets."""
@@ -114,6 +128,7 @@ class FeatureCountAccumulator:
             self._label_weights.copy(),
             self._present[:d].copy(),
             self._counts[:d].copy(),
+            self._dense,
         )
 
     def _check(self, block: Block) -> None:
@@ -122,6 +137,8 @@ class FeatureCountAccumulator:
                 f"batch has {block.features} features; this model was started with {self.n_features}. "
                 "Send those columns or start a new model."
             )
+        if self._dense and block.features > self.n_features:
+            raise WidthMismatch(f"sparse batch has {block.features} features; dense rows fixed {self.n_features}.")
         if block.y is not None and block.y.kind not in ("class", "multilabel"):
             refuse_kind(block.y.kind, ("class", "multilabel"))
         if block.y is not None:
@@ -138,6 +155,7 @@ class FeatureCountAccumulator:
             self._label_rows = _padded(self._label_rows, (len(self.labels) + len(new),))
             self._label_weights = _padded(self._label_weights, (len(self.labels) + len(new),))
         self.labels, self.n_features = (*self.labels, *new), width
+        self._dense = self._dense or (block.rows > 0 and not block.sparse)
         if block.y is not None and self.target_kind is None:
             self.target_kind = block.y.kind
 
