@@ -19,6 +19,7 @@ from stream_dr.accumulate.moments import MomentAccumulator, MomentState
 from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_number, check_positive_int
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import Rounding
@@ -202,14 +203,17 @@ class ClosedForm(AdditiveEstimator):
 
     def _solve(self, state: Any) -> Projection:
         moments = moments_of(state, self.standardize)
-        loadings, eigenvalues = self.directions(moments, state)
+        exact = not self.reads_scatter() or moments.scatter is not None
+        return self.finished(moments, self.directions(moments, state), "exact" if exact else "diagonal")
+
+    def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:
+        """The projection made of directions: axes and signs settled, scale undone, at most n_components."""
+        loadings, eigenvalues = found
         if self.solves_eigenproblem:
             loadings = canonical(loadings, eigenvalues)
         p = len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
         loadings = signed(loadings[:, :p] * moments.scale[:, None])
-        mean = self.centre(moments)
-        exact = not self.reads_scatter() or moments.scatter is not None
-        return Linear(mean, loadings, eigenvalues[:p].copy(), "exact" if exact else "diagonal")
+        return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution)
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Loadings and eigenvalues, largest first, from the moments."""
@@ -267,11 +271,3 @@ class ClosedForm(AdditiveEstimator):
         if moments.first_stage is not None:
             return second_stage(moments.first_stage(xh), xh)
         return two_stage(moments.spread, xh, float(self.gamma), moments.rounding)
-
-
-def check_seed(value: Any) -> None:
-    """Raise InvalidParameter unless value is None or an integer ≥ 0."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0):
-        raise InvalidParameter(
-            f"random_state={value!r}; it must be None or an integer ≥ 0: draws are keyed by it, so that states merge."
-        )
