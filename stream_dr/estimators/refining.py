@@ -24,11 +24,10 @@ from stream_dr.accumulate.protocol import nested_state
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
 from stream_dr.estimators.closed_form import moments_of
 from stream_dr.estimators.estimator import check_number, check_positive_int
+from stream_dr.estimators.mapping import through
 from stream_dr.estimators.refining_methods import METHODS
-from stream_dr.estimators.replayed import Progress, Replayed
-from stream_dr.projection import Linear
+from stream_dr.estimators.replayed import Progress, Replayed, unmapped
 from stream_dr.solve.conjugate_gradient import angle
-from stream_dr.solve.spectral import signed
 
 
 class Pass(NamedTuple):
@@ -73,7 +72,7 @@ class Step(NamedTuple):
     """The outcome of a pass: its report, the projection so far (`solution` "refined"), and what goes on from here."""
 
     report: Pass
-    projection: Linear
+    projection: Any
     refining: Refining
 
 
@@ -98,6 +97,8 @@ def refine_steps(
     check_number("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
     check_refinable(estimator, state)
+    learned = state
+    estimator, state, source, names = unmapped(estimator, state, source, names)
     moments = moments_of(state, estimator.standardize)
     replayed = Replayed(estimator, state, moments, names)
     method = METHODS[estimator.refined_by](estimator, moments, state, replayed.scale > 0)
@@ -110,14 +111,14 @@ def refine_steps(
         check = False
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.answer(solve)
-        projection = _projection(estimator, moments, loadings, eigenvalues)
+        projection = estimator.finished(moments, (loadings, eigenvalues), "refined")
         turned = angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
         now = Refining(number, projection.loadings, solve)
         report = Pass(
             number, rows, residual, float(turned), projection.n_components, time.monotonic() - began, bool(done)
         )
-        yield Step(report, projection, now)
+        yield Step(report, through(learned, projection), now)
         if done:
             return
 
@@ -130,7 +131,7 @@ def refine(
     max_passes: int,
     names: tuple[str, ...] | None = None,
     resume: Refining | None = None,
-) -> tuple[Linear, Report]:
+) -> tuple[Any, Report]:
     """All passes at once: the last projection and the report. Raises what refine_steps raises."""
     passes = []
     for step in refine_steps(estimator, state, source, tol=tol, max_passes=max_passes, names=names, resume=resume):
@@ -150,12 +151,6 @@ def check_refinable(estimator: Any, state: Any) -> None:
         raise CannotRefine(f"{who} with these parameters is exact from one pass: there is nothing to refine.")
     if state is None or state.rows == 0:
         raise NotFitted(f"This {who} has learned no row so far: there is nothing to refine. Learn the stream first.")
-
-
-def _projection(estimator: Any, moments: Any, loadings: np.ndarray, eigenvalues: np.ndarray) -> Linear:
-    p = len(eigenvalues) if estimator.n_components is None else min(estimator.n_components, len(eigenvalues))
-    loadings = signed(loadings[:, :p] * moments.scale[:, None])
-    return Linear(estimator.centre(moments), loadings, eigenvalues[:p].copy(), "refined")
 
 
 def _numbered(progress: Progress, number: int) -> Any:

@@ -10,17 +10,19 @@ Cost of a pass: O(entries · r) for r directions; the first adds the learning. M
 Why this way: the check is the accumulator itself over again, so it cannot drift from what learning means.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from stream_dr.accumulate.clock import aged
+from stream_dr.accumulate.mapped import MappedState
 from stream_dr.block import Block
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.closed_form import Moments, moments_of
 from stream_dr.estimators.estimator import Holder
+from stream_dr.feature_maps import feature_map
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.targets import labelled_rows
 
@@ -95,6 +97,30 @@ class Replayed:
                 f"the source is not what this state has seen: its {differs} differ by more than rounding. "
                 "Give the rows, targets and weights it has learned."
             )
+
+
+class MappedSource:
+    """A source's rows as an estimator with a feature map has learned them: mapped. `state` gives width and names."""
+
+    def __init__(self, estimator: Any, state: MappedState, source: Any, names: tuple[str, ...] | None) -> None:
+        self._estimator, self._source = estimator, source
+        self._map, self._width = feature_map(state.feature_map), state.n_features
+        self._known = Holder(estimator.accumulator(state), names)
+
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """(position, Block) of mapped rows, with their targets and weights."""
+        for position, given in self._source.events(after, until):
+            block, _ = self._estimator._parse(self._known, given, None, None)
+            rows = self._map.apply(block.X, self._width, block.names)
+            yield position, block._replace(X=rows, names=None, width_stated=True)
+
+
+def unmapped(estimator: Any, state: Any, source: Any, names: Any) -> tuple[Any, Any, Any, Any]:
+    """(estimator, state, source, names) as there would be without a feature map, its rows being the mapped ones."""
+    if not isinstance(state, MappedState):
+        return estimator, state, source, names
+    plain = clone(estimator).set_params(feature_map=None)
+    return plain, state.inner, MappedSource(estimator, state, source, names), None
 
 
 def difference(state: Any, fresh: Any) -> str | None:
