@@ -9,7 +9,6 @@ Why this way: no accumulator knows of maps and no map of accumulators, so any es
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stream_dr.accumulate.moments import MomentState
 from stream_dr.accumulate.protocol import nested_state
 from stream_dr.block import Block
 from stream_dr.errors import CannotMerge, WidthMismatch
@@ -132,5 +131,5 @@ def _around(inner: Any, width: int, spec: str, names: tuple[str, ...] | None) ->
     )
 
 
-for kind in (MomentState, Linear, Columns, Mapped):
+for kind in (Linear, Columns, Mapped):
     nested_state(kind)

@@ -7,13 +7,15 @@ import numpy as np
 from stream_dr.accumulate.block_basis import unit_columns
 from stream_dr.accumulate.ccipca import CCIPCAAccumulator, CCIPCAState
 from stream_dr.estimators.estimator import Estimator, check_choice, check_number, check_positive_int
-from stream_dr.projection import Linear
+from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.projection import Linear, Projection
 
 
 class CCIPCA(Estimator):
     """Candid covariance-free incremental PCA [CCIPCA]: sample by sample exactly, sparse or dense. Unsupervised.
 
     n_components: components looked for. amnesic: ℓ ≥ 0; recent rows weigh more. center: subtract the running mean.
+    feature_map: None, or the spec of a map that rows go through first (with random_fourier: kernel PCA, approximately).
 
     Fitted: `components_` (rank, features) of unit length, `eigenvalues_` (rank,) the recurrence's own estimates ‖v_i‖ in
     the unit of X², `mean_`. A component not started, or below 1e-10 of the largest, is left out; `rank_` says how many
@@ -23,29 +25,46 @@ class CCIPCA(Estimator):
     on the order of rows. Weights are left out: the recurrence has no place for them.
     """
 
-    state_type: ClassVar[type] = CCIPCAState
+    state_type: ClassVar[Any] = StateType(CCIPCAState)
 
-    def __init__(self, n_components: int = 2, amnesic: float = 2.0, center: bool = True) -> None:
+    def __init__(
+        self,
+        n_components: int = 2,
+        amnesic: float = 2.0,
+        center: bool = True,
+        feature_map: dict[str, Any] | None = None,
+    ) -> None:
         self.n_components = n_components
         self.amnesic = amnesic
         self.center = center
+        self.feature_map = feature_map
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter for n_components < 1, amnesic < 0 or a center that is not a bool."""
         check_positive_int("n_components", self.n_components)
         check_number("amnesic", self.amnesic, low=0.0)
         check_choice("center", self.center, (True, False))
+        check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> CCIPCAAccumulator:
+    def accumulator(self, state: Any = None) -> Any:
         """A new accumulator, or one that goes on from `state`."""
+        return accumulate(self.feature_map, self._recurrence, state)
+
+    def _recurrence(self, state: Any) -> CCIPCAAccumulator:
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
-    def solve(self, state: CCIPCAState) -> Linear:
+    def solve(self, state: Any) -> Projection:
         """The projection of `state`: its vectors, each divided by its length. O(d p²)."""
+        return solved(state, self._unit_vectors)
+
+    def _unit_vectors(self, state: CCIPCAState) -> Linear:
         loadings, eigenvalues = unit_columns(state.basis.vectors(), smallest=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · d · (p + 1)."""
+        """8 · d · (p + 1), d as mapped where there is a map."""
+        return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
+
+    def _basis_bytes(self, n_features: int, n_targets: int) -> int:
         return 8 * n_features * (self.n_components + 1)

@@ -2,7 +2,8 @@
 
 IG(t) = H(label) − P(t) H(label | t) − P(¬t) H(label | ¬t), with t "the feature is present (≠ 0)", 0 log 0 = 0, in nats;
 this is the mutual information of presence and label. With several labels a row it is the sum over labels of the mutual
-information of presence and "the row has this label". Baseline of [SKM section 5.1] (IG3, IG500), after Yang and Pedersen.
+information of presence and "the row has this label". Baseline of [SKM section 5.1] (IG3, IG500), after Yang and
+Pedersen.
 
 Cost: learning O(entries · labels of the row) a row, memory 8 · features · (labels + 1) bytes; solving O(features ·
 labels). Merges: yes, exactly. Unlearns: yes, exactly.
@@ -17,7 +18,8 @@ import numpy as np
 
 from stream_dr.accumulate.feature_counts import FeatureCountAccumulator, FeatureCounts
 from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_positive_int
-from stream_dr.projection import Columns
+from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.projection import Columns, Projection
 
 CHUNK = 1 << 20
 """Entries of the (features, labels) table worked on at a time."""
@@ -26,7 +28,8 @@ CHUNK = 1 << 20
 class InformationGain(AdditiveEstimator):
     """Keeps the `n_components` features of highest information gain (at most as many as there are).
 
-    Parameters: n_components, features kept; target, "auto", "class" or "multilabel".
+    Parameters: n_components, features kept; target, "auto", "class" or "multilabel"; feature_map,
+    None or the spec of a map that rows go through first (hashing; of Fourier features every one is always present).
     Fitted: columns_ (components,) int64, best first; scores_ (components,) float64 in nats.
     Time a row O(entries · labels of the row); memory 8 · features · (labels + 1) bytes. Merges and unlearns exactly.
     Left out: continuous targets and features' values, for which presence is no measure; use PLSDA or CCA.
@@ -37,30 +40,41 @@ class InformationGain(AdditiveEstimator):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
-    state_type: ClassVar[type] = FeatureCounts
+    state_type: ClassVar[Any] = StateType(FeatureCounts)
 
-    def __init__(self, n_components: int = 500, *, target: Literal["auto", "class", "multilabel"] = "auto") -> None:
+    def __init__(
+        self,
+        n_components: int = 500,
+        *,
+        target: Literal["auto", "class", "multilabel"] = "auto",
+        feature_map: dict[str, Any] | None = None,
+    ) -> None:
         self.n_components = n_components
         self.target = target
+        self.feature_map = feature_map
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter unless n_components ≥ 1 and target is known."""
         check_positive_int("n_components", self.n_components)
         check_choice("target", self.target, ("auto", "class", "multilabel"))
+        check_feature_map(self.feature_map)
 
-    def accumulator(self, state: FeatureCounts | None = None) -> FeatureCountAccumulator:
+    def accumulator(self, state: Any = None) -> Any:
         """Counts that start empty, or go on from `state`."""
-        return FeatureCountAccumulator(state)
+        return accumulate(self.feature_map, FeatureCountAccumulator, state)
 
-    def solve(self, state: FeatureCounts) -> Columns:
+    def solve(self, state: Any) -> Projection:
         """The best columns of `state`."""
+        return solved(state, self._best)
+
+    def _best(self, state: FeatureCounts) -> Columns:
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
         return Columns(best, scores[best], state.n_features)
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · (features · (labels + 1) + 2 · labels)."""
-        return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
+        """8 · (features · (labels + 1) + 2 · labels), features as mapped where there is a map."""
+        return mapped_bytes(self.feature_map, _count_bytes, n_features, n_targets)
 
     @property
     def columns_(self) -> np.ndarray:
@@ -73,8 +87,9 @@ class InformationGain(AdditiveEstimator):
         return self._linear("scores")
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """The kept features' own names: the table's, `input_features`, or x0, x1 …"""
+        """The kept features' own names: the table's, `input_features`, or x0, x1 …; with a map its columns' numbers."""
         names = self._holder().names if input_features is None else input_features
+        names = None if self.feature_map is not None else names
         if names is None:
             return np.asarray([f"x{i}" for i in self.columns_], dtype=object)
         return np.asarray(list(names), dtype=object)[self.columns_]
@@ -107,6 +122,10 @@ def _label_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total
         pair = np.column_stack([both[:, j], np.maximum(present - both[:, j], 0.0)])
         gains += _class_gain(pair, present, np.asarray([weight, total - weight]), total)
     return gains
+
+
+def _count_bytes(n_features: int, n_targets: int) -> int:
+    return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
 
 
 def _terms(both: np.ndarray, marginal: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:

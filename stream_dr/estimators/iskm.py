@@ -7,7 +7,8 @@ import numpy as np
 from stream_dr.accumulate.block_basis import unit_columns
 from stream_dr.accumulate.skm import SKMAccumulator, SKMState
 from stream_dr.estimators.estimator import Estimator, check_choice, check_number, check_positive_int
-from stream_dr.projection import Linear
+from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.projection import Linear, Projection
 
 
 class IncrementalSKM(Estimator):
@@ -15,6 +16,7 @@ class IncrementalSKM(Estimator):
     row.
 
     n_components: components looked for. a: weight of a row's own class; the matrix followed is 2 Sb + (1 − a) Sw.
+    feature_map: None, or the spec of a map that rows go through first.
 
     Fitted: `components_` (rank, features) of unit length, `eigenvalues_` (rank,) the recurrence's own estimates ‖v_i‖,
     `mean_` that of all labelled rows, `classes_`. Left out, and not counted by `rank_`: components shorter than 1e-2 of
@@ -26,30 +28,39 @@ class IncrementalSKM(Estimator):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
-    state_type: ClassVar[type] = SKMState
+    state_type: ClassVar[Any] = StateType(SKMState)
 
     def __init__(
         self,
         n_components: int = 2,
         a: float = 1.0,
         target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
+        feature_map: dict[str, Any] | None = None,
     ) -> None:
         self.n_components = n_components
         self.a = a
         self.target = target
+        self.feature_map = feature_map
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter for n_components < 1 or an a or target outside its range."""
         check_positive_int("n_components", self.n_components)
         check_number("a", self.a, low=0.0)
         check_choice("target", self.target, ("auto", "class"))
+        check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> SKMAccumulator:
+    def accumulator(self, state: Any = None) -> Any:
         """A new accumulator, or one that goes on from `state`."""
+        return accumulate(self.feature_map, self._recurrence, state)
+
+    def _recurrence(self, state: Any) -> SKMAccumulator:
         return SKMAccumulator(self.n_components, self.a, state)
 
-    def solve(self, state: SKMState) -> Linear:
+    def solve(self, state: Any) -> Projection:
         """The projection of `state`: its vectors, each divided by its length. O(d p (p + c))."""
+        return solved(state, self._unit_vectors)
+
+    def _unit_vectors(self, state: SKMState) -> Linear:
         counts = state.basis.counts
         vectors = state.basis.vectors()
         if self.a >= 1.0:
@@ -59,5 +70,8 @@ class IncrementalSKM(Estimator):
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · d · (p + c)."""
+        """8 · d · (p + c), d as mapped where there is a map."""
+        return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
+
+    def _basis_bytes(self, n_features: int, n_targets: int) -> int:
         return 8 * n_features * (self.n_components + n_targets)

@@ -11,7 +11,7 @@ Why this way: no label-aware weights here. A new row has no label, so it could n
 placed by; LPP and NPE, whose new rows need no graph, have the option.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from stream_dr.accumulate.reservoir import Reservoir
 from stream_dr.estimators.estimator import check_choice, check_number
@@ -25,7 +25,8 @@ class LaplacianEigenmaps(ReservoirMethod):
 
     Parameters: n_components; n_neighbors, k, a row counting as the first of its own k (as scikit-learn's
     SpectralEmbedding has it); reservoir, rows sampled at most; weights, "binary" (edges of weight 1) or "heat"
-    (exp(−|·|²/t)); temperature, t, None for the mean squared length of the edges; random_state, seed of the sample.
+    (exp(−|·|²/t)); temperature, t, None for the mean squared length of the edges; feature_map, None or the spec of a
+    map that rows go through first; random_state, seed of the sample.
     Fitted: eigenvalues_ (components,) λ of the normalised Laplacian, ascending; no components_, the map is not linear.
     Time a row O(1) to learn, O(reservoir · features) to transform; memory 8 · reservoir · features bytes. Merges;
     does not unlearn. Left out: label-aware weights (see the module), components with 1 − λ ≤ 1e-6, which new rows
@@ -45,6 +46,7 @@ class LaplacianEigenmaps(ReservoirMethod):
         *,
         weights: Literal["binary", "heat"] = "binary",
         temperature: float | None = None,
+        feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -52,6 +54,7 @@ class LaplacianEigenmaps(ReservoirMethod):
         self.reservoir = reservoir
         self.weights = weights
         self.temperature = temperature
+        self.feature_map = feature_map
         self.random_state = random_state
 
     def check_parameters(self) -> None:
@@ -61,7 +64,7 @@ class LaplacianEigenmaps(ReservoirMethod):
         if self.temperature is not None:
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
-    def solve(self, state: Reservoir) -> Eigenmap:
+    def fitted(self, state: Reservoir) -> Eigenmap:
         """Places of the sampled rows, and the rule for others."""
         graph = neighbourhood_graph(state.kept, self.n_neighbors, self.weights == "heat", self.temperature, None)
         return laplacian_eigenmaps(state.kept, graph, self.n_components)

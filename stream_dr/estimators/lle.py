@@ -11,6 +11,8 @@ Why this way: scikit-learn's LocallyLinearEmbedding on the sampled rows, to the 
 the local Gram matrix, unit-length places), so that one can be checked against the other.
 """
 
+from typing import Any
+
 from stream_dr.accumulate.reservoir import Reservoir
 from stream_dr.estimators.estimator import check_number
 from stream_dr.estimators.reservoir_method import ReservoirMethod
@@ -21,7 +23,8 @@ class LLE(ReservoirMethod):
     """Locally linear embedding of a uniform sample of the rows.
 
     Parameters: n_components; n_neighbors, k others; reservoir, rows sampled at most; reg, share of each local Gram
-    matrix's trace added to its diagonal; random_state, seed of the sample.
+    matrix's trace added to its diagonal; feature_map, None or the spec of a map that rows go through first;
+    random_state, seed of the sample.
     Fitted: eigenvalues_ (components,) of (I − W)ᵀ(I − W), ascending; no components_, the map is not linear.
     Time a row O(1) to learn, O((reservoir + k²) · features) to transform; memory 8 · reservoir · features bytes.
     Merges; does not unlearn. Left out: label-aware neighbours (a new row has no label), the Hessian and modified
@@ -40,12 +43,14 @@ class LLE(ReservoirMethod):
         reservoir: int = 2000,
         *,
         reg: float = 1e-3,
+        feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
         self.reservoir = reservoir
         self.reg = reg
+        self.feature_map = feature_map
         self.random_state = random_state
 
     def check_parameters(self) -> None:
@@ -53,6 +58,6 @@ class LLE(ReservoirMethod):
         super().check_parameters()
         check_number("reg", self.reg, 0.0)
 
-    def solve(self, state: Reservoir) -> Barycentre:
+    def fitted(self, state: Reservoir) -> Barycentre:
         """Places of the sampled rows, and the rule for others."""
         return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg)

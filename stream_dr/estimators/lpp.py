@@ -8,7 +8,7 @@ dense; solving O(reservoir · features · min(reservoir, features)); transform O
 yes, by a hypergeometric draw. Unlearns: no.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +27,8 @@ class LPP(ReservoirMethod):
     Parameters: n_components; n_neighbors, k, a row counting as the first of its own k; reservoir, rows sampled at most;
     weights, "heat" (exp(−|·|²/t)) or "binary" (edges of weight 1); temperature, t, None for the mean squared length
     of the edges; label_aware, cut edges between classes (needs y); gamma, ridge in both quadratic forms (0: none, but
-    1e-3 of the mean eigenvalue where the sample has no more rows than features); random_state, seed of the sample.
+    1e-3 of the mean eigenvalue where the sample has no more rows than features); feature_map, None or the spec of a
+    map that rows go through first; random_state, seed of the sample.
     Fitted: components_ (components, features); eigenvalues_ (components,) λ, ascending; mean_ (features,).
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
     which the sampled rows do not vary.
@@ -50,6 +51,7 @@ class LPP(ReservoirMethod):
         temperature: float | None = None,
         label_aware: bool = False,
         gamma: float = 0.0,
+        feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -59,6 +61,7 @@ class LPP(ReservoirMethod):
         self.temperature = temperature
         self.label_aware = label_aware
         self.gamma = gamma
+        self.feature_map = feature_map
         self.random_state = random_state
 
     def check_parameters(self) -> None:
@@ -70,7 +73,7 @@ class LPP(ReservoirMethod):
         if self.temperature is not None:
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
-    def solve(self, state: Reservoir) -> Linear:
+    def fitted(self, state: Reservoir) -> Linear:
         """The directions of smallest λ."""
         if not len(state.numbers):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")

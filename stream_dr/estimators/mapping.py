@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_dr.accumulate.mapped import MappedAccumulator, MappedState
+from stream_dr.accumulate.protocol import nested_state
 from stream_dr.feature_maps import feature_map
 from stream_dr.projection import Mapped, Projection
 
@@ -18,7 +19,7 @@ class StateType:
     """state_type of an estimator that takes a feature map: MappedState where it has one, else the given class."""
 
     def __init__(self, plain: type) -> None:
-        self.plain = plain
+        self.plain = nested_state(plain)
 
     def __get__(self, instance: Any, owner: type) -> type:
         return MappedState if instance is not None and instance.feature_map is not None else self.plain

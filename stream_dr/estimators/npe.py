@@ -8,6 +8,8 @@ dense; solving O(reservoir · features · min(reservoir, features)); transform O
 yes, by a hypergeometric draw. Unlearns: no.
 """
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -25,7 +27,7 @@ class NPE(ReservoirMethod):
     Parameters: n_components; n_neighbors, k others; reservoir, rows sampled at most; label_aware, look for neighbours
     within a row's own class (needs y); reg, share of each local Gram matrix's trace added to its diagonal; gamma,
     ridge in both quadratic forms (0: none, but 1e-3 of the mean eigenvalue where the sample has no more rows than
-    features); random_state, seed of the sample.
+    features); feature_map, None or the spec of a map that rows go through first; random_state, seed of the sample.
     Fitted: components_ (components, features); eigenvalues_ (components,) λ, ascending; mean_ (features,).
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
     which the sampled rows do not vary.
@@ -47,6 +49,7 @@ class NPE(ReservoirMethod):
         label_aware: bool = False,
         reg: float = 1e-3,
         gamma: float = 0.0,
+        feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -55,6 +58,7 @@ class NPE(ReservoirMethod):
         self.label_aware = label_aware
         self.reg = reg
         self.gamma = gamma
+        self.feature_map = feature_map
         self.random_state = random_state
 
     def check_parameters(self) -> None:
@@ -64,7 +68,7 @@ class NPE(ReservoirMethod):
         check_number("reg", self.reg, 0.0)
         check_number("gamma", self.gamma, 0.0)
 
-    def solve(self, state: Reservoir) -> Linear:
+    def fitted(self, state: Reservoir) -> Linear:
         """The directions of smallest λ."""
         r, d = len(state.numbers), state.n_features
         if r < 2:

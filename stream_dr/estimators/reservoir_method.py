@@ -11,12 +11,15 @@ change nothing.
 Why this way: see accumulate/reservoir.py.
 """
 
+from abc import abstractmethod
 from typing import Any, ClassVar, NoReturn, Self
 
 from stream_dr.accumulate.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.errors import CannotUnlearn
 from stream_dr.estimators.estimator import AdditiveEstimator, Estimator, check_positive_int
+from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
 from stream_dr.feature_maps.draws import check_seed
+from stream_dr.projection import Projection
 
 SPARSE_WIDTH = 4096
 """Rows wider than this are taken to be sparse, with no more than this many entries each, when memory is estimated."""
@@ -25,11 +28,12 @@ SPARSE_WIDTH = 4096
 class ReservoirMethod(Estimator):
     """Base of estimators fitted on a reservoir. See the module's text."""
 
-    state_type: ClassVar[type] = Reservoir
+    state_type: ClassVar[Any] = StateType(Reservoir)
     n_components: int
     n_neighbors: int
     reservoir: int
     random_state: int | None
+    feature_map: dict[str, Any] | None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -37,13 +41,28 @@ class ReservoirMethod(Estimator):
         check_positive_int("n_neighbors", self.n_neighbors)
         check_positive_int("reservoir", self.reservoir)
         check_seed(self.random_state)
+        check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Reservoir | None = None) -> ReservoirAccumulator:
-        """A reservoir that starts empty, or goes on from `state`."""
+    def accumulator(self, state: Any = None) -> Any:
+        """A reservoir that starts empty, or goes on from `state`; of mapped rows where there is a map."""
+        return accumulate(self.feature_map, self._reservoir, state)
+
+    def _reservoir(self, state: Reservoir | None) -> ReservoirAccumulator:
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, bool(self.target_kinds), state)
+
+    def solve(self, state: Any) -> Projection:
+        """The projection of `state`; pure."""
+        return solved(state, self.fitted)
+
+    @abstractmethod
+    def fitted(self, state: Reservoir) -> Projection:
+        """The projection of the sampled rows."""
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """8 · reservoir · features dense; rows wider than 4,096 count as sparse: 12 bytes an entry, 4,096 a row at most."""
+        return mapped_bytes(self.feature_map, self._sample_bytes, n_features, n_targets)
+
+    def _sample_bytes(self, n_features: int, n_targets: int) -> int:
         row = 8 * n_features if n_features <= SPARSE_WIDTH else 12 * SPARSE_WIDTH
         return self.reservoir * (row + 24)
 

@@ -72,7 +72,7 @@ def hashing(n_features: int = 4096, alternate_sign: bool = True) -> dict[str, An
 
 def feature_map(spec: Any) -> FeatureMap:
     """The map of a spec (a dict, or its JSON). Raises InvalidParameter naming what is wrong."""
-    given = json.loads(spec) if isinstance(spec, str) else spec
+    given = _parsed(spec) if isinstance(spec, str) else spec
     if not isinstance(given, dict) or given.get("map") not in MAPS:
         raise InvalidParameter(
             f"feature_map={spec!r}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, "
@@ -91,6 +91,13 @@ def canonical(spec: dict[str, Any]) -> str:
     """A spec as JSON, the same for equal maps."""
     made: Any = feature_map(spec)
     return json.dumps({"map": spec["map"], **made._asdict()}, sort_keys=True)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _spec(name: str, made: NamedTuple) -> dict[str, Any]:

@@ -72,6 +72,8 @@ def hash_table(spec: Hashing, names: tuple[str, ...] | int) -> sp.csr_matrix:
     from sklearn.feature_extraction import FeatureHasher
 
     hasher = FeatureHasher(spec.n_features, input_type="string", alternate_sign=spec.alternate_sign)
+    if not names:
+        return sp.csr_matrix((0, spec.n_features))
     words = names if isinstance(names, tuple) else map(str, range(names))
     return hasher.transform([[name] for name in words]).tocsr()
 

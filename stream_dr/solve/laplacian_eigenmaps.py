@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
+from stream_dr.accumulate.protocol import nested_state
 from stream_dr.solve.graph import Graph
 from stream_dr.solve.landmarks import Kept, kept, placed
 from stream_dr.solve.spectral import signed
@@ -25,6 +26,7 @@ SMALLEST_MU = 1e-6
 """Components whose μ = 1 − λ is not above this are left out."""
 
 
+@nested_state
 class Eigenmap(NamedTuple):
     """Laplacian eigenmaps of landmarks, extended by Nyström: z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j) [MATH §7].
 

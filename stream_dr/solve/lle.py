@@ -17,11 +17,13 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
+from stream_dr.accumulate.protocol import nested_state
 from stream_dr.solve.landmarks import Kept, kept, placed
 from stream_dr.solve.neighbours import CHUNK, nearest
 from stream_dr.solve.spectral import EPS, signed
 
 
+@nested_state
 class Barycentre(NamedTuple):
     """Locally linear embedding of landmarks; a new row is the mean of its nearest landmarks' places by barycentric
     weights.

@@ -1,0 +1,183 @@
+"""feature_map=: every registered estimator that has the parameter, behind every map."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import stream_dr
+from stream_dr import ESTIMATORS, hashing, random_fourier
+from stream_dr.accumulate.protocol import pack, unpack
+from stream_dr.block import Block
+from stream_dr.errors import CannotMerge, InvalidParameter, WidthMismatch
+from stream_dr.estimators import make
+from stream_dr.feature_maps import feature_map
+
+KEYS = [key for key in ESTIMATORS if "feature_map" in inspect.signature(ESTIMATORS[key]).parameters]
+MAPS = {
+    "rbf": random_fourier(20, gamma=0.1),
+    "laplace": random_fourier(20, kernel="laplace", gamma=0.1),
+    "orthogonal": random_fourier(20, gamma=0.1, orthogonal=True),
+    "hashing": hashing(16),
+}
+rng = np.random.default_rng(21)
+X = np.round(rng.normal(size=(60, 5)) * (rng.random((60, 5)) < 0.8), 2)
+Y = np.arange(60) % 3
+
+
+def targets(key):
+    kinds = ESTIMATORS[key].target_kinds
+    return None if not kinds else Y if "class" in kinds else [[int(v)] for v in Y]
+
+
+def mapped(spec, rows=X):
+    return feature_map(spec).apply(rows, rows.shape[1])
+
+
+def part(y, chosen):
+    return None if y is None else y[chosen]
+
+
+def close(a, b, tolerance=1e-8):
+    assert a.shape == b.shape
+    assert a == pytest.approx(b, rel=tolerance, abs=tolerance * max(1.0, np.abs(b).max(initial=0.0)))
+
+
+def test_every_estimator_takes_a_map():
+    assert set(KEYS) == set(ESTIMATORS)
+
+
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("key", KEYS)
+def test_a_map_inside_equals_the_map_outside(key, name):
+    spec, y = MAPS[name], targets(key)
+    inside = ESTIMATORS[key](feature_map=spec).fit(X, y)
+    outside = ESTIMATORS[key]().fit(mapped(spec), y)
+    close(inside.transform(X), outside.transform(mapped(spec)))
+    assert inside.n_features_in_ == 5
+    assert inside.rank_ == outside.rank_
+    assert inside.solve(inside.state_).kind == "mapped"
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_batching_saving_and_unpacking(key, tmp_path):
+    spec, y = MAPS["rbf"], targets(key)
+    whole = ESTIMATORS[key](feature_map=spec).fit(X, y)
+    parts = ESTIMATORS[key](feature_map=spec).partial_fit(X[:25], part(y, slice(0, 25)))
+    parts.save(tmp_path / "saved")
+    again = stream_dr.load(tmp_path / "saved").partial_fit(X[25:], part(y, slice(25, 60)))
+    close(again.transform(X), whole.transform(X))
+    state = unpack(again.state_type, *pack(again.state_))
+    assert np.array_equal(again.solve(state).apply(X), again.transform(X))
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if ESTIMATORS[key].additive])
+@pytest.mark.parametrize("name", MAPS)
+def test_merges_and_unlearns_where_the_estimator_does(key, name):
+    spec, y = MAPS[name], targets(key)
+    whole = ESTIMATORS[key](feature_map=spec).fit(X, y)
+    merged = ESTIMATORS[key](feature_map=spec).fit(X[:25], part(y, slice(0, 25)))
+    merged.merge(ESTIMATORS[key](feature_map=spec).fit(X[25:], part(y, slice(25, 60))))
+    close(merged.transform(X), whole.transform(X), 1e-6)
+    merged.unlearn(X[25:], part(y, slice(25, 60)))
+    first = ESTIMATORS[key](feature_map=spec).fit(X[:25], part(y, slice(0, 25)))
+    close(merged.transform(X), first.transform(X), 1e-6)
+    with pytest.raises(CannotMerge):
+        merged.merge(ESTIMATORS[key](feature_map=MAPS["laplace" if name == "rbf" else "rbf"]).fit(X, y))
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_sparse_rows_are_dense_rows(name):
+    dense = stream_dr.LDA(gamma=0.1, feature_map=MAPS[name]).fit(X, Y)
+    sparse = stream_dr.LDA(gamma=0.1, feature_map=MAPS[name]).fit(sp.csr_matrix(X), Y)
+    close(sparse.transform(sp.csr_matrix(X)), dense.transform(X))
+    close(sparse.transform(sp.csr_matrix(np.pad(X, ((0, 0), (0, 2)), constant_values=7.0))), dense.transform(X))
+
+
+@pytest.mark.parametrize("name", ["rbf", "laplace"])
+def test_sparse_streams_may_grow_features(name):
+    model = stream_dr.LDA(gamma=0.1, feature_map=MAPS[name])
+    model.partial_fit(sp.csr_matrix(X[:30, :3]), Y[:30]).partial_fit(sp.csr_matrix(X[30:]), Y[30:])
+    padded = np.vstack([np.pad(X[:30, :3], ((0, 0), (0, 2))), X[30:]])
+    close(
+        model.transform(sp.csr_matrix(X)), stream_dr.LDA(gamma=0.1, feature_map=MAPS[name]).fit(padded, Y).transform(X)
+    )
+    assert model.n_features_in_ == 5
+
+
+def test_the_orthogonal_variant_needs_the_width_and_keeps_it():
+    model = stream_dr.PCA(feature_map=MAPS["orthogonal"])
+    with pytest.raises(WidthMismatch, match="state it"):
+        model.partial_fit(Block(sp.csr_matrix(X), width_stated=False))
+    model.partial_fit(sp.csr_matrix(X))
+    before = model.transform(X)
+    with pytest.raises(WidthMismatch):
+        model.partial_fit(sp.csr_matrix(np.hstack([X, X])))
+    assert np.array_equal(model.transform(X), before)
+
+
+def test_a_refused_batch_changes_nothing():
+    model = stream_dr.LDA(feature_map=MAPS["rbf"]).fit(X, Y)
+    before = pack(model.state_)[1], model.transform(X)
+    for rows in (X[:, :3], np.full((1, 5), np.nan)):
+        with pytest.raises(ValueError, match=r"features|NaN"):
+            model.partial_fit(rows, Y[: len(rows)])
+    assert pack(model.state_)[1] == before[0]
+    assert np.array_equal(model.transform(X), before[1])
+
+
+DICTS = [
+    {"price": 1.0, "colour": "red"},
+    {"price": 3.0, "colour": "blue", "new": True},
+    {"colour": "red"},
+    {"price": 2},
+]
+
+
+def test_rows_may_be_dicts_where_the_map_goes_by_name():
+    labels = ["a", "b", "a", "b"]
+    model = stream_dr.ClassMeans(feature_map=hashing(64)).partial_fit(DICTS[:2], labels[:2])
+    model.partial_fit(DICTS[2:], labels[2:])
+    whole = stream_dr.ClassMeans(feature_map=hashing(64)).fit(DICTS, labels)
+    close(model.transform(DICTS), whole.transform(DICTS))
+    assert model.predict(DICTS).tolist() == labels
+    assert model.transform([{"never met": 4.0}]).shape == (1, 1)
+    with pytest.raises(ValueError, match="not numbers"):
+        stream_dr.ClassMeans().fit(DICTS, labels)
+
+
+def test_tables_may_have_other_columns_in_every_batch():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=list("abcde"))
+    model = stream_dr.LDA(gamma=0.1, feature_map=hashing(64)).fit(frame, Y)
+    close(model.transform(frame[["e", "d", "c", "b", "a"]]), model.transform(frame))
+    close(model.transform(X), model.transform(frame))  # the names all batches had
+    model.partial_fit(frame[["a", "b"]].rename(columns={"a": "f"}), Y)
+    assert model.n_samples_seen_ == 120
+
+
+def test_specs_are_json_and_equal_whatever_way_they_came():
+    spec = random_fourier(40, gamma=0.5, seed=3)
+    model = make("lda", {"feature_map": json.loads(json.dumps(spec))})
+    assert model.get_params() == stream_dr.LDA(feature_map=spec).get_params()
+    assert clone(model).feature_map == spec
+    assert make("lda", {"feature_map": {"map": "random_fourier"}}).feature_map == {"map": "random_fourier"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["rbf", {}, {"map": "cubes"}, {"map": "hashing", "width": 3}, {"map": "hashing", "n_features": 0}, 5],
+    ids=str,
+)
+def test_wrong_specs_are_refused_when_the_estimator_is_made(wrong):
+    with pytest.raises(InvalidParameter):
+        make("lda", {"feature_map": wrong})
+
+
+def test_memory_counts_the_mapped_width_and_the_map():
+    plain, fourier = stream_dr.LDA(), stream_dr.LDA(feature_map=random_fourier(500))
+    assert fourier.state_bytes(100, 3) == plain.state_bytes(500, 3) + 4 * 500 * 128
+    assert stream_dr.LDA(feature_map=hashing(100)).state_bytes(10**6, 3) < plain.state_bytes(10**6, 3)
