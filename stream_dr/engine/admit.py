@@ -6,10 +6,13 @@ decides) is returned as the next Schema; nothing is changed. Finite values were 
 caller's thread.
 
 Why this way: after admit has accepted a batch, advancing must not raise; so a row is in the log only if every model can
-learn it. A model is asked again only when the schema has changed, for it has accepted the schema as it was.
+learn it. A model is asked again only when the schema has changed, for it has accepted the schema as it was; the batches
+that decide the stream's layout and kind of targets are also learned by a new accumulator of each model, which is then
+forgotten.
 """
 
 import inspect
+import logging
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -19,6 +22,7 @@ from stream_dr.engine.decode import in_order
 from stream_dr.engine.draft import Draft
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.schema import Schema
+from stream_dr.engine.unlearn import learned_by
 from stream_dr.errors import (
     EmptyInput,
     InvalidIndex,
@@ -26,10 +30,13 @@ from stream_dr.errors import (
     InvalidWeights,
     LimitExceeded,
     SchemaMismatch,
+    StreamDRError,
     TargetKindMismatch,
     WidthMismatch,
 )
 from stream_dr.targets import Targets, check_label_type, refuse_kind
+
+log = logging.getLogger("stream_dr.admit")
 
 NONE = "none"
 """The kind of a stream that is set to carry no targets."""
@@ -39,15 +46,18 @@ def admit(draft: Draft, schema: Schema, estimators: Iterable[Any], limits: Limit
     """The schema once the draft is in. Raises the error that refuses it; O(rows + labels)."""
     if draft.block is None:
         return schema
-    if draft.block.rows == 0:
-        raise EmptyInput("the batch has no rows; send at least one.")
+    if draft.block.rows == 0 or (draft.block.features == 0 and not draft.block.sparse):
+        raise EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
     block = draft.block if schema.layout is None else in_order(draft.block, schema)
     grown = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
     if grown == schema:
         return schema
     _check_limits(grown, limits)
+    decides = schema.layout is None or schema.target_kind != grown.target_kind
     for estimator in estimators:
         admit_model(estimator, grown, limits)
+        if decides:
+            _try(estimator, in_order(block, grown))
     return grown
 
 
@@ -73,6 +83,16 @@ def admit_model(estimator: Any, schema: Schema, limits: Limits) -> None:
                 needed=needed,
                 limit=limits.max_state_bytes,
             )
+
+
+def _try(estimator: Any, block: Block) -> None:
+    """Let a new accumulator learn the batch that decides what the stream is, and forget it. Raises what refuses it."""
+    try:
+        estimator.accumulator().add(learned_by(estimator, block))
+    except StreamDRError:
+        raise
+    except Exception:
+        log.exception("%s could not try the first batch; it will fail when it learns it", type(estimator).__name__)
 
 
 def _check_kind(estimator: Any, kind: str | None) -> None:

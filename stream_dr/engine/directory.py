@@ -21,7 +21,7 @@ from stream_dr.engine.limits import Limits
 from stream_dr.engine.model import Failure, Model, PublishPolicy, Spec
 from stream_dr.engine.model_table import Entry, ModelTable
 from stream_dr.engine.schema import Schema, delta, grown
-from stream_dr.engine.snapshot import forget_snapshots, oldest_snapshot, restore
+from stream_dr.engine.snapshot import forget_snapshots, oldest_snapshot, restore, restore_published
 from stream_dr.errors import (
     DirectoryMissing,
     HistoryGone,
@@ -195,6 +195,7 @@ class Directory:
         restore(model, self.path, self.position)
         if entry.failure is not None:
             model.status, model.failure = "failed", entry.failure
+            restore_published(model, self.path)
         elif model.position + 1 < self.log.first:
             why = f"no usable snapshot, and events before position {self.log.first} are no longer kept"
             model.status, model.failure = "failed", Failure(model.position + 1, HistoryGone.code, why)

@@ -82,11 +82,16 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
     return Draft("reference", body, _digest(reference.key.encode()), reference.key, block, reference.rows)
 
 
-def unlearn_draft(picked: dict[int, Sequence[int] | None], key: str | None = None) -> Draft:
-    """Rows to be taken out: position → row numbers within that event, None for all of them."""
+def unlearn_draft(
+    picked: dict[int, Sequence[int] | None], key: str | None = None, request: bytes | None = None
+) -> Draft:
+    """Rows to be taken out: position → row numbers within that event, None for all of them.
+
+    request: what was asked for, in bytes, by which a repetition under the same key is recognised; the event's body if None.
+    """
     rows = {str(p): None if r is None else list(r) for p, r in sorted(picked.items())}
     body = json.dumps({"rows": rows}, sort_keys=True, separators=(",", ":")).encode()
-    return Draft("unlearn", body, _digest(body), key)
+    return Draft("unlearn", body, _digest(request or body), key)
 
 
 def _digest(body: bytes) -> str:

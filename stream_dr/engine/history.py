@@ -14,6 +14,7 @@ from stream_dr.block import Block
 from stream_dr.engine.decode import Decoder
 from stream_dr.engine.model import Model
 from stream_dr.engine.reading import PAGE
+from stream_dr.engine.snapshot import keep_published
 from stream_dr.engine.unlearn import Removal, pick, removal_of, without
 from stream_dr.errors import InvalidParameter
 
@@ -60,6 +61,7 @@ class LogHistory:
         """Write a model's failure down, so that a restart does not try the same event again."""
         if model.failure is not None:
             self._directory.table.set_failure(model.id, model.failure)
+            keep_published(model, self._directory.path)
 
     def _removed(self, before: int) -> Removal:
         """Everything that unlearn events before this position took out."""

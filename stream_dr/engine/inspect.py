@@ -12,8 +12,8 @@ from stream_dr.engine.snapshot import snapshot_files, snapshot_folder, state_sha
 
 
 def inspect(path: Path) -> dict[str, Any]:
-    """{"position", "rows", "first", "schema", "models": {name: {…, "state_sha256"}}}. Raises DirectoryMissing and what a
-    damaged log raises. Costs reading the newest snapshot of each model."""
+    """{"position", "rows", "first", "schema", "models": {name: {…, "state_sha256"}}}. Raises DirectoryMissing and what
+    a damaged log raises. Costs reading the newest snapshot of each model."""
     with Directory(path, writable=False) as directory:
         return {
             "position": directory.position,

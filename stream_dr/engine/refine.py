@@ -95,7 +95,8 @@ def refine(
 
 
 def refine_model(directory: Any, model: Model, tol: float, max_passes: int, tell: Tell | None = None) -> Published:
-    """Catch a model up with the log, refine and snapshot it: the whole work of `stream-dr refine`. Raises as `refine`."""
+    """Catch a model up with the log, refine and snapshot it: the whole work of `stream-dr refine`. Raises as
+    `refine`."""
     from threadpoolctl import threadpool_limits
 
     check_model(directory, model)

@@ -21,6 +21,7 @@ from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory, Start
 from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
+from stream_dr.engine.history import picked_rows
 from stream_dr.engine.jobs import Job
 from stream_dr.engine.model import Model, Published, PublishPolicy
 from stream_dr.engine.model_thread import ModelThread
@@ -28,6 +29,7 @@ from stream_dr.engine.publish import Frozen, publish
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.replay import settle
 from stream_dr.engine.snapshot import snapshot
+from stream_dr.engine.snapshot_file import canonical
 from stream_dr.errors import NotFitted, Overloaded, StreamDRError, UnknownJob
 from stream_dr.streams.disk import free_bytes
 
@@ -180,10 +182,14 @@ class Running:
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None
     ) -> "Future[Receipt]":
-        """Append an event that takes rows out again. Raises InvalidParameter, HistoryGone."""
-        from stream_dr.engine.history import picked_rows
+        """Append an event that takes rows out again; a repetition under the same key changes nothing.
 
-        return self.submit(unlearn_draft(picked_rows(self.directory, positions, ids), key))
+        Looking ids up reads the log. Raises InvalidParameter, HistoryGone.
+        """
+        known = key is not None and self.directory.log.find_key(key) is not None
+        picked = {} if known else picked_rows(self.directory, positions, ids)
+        request = canonical({"positions": sorted(positions), "ids": sorted(ids)}).encode()
+        return self.submit(unlearn_draft(picked, key, request))
 
     def job(self, id: str) -> Job:
         """A job by its id. Raises UnknownJob."""

@@ -29,6 +29,9 @@ from stream_dr.projection import Columns, Linear, Projection
 KEPT = 2
 """Snapshots kept a model."""
 
+FAILED = "failed.part"
+"""What a failed model had published."""
+
 log = logging.getLogger("stream_dr.snapshot")
 
 
@@ -56,6 +59,26 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
     for old in snapshot_files(folder)[KEPT:]:
         old.unlink(missing_ok=True)
     return path
+
+
+def keep_published(model: Model, directory: Path) -> None:
+    """Write what a failed model has published, so that it goes on serving after a restart; its state may be half new."""
+    if model.published is None:
+        return
+    folder = snapshot_folder(directory, model.name, model.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays, told = _packed_published(model.published)
+    facts = {"kind": "published", "spec": _jsonable(model.spec), "next_version": model.next_version, "published": told}
+    write_file(folder / FAILED, arrays, facts)
+
+
+def restore_published(model: Model, directory: Path) -> None:
+    """Give a failed model back what it had published."""
+    path = snapshot_folder(directory, model.name, model.id) / FAILED
+    try:
+        _restore_published(model, *read_file(path))
+    except StreamDRError as e:
+        log.warning("%s passed over (%s): %s", path, e.code, e)
 
 
 def restore(model: Model, directory: Path, last: int) -> bool:
@@ -151,6 +174,10 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
     state = unpack(model.estimator.state_type, _part("state", arrays), facts["state"])
     model.accumulator = model.estimator.accumulator(state)
     model.position = model.snapshot_position = facts["position"]
+    _restore_published(model, arrays, facts)
+
+
+def _restore_published(model: Model, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
     model.next_version = max(model.next_version, facts["next_version"])
     if "published" in facts:
         told = dict(facts["published"])

@@ -1,0 +1,98 @@
+"""Publishing: versions ascend, components keep their sign along a stream, and the map leads from one answer to the next."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream_dr import errors
+from stream_dr.engine import publish as publishing
+from stream_dr.engine.advance import Step, advance
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.history import LogHistory
+from stream_dr.engine.publish import Refined, freeze, publish, publish_refined, release_versions
+from tests.stream_dr.engine.batches import dense, opened, put
+
+
+def learn(directory: Directory, seed: int, name: str = "m") -> None:
+    block = dense(seed, 40)
+    (position,) = put(directory, block)
+    advance(directory.model(name), Step(position, block), LogHistory(directory))
+
+
+@pytest.mark.parametrize("key", ["lda", "pca", "ccipca"])
+def test_signs_hold_along_a_stream(key: str, tmp_path: Path) -> None:
+    with opened(tmp_path, m=(key, {"n_components": 2})) as directory:
+        model, before = directory.model("m"), None
+        for seed in range(15):
+            learn(directory, seed)
+            now = publish(model, freeze(model), directory.table)
+            if before is not None:
+                cosines = np.sum(before.projection.loadings * now.projection.loadings, axis=0)  # type: ignore[attr-defined]
+                assert (cosines > 0).all()
+                assert now.version == before.version + 1
+                assert now.change is not None
+            before = now
+        assert model.published is before
+
+
+def test_the_map_carries_answers_over(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("pca", {"n_components": 4})) as directory:
+        model, X = directory.model("m"), dense(99, 30).X
+        learn(directory, 0)
+        old = publish(model, freeze(model), directory.table)
+        learn(directory, 1)
+        new = publish(model, freeze(model), directory.table)
+        assert new.change is not None
+        carried = old.projection.apply(X) @ new.change.map + new.change.offset
+        np.testing.assert_allclose(carried, new.projection.apply(X), atol=1e-9)
+        assert new.change.residual < 1e-12
+
+
+def test_kept_versions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        model = directory.model("m")
+        learn(directory, 0)
+        for _ in range(40):
+            publish(model, freeze(model), directory.table)
+        assert [v.version for v in model.versions] == list(range(9, 41))
+        assert model.version(9).version == 9
+        with pytest.raises(errors.UnknownVersion):
+            model.version(8)
+        monkeypatch.setattr(publishing, "KEPT_BYTES", 1)
+        publish(model, freeze(model), directory.table)
+        assert len(model.versions) == 2
+
+
+def test_unused_versions_are_given_back(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        model = directory.model("m")
+        learn(directory, 0)
+        publish(model, freeze(model), directory.table)
+        release_versions(model, directory.table)
+    with opened(tmp_path) as directory:
+        assert directory.model("m").next_version == 2
+
+
+def test_a_refined_projection_stays(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        model = directory.model("m")
+        learn(directory, 0)
+        assert model.stale
+        refined = Refined(model.estimator.solve(model.accumulator.freeze()), 1e-7, 0, model.rows)
+        publish_refined(model, refined, directory.table)
+        learn(directory, 1)
+        assert not model.stale
+        assert model.published is not None
+        assert (model.published.refined_at, model.published.residual) == (0, 1e-7)
+
+
+def test_a_solver_that_raises_changes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        model = directory.model("m")
+        learn(directory, 0)
+        first = publish(model, freeze(model), directory.table)
+        model.estimator.solve = lambda state: 1 / 0
+        with pytest.raises(ZeroDivisionError):
+            publish(model, freeze(model), directory.table)
+        assert model.published is first

@@ -1,0 +1,188 @@
+"""Replay: one pass through any number of models; passes, order, resumption and damage."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_dr import errors
+from stream_dr.engine import replay as replaying
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.replay import Progress, ReplaySettings, Report, replay
+from stream_dr.engine.snapshot import state_sha256
+from stream_dr.estimators import ESTIMATORS
+from stream_dr.streams.shards import open_dataset
+from tests.stream_dr.engine.batches import SMALL, dense, opened, put, shards
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "lda": ("lda", {}),
+    "pca": ("ccipca", {}),
+    "cm": ("class_means", {}),
+    "iskm": ("iskm", {}),
+}
+
+
+def run(path: Path, folder: Path, watch: Callable[[Progress], None] | None = None, **settings: Any) -> Report:
+    """`stream-dr replay`, without the command."""
+    with Directory(path, limits=SMALL) as directory:
+        for name, (key, params) in MODELS.items():
+            directory.add_model(name, key, params)
+        return replay(directory, open_dataset(folder), ReplaySettings(**settings), watch)
+
+
+def states(path: Path) -> dict[str, tuple[int, int, str]]:
+    """Position, rows and digest of every model's newest snapshot."""
+    with Directory(path, writable=False) as directory:
+        return {n: (m.position, m.rows, state_sha256(m.accumulator.freeze())) for n, m in directory.models.items()}
+
+
+def test_states_are_those_of_the_estimators_alone(tmp_path: Path) -> None:
+    report = run(tmp_path / "d", shards(tmp_path / "s"))
+    assert (report.rows, report.events, report.caught_up) == (240, 12, 0)
+    for name, (key, _) in MODELS.items():
+        alone = ESTIMATORS[key]()
+        for seed in range(12):
+            block = dense(seed)
+            alone.partial_fit(block.X, block.y) if alone.target_kinds else alone.partial_fit(block.X)
+        assert states(tmp_path / "d")[name] == (11, 240, state_sha256(alone.state_))
+
+
+def test_replaying_again_appends_nothing(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    run(tmp_path / "d", folder)
+    before = states(tmp_path / "d")
+    assert run(tmp_path / "d", folder)[:3] == (0, 0, 0)
+    assert states(tmp_path / "d") == before
+
+
+def test_passes(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    assert run(tmp_path / "a", folder, loops=3).rows == 720
+    for _ in range(2):
+        run(tmp_path / "b", folder)
+    for rows in (480, 720):
+        assert run(tmp_path / "b", folder, again=True).rows == 240
+        assert states(tmp_path / "b")["cm"][1] == rows
+    assert states(tmp_path / "a") == states(tmp_path / "b")
+
+
+def test_shuffled_shards_come_in_another_order_the_same_each_time(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    run(tmp_path / "a", folder, shuffle=3)
+    run(tmp_path / "b", folder, shuffle=3)
+    run(tmp_path / "c", folder, shuffle=4)
+    assert states(tmp_path / "a") == states(tmp_path / "b")
+    assert states(tmp_path / "a")["pca"] != states(tmp_path / "c")["pca"]
+
+
+class Stop(BaseException):
+    """Ends a replay where a watcher says."""
+
+
+@pytest.mark.parametrize("after", [1, 3, 5, 8])
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt])
+def test_an_interrupted_replay_goes_on_where_it_was(
+    after: int, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "GROUP_EVENTS", 1)
+    folder, calls = shards(tmp_path / "s"), 0
+
+    def watch(progress: Progress) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == after:
+            raise error
+
+    with pytest.raises(error):
+        run(tmp_path / "a", folder, watch)
+    assert states(tmp_path / "a")["cm"][1] == 20 * after
+    report = run(tmp_path / "a", folder)
+    assert (report.rows, report.caught_up) == (240 - 20 * after, 0)
+    run(tmp_path / "b", folder)
+    assert states(tmp_path / "a") == states(tmp_path / "b")
+
+
+def test_how_often_it_is_snapshotted_changes_no_bit(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    run(tmp_path / "a", folder)
+    run(tmp_path / "b", folder, snapshot_rows=1, snapshot_seconds=0.0)
+    assert states(tmp_path / "a") == states(tmp_path / "b")
+
+
+def test_a_begun_pass_is_completed_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "GROUP_EVENTS", 1)
+    folder = shards(tmp_path / "s")
+    run(tmp_path / "a", folder)
+
+    def stop(progress: Progress) -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        run(tmp_path / "a", folder, stop, again=True)
+    assert run(tmp_path / "a", folder, again=True).passes == 2
+    run(tmp_path / "b", folder, loops=2)
+    assert states(tmp_path / "a") == states(tmp_path / "b")
+
+
+def test_a_model_added_later_reads_the_log(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    run(tmp_path / "a", folder)
+    with Directory(tmp_path / "a", limits=SMALL) as directory:
+        directory.add_model("late", "pca", {})
+        report = replay(directory, open_dataset(folder), ReplaySettings())
+        assert (report.rows, report.caught_up) == (0, 240)
+        assert directory.model("late").rows == 240
+
+
+def test_batches_posted_before_and_after(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    with opened(tmp_path / "d", cm=("class_means", {})) as directory:
+        put(directory, dense(77))
+        replay(directory, open_dataset(folder), ReplaySettings())
+        put(directory, dense(78))
+        assert replay(directory, open_dataset(folder), ReplaySettings()).caught_up == 20
+        assert directory.model("cm").rows == 280
+
+
+def test_a_damaged_shard_is_named_or_skipped(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    victim = sorted(folder.glob("*.arrow"))[2]
+    whole = bytearray(victim.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    victim.write_bytes(whole)
+    with pytest.raises(errors.DamagedShard, match=victim.name):
+        run(tmp_path / "a", folder)
+    report = run(tmp_path / "a", folder, skip_damaged=True)
+    assert len(report.skipped) == 1
+    assert states(tmp_path / "a")["cm"][1] == 200
+
+
+def test_a_batch_that_is_refused_ends_it_with_what_came_before_learned(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s", blocks=4)
+    with opened(tmp_path / "d", cm=("class_means", {})) as directory:
+        put(directory, dense(0, features=7))
+        with pytest.raises(errors.WidthMismatch):
+            replay(directory, open_dataset(folder), ReplaySettings())
+        assert directory.model("cm").rows == 20
+
+
+def test_a_failed_model_is_told_at_the_end(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    with opened(tmp_path / "d", cm=("class_means", {}), lda=("lda", {})) as directory:
+        directory.model("lda").accumulator.add = lambda block: 1 / 0
+        with pytest.raises(errors.ModelFailed, match="lda"):
+            replay(directory, open_dataset(folder), ReplaySettings())
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        assert directory.model("cm").rows == 240
+        assert replay(directory, open_dataset(folder), ReplaySettings()).rows == 0
+
+
+def test_sparse_rows_and_label_sets(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s", sparse_rows=True)
+    with opened(tmp_path / "d", opls=("opls", {}), pca=("ccipca", {})) as directory:
+        seen: list[Progress] = []
+        report = replay(directory, open_dataset(folder), ReplaySettings(), seen.append)
+        assert report.rows == directory.model("opls").rows == 240
+        assert (seen[-1].rows, seen[-1].total_rows, seen[-1].shards, seen[-1].total_shards) == (240, 240, 6, 6)
+        assert directory.schema.stated == open_dataset(folder).n_features

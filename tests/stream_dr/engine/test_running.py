@@ -1,0 +1,362 @@
+"""Running: durable before acknowledged, learned in order, published soon, nothing lost at a stop, and refusals under load."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_dr import errors
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.draft import Receipt
+from stream_dr.engine.limits import Limits
+from stream_dr.engine.model import PublishPolicy
+from stream_dr.engine.running import Running, RunSettings
+from stream_dr.engine.snapshot import state_sha256
+from stream_dr.engine.transform import transform
+from tests.stream_dr.engine.batches import SMALL, dense, draft, opened, put
+
+WAIT = 20.0
+ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
+
+
+@contextmanager
+def running(path: Path, limits: Limits = SMALL, **settings: Any) -> Iterator[Running]:
+    """A directory being kept current."""
+    with Directory(path, limits=limits) as directory:
+        run = Running(directory, RunSettings(**settings))
+        run.start()
+        try:
+            yield run
+        finally:
+            run.stop()
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_batches_are_learned_in_order_and_nothing_is_lost_at_a_stop(tmp_path: Path) -> None:
+    with running(tmp_path / "a") as run:
+        run.add_model("pca", "ccipca", {})
+        futures = [run.submit(draft(dense(i), f"k{i}")) for i in range(40)]
+    assert [f.result(0) for f in futures] == [Receipt(i, 20) for i in range(40)]
+    with opened(tmp_path / "b", pca=("ccipca", {})) as directory:
+        put(directory, *(dense(i) for i in range(40)))
+        from stream_dr.engine.catch_up import catch_up
+
+        catch_up(directory, [directory.model("pca")], 39)
+        straight = state_sha256(directory.model("pca").accumulator.freeze())
+    with Directory(tmp_path / "a", writable=False) as directory:
+        model = directory.model("pca")
+        assert (model.position, model.rows) == (39, 800)
+        assert state_sha256(model.accumulator.freeze()) == straight
+        assert model.published is not None
+        assert model.published.position == 39
+
+
+def test_many_clients_one_order(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        run.add_model("m", "class_means", {})
+        receipts: list[Receipt] = []
+
+        def post(client: int) -> None:
+            for i in range(15):
+                receipts.append(run.submit(draft(dense(i), f"{client}-{i}")).result(WAIT))
+
+        threads = [threading.Thread(target=post, args=(c,)) for c in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(r.position for r in receipts) == list(range(90))
+        assert run.wait_applied(89, WAIT)
+        assert run.directory.model("m").rows == 1800
+        assert run.figures()["events_appended"] == 90
+        assert run.figures()["commits"] <= 90
+
+
+def test_refusals_come_through_the_future(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        run.submit(draft(dense(0), "k")).result(WAIT)
+        with pytest.raises(errors.WidthMismatch):
+            run.submit(draft(dense(0, features=9))).result(WAIT)
+        with pytest.raises(errors.KeyConflict):
+            run.submit(draft(dense(1), "k")).result(WAIT)
+        with pytest.raises(errors.WidthMismatch):
+            run.check(draft(dense(0, features=9)))
+        run.check(draft(dense(5)))
+        assert run.submit(draft(dense(0), "k")).result(WAIT).duplicate
+        assert run.directory.position == 0
+        figures = run.figures()
+        assert (figures["refused"], figures["duplicates"]) == (2, 1)
+
+
+def test_wait_applied_means_learned_and_published(tmp_path: Path) -> None:
+    with running(tmp_path, publish=ON_DEMAND) as run:
+        run.add_model("lda", "lda", {})
+        run.add_model("cm", "class_means", {})
+        for i in range(10):
+            position = run.submit(draft(dense(i))).result(WAIT).position
+            assert run.wait_applied(position, WAIT)
+            for model in run.directory.models.values():
+                assert model.position >= position
+                assert model.published is not None
+                assert model.published.position >= position
+        assert not run.wait_applied(99, 0.05)
+
+
+def test_on_demand_publishes_nothing_by_itself(tmp_path: Path) -> None:
+    with running(tmp_path, publish=ON_DEMAND) as run:
+        model, _ = run.add_model("cm", "class_means", {})
+        with pytest.raises(errors.NotFitted):
+            run.publish("cm")
+        run.submit(draft(dense(0))).result(WAIT)
+        eventually(lambda: model.position == 0)
+        time.sleep(0.2)
+        assert model.published is None
+        with pytest.raises(errors.NotFitted):
+            transform(model, dense(1), run.directory.schema)
+        assert run.publish("cm").position == 0
+
+
+def test_without_asking_a_projection_follows_when_the_log_is_drained(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        model, _ = run.add_model("cm", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        eventually(lambda: model.published is not None and model.published.position == 0)
+
+
+def test_a_model_added_later_catches_up_while_batches_arrive(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        run.add_model("first", "ccipca", {})
+        for i in range(60):
+            run.submit(draft(dense(i)))
+        late, new = run.add_model("late", "ccipca", {})
+        assert new
+        assert run.add_model("late", "ccipca", {}) == (late, False)
+        for i in range(60, 120):
+            run.submit(draft(dense(i))).result(WAIT)
+        assert run.wait_applied(119, WAIT)
+        first = run.directory.model("first")
+        eventually(lambda: late.status == "live")
+        assert first.rows == late.rows == 2400
+        assert state_sha256(first.accumulator.freeze()) == state_sha256(late.accumulator.freeze())
+
+
+def test_starting_at_now(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        run.submit(draft(dense(0))).result(WAIT)
+        model, _ = run.add_model("now", "class_means", {}, "now")
+        position = run.submit(draft(dense(1))).result(WAIT).position
+        assert run.wait_applied(position, WAIT)
+        assert model.rows == 20
+
+
+def test_a_failing_model_leaves_the_others_alone(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        bad, _ = run.add_model("bad", "class_means", {})
+        good, _ = run.add_model("good", "lda", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        served = bad.published
+        bad.accumulator.add = lambda block: 1 / 0
+        run.submit(draft(dense(1))).result(WAIT)
+        assert run.wait_applied(1, WAIT)
+        assert (bad.status, good.status, good.rows) == ("failed", "live", 40)
+        assert bad.published is served
+    with running(tmp_path) as run:
+        assert run.directory.model("bad").status == "failed"
+        assert run.directory.model("bad").published is not None
+        run.submit(draft(dense(2))).result(WAIT)
+        assert run.wait_applied(2, WAIT)
+
+
+def test_a_solver_that_raises_does_not_stop_learning(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        model.estimator.solve = lambda state: 1 / 0
+        for i in range(3):
+            run.submit(draft(dense(i))).result(WAIT)
+            assert run.wait_applied(i, WAIT)
+        assert model.solve_error is not None
+        assert (model.rows, model.published) == (60, None)
+        del model.estimator.solve
+        run.submit(draft(dense(3))).result(WAIT)
+        assert run.wait_applied(3, WAIT)
+        assert model.published is not None
+
+
+def test_waiting_bodies_are_bounded(tmp_path: Path) -> None:
+    with running(tmp_path, SMALL._replace(max_queue_bytes=3000)) as run:
+        held = run.directory._appending
+        with held:
+            with pytest.raises(errors.Overloaded) as told:
+                for i in range(50):
+                    run.submit(draft(dense(i)))
+            assert told.value.details["retry_after"] == 1
+            assert 0 < run.queued_bytes <= 6000
+        eventually(lambda: run.queued_bytes == 0)
+        run.submit(draft(dense(99))).result(WAIT)
+
+
+def test_lag_is_bounded(tmp_path: Path) -> None:
+    with running(tmp_path, SMALL._replace(max_lag=5)) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        go = threading.Event()
+        add = model.accumulator.add
+
+        def slow(block: Any) -> None:
+            go.wait(WAIT)
+            add(block)
+
+        model.accumulator.add = slow
+        with pytest.raises(errors.Overloaded):
+            for i in range(50):
+                run.submit(draft(dense(i))).result(WAIT)
+        assert run.lag > 5
+        go.set()
+        eventually(lambda: run.lag == 0)
+        run.submit(draft(dense(99))).result(WAIT)
+
+
+def test_after_a_stop_nothing_is_taken(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        pass
+    with pytest.raises(errors.ShuttingDown):
+        run.submit(draft(dense(0)))
+    assert run.ready() is not None
+
+
+def test_a_stop_in_no_time_leaves_the_rest_for_the_next_start(tmp_path: Path) -> None:
+    with Directory(tmp_path, limits=SMALL) as directory:
+        run = Running(directory)
+        run.start()
+        model, _ = run.add_model("m", "ccipca", {})
+        futures: list[Future[Receipt]] = [run.submit(draft(dense(i))) for i in range(200)]
+        run.stop(0.0)
+        assert all(f.result(0) for f in futures)
+        assert model.snapshot_position == model.position
+    with running(tmp_path) as run:
+        assert run.wait_applied(199, WAIT)
+        assert run.directory.model("m").rows == 4000
+
+
+def test_snapshots_by_rows(tmp_path: Path) -> None:
+    with running(tmp_path, snapshot_rows=100, snapshot_seconds=None) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        for i in range(30):
+            run.submit(draft(dense(i))).result(WAIT)
+        eventually(lambda: run.figures()["snapshots"] >= 2)
+        assert model.snapshot_position > 0
+
+
+def test_listeners_are_told(tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+    with running(tmp_path) as run:
+        run.add_model("m", "class_means", {})
+        end = run.listen(told.append)
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        eventually(lambda: {"appended", "published"} <= {e["event"] for e in told})
+        end()
+    assert {"event": "appended", "position": 0, "rows": 20} in told
+
+
+def test_jobs(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        model, _ = run.add_model("lda", "lda", {"gamma": 1.0, "scatter": "diagonal"})
+        run.add_model("pca", "ccipca", {})
+        for i in range(5):
+            run.submit(draft(dense(i))).result(WAIT)
+        assert run.wait_applied(4, WAIT)
+        job = run.refine("lda")
+        assert job.wait(WAIT)
+        assert job.describe()["state"] == "done", job.describe()
+        assert job.describe()["progress"]["converged"]
+        assert model.published is not None
+        assert (model.published.refined_at, model.published.projection.solution) == (4, "refined")
+        run.submit(draft(dense(5))).result(WAIT)
+        assert run.wait_applied(5, WAIT)
+        assert model.published.refined_at == 4
+        snapshot = run.snapshot("pca")
+        assert snapshot.wait(WAIT)
+        assert snapshot.state == "done"
+        assert run.job(job.id) is job
+        assert [j.kind for j in run.jobs] == ["refine", "snapshot"]
+        with pytest.raises(errors.CannotRefine):
+            run.refine("pca")
+        with pytest.raises(errors.UnknownJob):
+            run.job("x")
+        with pytest.raises(errors.UnknownModel):
+            run.snapshot("x")
+    with Directory(tmp_path, writable=False) as directory:
+        restored = directory.model("lda").published
+        assert restored is not None
+        assert (restored.refined_at, restored.projection.solution) == (4, "refined")
+
+
+def test_unlearning(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        run.add_model("lda", "lda", {})
+        run.add_model("pca", "ccipca", {})
+        for i in range(4):
+            run.submit(draft(dense(i, ids=[f"{i}-{r}" for r in range(20)]))).result(WAIT)
+        position = run.unlearn([1], ["2-3"], "gone").result(WAIT).position
+        assert run.wait_applied(position, WAIT)
+        assert {m.rows for m in run.directory.models.values()} == {59}
+        assert run.unlearn([1], ["2-3"], "gone").result(WAIT).duplicate
+
+
+def test_a_removed_model_is_gone(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        run.add_model("m", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        run.remove_model("m")
+        run.submit(draft(dense(1))).result(WAIT)
+        assert run.wait_applied(1, WAIT)
+    assert list((tmp_path / "snapshots").glob("*")) == []
+
+
+def test_readers_hold_what_they_took(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        rows = dense(50)
+        first = transform(model, rows, run.directory.schema)
+        held = model.published
+        assert held is not None
+        run.submit(draft(dense(1))).result(WAIT)
+        assert run.wait_applied(1, WAIT)
+        np.testing.assert_array_equal(held.projection.apply(rows.X), first.z)
+        assert transform(model, rows, run.directory.schema).version > first.version
+
+
+def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
+    from stream_dr.streams.log import Log
+
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        directory.log.close()
+        directory.log = Log(tmp_path / "log", segment_events=4)
+        run = Running(directory, RunSettings(snapshot_rows=40, snapshot_seconds=None, retain_rows=100))
+        run.start()
+        for i in range(60):
+            run.submit(draft(dense(i))).result(WAIT)
+        eventually(lambda: directory.log.first > 0)
+        run.stop()
+        assert directory.log.first <= 55
+        with pytest.raises(errors.HistoryGone):
+            run.directory.add_model("late", "class_means", {})
+    with running(tmp_path) as run:
+        run.submit(draft(dense(60))).result(WAIT)
+        assert run.wait_applied(60, WAIT)
+        assert run.directory.model("m").rows == 61 * 20

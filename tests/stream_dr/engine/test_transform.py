@@ -1,0 +1,106 @@
+"""What a model answers is what its projection gives, in JSON and in Arrow, and what a file of projected rows holds."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stream_dr import errors
+from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.projecting import project
+from stream_dr.engine.replay import settle
+from stream_dr.engine.transform import transform
+from stream_dr.streams.codec import read_arrow
+from stream_dr.streams.shards import open_dataset
+from tests.stream_dr.engine.batches import dense, opened, put, shards, sparse
+
+NAMES = ("a", "b", "c", "d")
+
+
+def trained(path: Path, *blocks: object, key: str = "class_means") -> Directory:
+    directory = opened(path, m=(key, {}))
+    put(directory, *blocks)  # type: ignore[arg-type]
+    catch_up(directory, [directory.model("m")], directory.position)
+    settle(directory, directory.model("m"))
+    return directory
+
+
+def test_answers_in_json_and_arrow(tmp_path: Path) -> None:
+    rows = dense(9, 5, ids=[f"r{i}" for i in range(5)])
+    with trained(tmp_path, dense(0), dense(1)) as directory:
+        answer = transform(directory.model("m"), rows, directory.schema)
+    told = answer.to_json()
+    assert list(told) == ["model", "version", "position", "solution", "z", "unseen", "id"]
+    assert (told["model"], told["version"], told["position"], told["solution"]) == ("m", 1, 1, "exact")
+    np.testing.assert_array_equal(told["z"], answer.z)
+    (batch,) = read_arrow(answer.to_arrow())
+    assert batch.column("id").to_pylist() == rows.ids
+    np.testing.assert_array_equal(np.array(batch.column("z").to_pylist()), answer.z)
+    assert batch.schema.metadata[b"version"] == b"1"
+
+
+def test_columns_by_name_in_any_order(tmp_path: Path) -> None:
+    with trained(tmp_path, dense(0, names=NAMES)) as directory:
+        model, rows = directory.model("m"), dense(9, 5, names=NAMES)
+        turned = rows._replace(X=np.ascontiguousarray(rows.X[:, ::-1]), names=NAMES[::-1])
+        np.testing.assert_array_equal(
+            transform(model, turned, directory.schema).z, transform(model, rows, directory.schema).z
+        )
+        with pytest.raises(errors.SchemaMismatch):
+            transform(model, rows._replace(names=("a", "b", "c", "x")), directory.schema)
+
+
+def test_learning_by_name_in_any_order(tmp_path: Path) -> None:
+    blocks = [dense(i, names=NAMES) for i in range(3)]
+    turned = [blocks[0], *(b._replace(X=np.ascontiguousarray(b.X[:, ::-1]), names=NAMES[::-1]) for b in blocks[1:])]
+    with trained(tmp_path / "a", *blocks) as a, trained(tmp_path / "b", *turned) as b:
+        np.testing.assert_array_equal(
+            a.model("m").published.projection.loadings,  # type: ignore[union-attr]
+            b.model("m").published.projection.loadings,  # type: ignore[union-attr]
+        )
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "a", m=("class_means", {})) as directory, pytest.raises(errors.NotFitted):
+        transform(directory.model("m"), dense(0), directory.schema)
+    with trained(tmp_path / "b", dense(0)) as directory:
+        with pytest.raises(errors.WidthMismatch):
+            transform(directory.model("m"), dense(0, features=3), directory.schema)
+        with pytest.raises(errors.NotFinite):
+            transform(directory.model("m"), dense(0)._replace(X=np.full((2, 4), np.nan)), directory.schema)
+
+
+def test_unseen_entries_are_counted_and_contribute_nothing(tmp_path: Path) -> None:
+    with trained(tmp_path, sparse(0, 40), key="opls") as directory:
+        model, wide = directory.model("m"), sparse(1, 10, features=200)
+        answer = transform(model, wide, directory.schema)
+        d = directory.schema.features
+        assert answer.unseen == np.count_nonzero(wide.X.indices >= d) > 0
+        cut = wide._replace(X=wide.X[:, :d])
+        np.testing.assert_allclose(answer.z, transform(model, cut, directory.schema).z)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("sparse_rows", [False, True])
+def test_a_file_of_projected_rows(tmp_path: Path, suffix: str, sparse_rows: bool) -> None:
+    folder = shards(tmp_path / "s", blocks=4, sparse_rows=sparse_rows)
+    blocks = [block for _, block in open_dataset(folder).events()]
+    out = tmp_path / f"out{suffix}"
+    with trained(tmp_path / "d", *blocks, key="opls") as directory:
+        done: list[int] = []
+        assert project(directory, directory.model("m"), open_dataset(folder), out, done.append) == 80
+        z = np.vstack([transform(directory.model("m"), b, directory.schema).z for b in blocks])
+    found = pq.read_table(out) if suffix == ".parquet" else pa.ipc.open_file(out).read_all()
+    assert found.column_names == ["labels" if sparse_rows else "label", *(f"z{i}" for i in range(z.shape[1]))]
+    np.testing.assert_array_equal(np.column_stack([found.column(f"z{i}") for i in range(z.shape[1])]), z)
+    assert found.column(0).to_pylist() == [row for b in blocks for row in b.y.row_labels()]  # type: ignore[union-attr]
+    assert done[-1] == 80
+
+
+def test_another_suffix(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s", blocks=1)
+    with trained(tmp_path / "d", dense(0)) as directory, pytest.raises(errors.InvalidParameter, match="parquet"):
+        project(directory, directory.model("m"), open_dataset(folder), tmp_path / "x.csv")
