@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-SMALLEST = 2.0**-64
+SMALLEST = 2.0**-16
 """Below this scale the stored sums are renormalised."""
 
 
 def span(decay: float) -> int:
-    """Rows that can be weighed at once: decay^span stays above 2^-48."""
-    return 1 << 62 if decay == 1.0 else max(1, int(48 * np.log(2) / -np.log(decay)))
+    """Rows that can be weighed at once: decay^span stays above 2^-16."""
+    return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
 
 def tick(scale: float, decay: float, rows: int, renormalise: Callable[[float], None]) -> float:

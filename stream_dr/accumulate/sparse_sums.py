@@ -1,14 +1,16 @@
-"""SparseSums: what is remembered of sparse rows when their scatter is not: sums about zero, touched only where rows are.
+"""SparseSums: what is remembered of sparse rows when their scatter is not: sums about a point, touched only where rows are.
 
-Remembered a feature: n (weight of its nonzeros), their mean μ, q = Σ w (v − μ)² over the nonzeros, and their count; and
-the cross sums Σ w x (y − c)ᵀ (d, k), c a reference near ȳ for continuous targets, zero for labels. With N the weight of
-all rows, x̄ = n μ / N and diag(Cxx) = q + n (N − n)/N · μ² [MATH §1], which never subtracts two large numbers.
+Remembered a feature: n (weight of its nonzeros), c (the first of them), Σ w (v − c) and Σ w (v − c)² over its nonzeros;
+and the cross sums Σ w x (y − r)ᵀ (d, k), r a reference near ȳ for continuous targets, zero for labels. With μ and q the
+mean and spread of the nonzeros and N the weight of all rows, x̄ = n μ / N and diag(Cxx) = q + n (N − n) / N · μ²
+[MATH §1], which never subtracts two large numbers.
 
 Cost: O(nonzeros · (labels of the row + 1)) a batch, whatever d and k; memory 8 d (k + 4) bytes. Arrays are kept with room
 to grow, doubled when it runs out.
 
-Why this way: centring would cost O(d k) a batch. Cxy = Σ w x (y − c)ᵀ − N x̄ (ȳ − c)ᵀ loses |mean|/std of its precision,
-which is below 1 for a feature absent from half of the rows.
+Why this way: centring would cost O(d k) a batch. Cxy = Σ w x (y − r)ᵀ − N x̄ (ȳ − r)ᵀ loses |mean|/std of its precision,
+which is below 1 for a feature absent from half of the rows. Under decay c moves to μ whenever the clock renormalises:
+a first value that was far off would otherwise outlive its own weight.
 """
 
 from typing import NamedTuple
@@ -16,13 +18,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.accumulate.centred_part import CentredPart, padded
+from stream_dr.accumulate.centred_part import CentredPart, moved, padded
 from stream_dr.accumulate.encoding import Encoded
 from stream_dr.accumulate.protocol import nested_state
 from stream_dr.accumulate.sparse_kernels import add_features, add_label_sets, add_one_label, add_values
 from stream_dr.accumulate.target_sums import TargetSums
 
-WEIGHT, MEAN, SPREAD, COUNT = range(4)
+WEIGHT, POINT, SUM, SQUARES = range(4)
 """Columns of `features`."""
 
 HEAD = 4
@@ -31,13 +33,15 @@ HEAD = 4
 FAR = 8.0
 """Standard deviations by which ȳ may leave the reference of continuous targets."""
 
+NOTHING = 1e-12
+"""A share of a feature's weight below this is none."""
+
 
 @nested_state
 class SparsePart(NamedTuple):
     """What SparseSums remembers, frozen. All float64, stored units.
 
-    features: (d, 4): weight, mean and spread of each feature's nonzeros, and their count. cross: (d, k) about reference.
-    reference: (k,) c.
+    features: (d, 4): n, c, Σ w (v − c), Σ w (v − c)² of each feature's nonzeros. cross: (d, k) about reference (k,) r.
     """
 
     features: np.ndarray
@@ -47,20 +51,22 @@ class SparsePart(NamedTuple):
     @property
     def sums(self) -> np.ndarray:
         """(d,) Σ w x."""
-        return self.features[:, WEIGHT] * self.features[:, MEAN]
+        return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
     def centred(self, weight: float, target_offset: np.ndarray) -> CentredPart:
-        """The same rows' centred sums; weight: N, target_offset: ȳ − c (k,)."""
-        n, mu, q = self.features[:, WEIGHT], self.features[:, MEAN], self.features[:, SPREAD]
+        """The same rows' centred sums; weight: N, target_offset: ȳ − r (k,)."""
+        n, (offset, spread) = self.features[:, WEIGHT], spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
-        mean, low = share * mu, np.zeros_like(mu)
-        diagonal = q + n * np.maximum(1.0 - share, 0.0) * mu**2
+        absent = np.maximum(1.0 - share, 0.0)
+        point = self.features[:, POINT]
+        mean, low = moved(share * point, np.zeros_like(n), share * offset)
+        diagonal = spread + n * absent * (point + offset) ** 2
         cross = self.cross - np.outer(self.sums, target_offset)
         return CentredPart(False, weight, mean, low, diagonal, np.zeros((0, 0)), cross)
 
     def scaled(self, factor: float) -> "SparsePart":
         """With every sum multiplied by factor."""
-        features = self.features * np.array([factor, 1.0, factor, 1.0])
+        features = self.features * np.array([factor, 1.0, factor, factor])
         return SparsePart(features, self.cross * factor, self.reference)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "SparsePart":
@@ -82,7 +88,7 @@ class SparsePart(NamedTuple):
         other = other.referred(self.reference)
         features = joined_features(self.features, other.features, sign)
         cross = self.cross + sign * other.cross
-        cross[features[:, COUNT] == 0.0] = 0.0
+        cross[features[:, WEIGHT] == 0.0] = 0.0
         return SparsePart(features, cross, self.reference)
 
 
@@ -109,8 +115,9 @@ class SparseSums:
 
     def scaled(self, factor: float) -> None:
         """Multiply every sum by factor."""
-        self._records[:, [WEIGHT, SPREAD]] *= factor
+        self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
+        self._recentre()
 
     def grow(self, width: int, columns: int) -> None:
         """Room for more features and more target columns, doubled when it runs out."""
@@ -143,9 +150,24 @@ class SparseSums:
         offset = values.mean - self.reference
         if np.any(offset**2 * values.weight > FAR**2 * values.variances) and np.any(offset != 0.0):
             end = HEAD + self.columns
-            sums = self._records[:, WEIGHT] * self._records[:, MEAN]
+            sums = self._records[:, WEIGHT] * self._records[:, POINT] + self._records[:, SUM]
             self._records[:, HEAD:end] -= np.outer(sums, offset)
             self.reference = values.mean.copy()
+
+    def _recentre(self) -> None:
+        """Take the mean of its nonzeros as each feature's point. O(d)."""
+        head = self._records[:, :HEAD]
+        offset, spread = spreads(head)
+        head[:, POINT] += offset
+        head[:, SUM] = 0.0
+        head[:, SQUARES] = spread
+
+
+def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean less point, and Σ w (v − mean)², of the nonzeros of each feature (d, 4)."""
+    n, total = features[:, WEIGHT], features[:, SUM]
+    offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
+    return offset, np.maximum(features[:, SQUARES] - total * offset, 0.0)
 
 
 def _record(columns: int) -> int:
@@ -154,16 +176,17 @@ def _record(columns: int) -> int:
 
 
 def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Features (d, 4) of both, or of a without b: Chan's formula, feature by feature."""
-    out = a.copy()
+    """Features (d, 4) of both, or of a without b: Chan's formula, feature by feature, about a's points."""
+    (offset, spread), (other, other_spread) = spreads(a), spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]
-    some = (b[:, WEIGHT] != 0.0) & (n > 0.0)
-    share = np.divide(b[:, WEIGHT], n, out=np.zeros_like(n), where=some)
-    step = b[:, MEAN] - a[:, MEAN]
-    out[:, WEIGHT] = n
-    out[:, MEAN] += sign * share * step
-    out[:, SPREAD] += sign * (b[:, SPREAD] + a[:, WEIGHT] * share * step**2)
-    out[:, COUNT] += sign * b[:, COUNT]
-    np.maximum(out[:, SPREAD], 0.0, out=out[:, SPREAD])
-    out[(out[:, COUNT] <= 0.0) | (n <= 0.0)] = 0.0
+    n[n <= NOTHING * a[:, WEIGHT]] = 0.0
+    share = np.divide(b[:, WEIGHT], n, out=np.zeros_like(n), where=n > 0.0)
+    step = (b[:, POINT] - a[:, POINT]) + (other - offset)
+    offset = offset + sign * share * step
+    spread = np.maximum(spread + sign * (other_spread + a[:, WEIGHT] * share * step**2), 0.0)
+    out = np.stack((n, a[:, POINT], n * offset, spread + n * offset**2), axis=1)
+    out[n == 0.0] = 0.0
+    out[b[:, WEIGHT] == 0.0] = a[b[:, WEIGHT] == 0.0]
+    if sign > 0.0:
+        out[a[:, WEIGHT] == 0.0] = b[a[:, WEIGHT] == 0.0]
     return out

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.accumulate.centred_part import CentredPart, padded
+from stream_dr.accumulate.centred_part import CentredPart
 from stream_dr.accumulate.label_sets import LabelSets
 from stream_dr.accumulate.moment_merge import joined_sums, scaled, together
 from stream_dr.accumulate.moment_state import MomentState, empty_state, keeps, trace
-from stream_dr.accumulate.sparse_sums import COUNT, SparsePart
+from stream_dr.accumulate.sparse_sums import WEIGHT, SparsePart
 from stream_dr.errors import CannotUnlearn
 
 COSTLY = 1e-6
@@ -24,6 +24,10 @@ COSTLY = 1e-6
 
 NOTHING = 1e-12
 """A share of the weight below this is none."""
+
+
+TOLERANCE = 1e-9
+"""Relative excess of the weight removed that is taken for rounding."""
 
 
 class PrecisionWarning(UserWarning):
@@ -42,7 +46,7 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
     _check_contained(whole, part)
     a, b = together(whole, scaled(part, 1.0 / whole.scale))
     weight = _left_weight(a.weight, b.weight, "weight")
-    _check_labels(a, b)
+    _check_parts(a, b)
     if rows == 0 or (weight == 0.0 and whole.weight > 0.0):
         return empty_state(whole.encoding, whole.scatter, whole.decay, *keeps(whole))._replace(rows_skipped=skipped)
     out = a._replace(
@@ -69,16 +73,14 @@ def _exact_zeros(sums: dict[str, Any]) -> dict[str, Any]:
 def _check_contained(whole: MomentState, part: MomentState) -> None:
     if part.target_kind != whole.target_kind:
         raise CannotUnlearn(f"{part.target_kind} targets cannot be unlearned; {whole.target_kind} ones were learned.")
-    f, g = whole.features, part.features
+
+
+def _check_parts(a: MomentState, b: MomentState) -> None:
+    """Features of sparse rows, labels and label sets of states brought together."""
+    f, g = a.features, b.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):
-        had = padded(f.features[:, COUNT], (max(len(f.features), len(g.features)),))[: len(g.features)]
-        more = np.flatnonzero(g.features[:, COUNT] > had)
-        if len(more):
-            _left(int(had[more[0]]), int(g.features[more[0], COUNT]), f"rows with feature {more[0]}")
-
-
-def _check_labels(a: MomentState, b: MomentState) -> None:
-    """Labels and label sets of states brought together."""
+        for j in np.flatnonzero(g.features[:, WEIGHT] > f.features[:, WEIGHT] * (1.0 + TOLERANCE))[:1]:
+            _left_weight(f.features[j, WEIGHT], g.features[j, WEIGHT], f"weight of rows with feature {j}")
     had, removed = a.targets, b.targets
     for j in np.flatnonzero(removed.label_rows > 0) if had.labelled else ():
         _left(int(had.label_rows[j]), int(removed.label_rows[j]), f"rows with label {a.labels[j]!r}")
@@ -100,7 +102,7 @@ def _left(had: int, removed: int, what: str) -> int:
 def _left_weight(had: float, removed: float, what: str) -> float:
     """had − removed, exactly 0 where the rest is rounding."""
     left = had - removed
-    if left < -1e-9 * had:
+    if left < -TOLERANCE * had:
         raise CannotUnlearn(
             f"{what} {removed:g} would be removed but {had:g} is there; give the weights the rows were learned with."
         )
