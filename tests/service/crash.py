@@ -41,7 +41,7 @@ class Launcher:
 
     def __init__(self, settings: dict[str, Any], answer_first: bool) -> None:
         self._told = {"settings": settings, "answer_first": answer_first}
-        command = [sys.executable, "-m", "tests.service.forking"]
+        command = [sys.executable, "-m", "tests.service.forking", *MODELS.values()]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_DR_")}
         pipe = subprocess.PIPE
         self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=clean)
@@ -75,20 +75,26 @@ def run(folder: Path, kills: int, seed: int, clients: Sequence[str] = ("one",), 
     """Kill the service `kills` times at moments drawn from `seed`, every other one at a failpoint; then let it end."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(seed)
-    settings = SMALL | {"dir": str(folder / "D"), "port": _free_port(), "snapshot_rows": 100, "snapshot_seconds": 0.1}
+    settings = SMALL | {
+        "dir": str(folder / "D"),
+        "port": _free_port(),
+        "snapshot_rows": 100,
+        "snapshot_seconds": 0.1,
+        "drain_timeout": 60,
+    }
     url = f"http://127.0.0.1:{settings['port']}"
     launcher = Launcher(settings, answer_first)
     posters: list[subprocess.Popen[bytes]] = []
     try:
         for number in range(kills):
-            at = f"{draw.choice(POINTS)}=kill@{draw.randint(1, 25)}" if number % 2 or answer_first else ""
+            at = f"{draw.choice(POINTS)}=kill@{draw.randint(1, 12)}" if number % 2 or answer_first else ""
             pid = launcher.launch("log.before_commit=kill@5" if answer_first else at)
-            _until_it_answers(url)
+            _until_it_answers(url, pid)
             if number == 0:
                 posters = _start(url, clients, folder)
-            _kill(pid, launcher, draw.uniform(0.02, 0.5) if not at else 5.0)
+            _kill(pid, launcher, draw.uniform(0.02, 0.5) if not at else 2.0)
         pid = launcher.launch()
-        _until_it_answers(url)
+        _until_it_answers(url, pid)
         (folder / "enough").touch()
         statuses = [poster.wait(90) for poster in posters]
         os.kill(pid, signal.SIGTERM)
@@ -147,16 +153,18 @@ def _free_port() -> int:
         return int(some.getsockname()[1])
 
 
-def _until_it_answers(url: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+def _until_it_answers(url: str, pid: int) -> None:
+    """Return once it answers, or has been killed before it could."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not _gone(pid):
         try:
             httpx.get(f"{url}/readyz", timeout=5)
         except httpx.TransportError:
             time.sleep(0.01)
         else:
             return
-    raise TimeoutError(f"{url} does not answer")
+    if not _gone(pid):
+        raise TimeoutError(f"{url} does not answer")
 
 
 def _start(url: str, clients: Sequence[str], folder: Path) -> "list[subprocess.Popen[bytes]]":

@@ -1,7 +1,8 @@
 """Forking: starts the service again and again, quickly; run as a program by crash.py.
 
 Reads one JSON line per launch ({"settings", "failpoints", "answer_first"}), forks a child that serves, and prints the
-child's pid. The parent has imported everything and has no threads, so a launch costs milliseconds instead of seconds.
+child's pid. The parent has imported everything and compiled what the estimators in its arguments use, so a launch costs
+milliseconds.
 
 answer_first is the switch that must make the crash test fail: in that child alone, appends are acknowledged before they are
 committed.
@@ -54,6 +55,7 @@ def main() -> None:
     """One launch a line; every child has been waited for before the next."""
     for name in stream_dr.ESTIMATORS:
         stream_dr.ESTIMATORS[name]
+    stream_dr.warm_up([stream_dr.ESTIMATORS[name]() for name in sys.argv[1:]])
     print("ready", flush=True)
     for line in sys.stdin:
         told = json.loads(line)
