@@ -114,7 +114,8 @@ class ShardWriter:
     def _write_batch(self, rows: int) -> None:
         """Write the first `rows` waiting rows as one batch."""
         table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in self._waiting])
-        head, rest = table.slice(0, rows).combine_chunks(), table.slice(rows)
+        empty = table.slice(0, 0)  # two parts make pyarrow copy: a mere slice is written with some of what follows it
+        head, rest = pa.concat_tables([table.slice(0, rows), empty]).combine_chunks(), table.slice(rows)
         self._waiting = [b for b in rest.to_batches() if b.num_rows]
         self._waiting_rows -= rows
         try:
