@@ -98,14 +98,15 @@ class SKMAccumulator:
 
 
 @compiled(fastmath=FAST)
-def learn_row(
+def learn_row(  # type: ignore[no-untyped-def]
     products, squared, row, label, table, formed, counts, live, p, a, working, shares, inner, scratch, weights
-):  # type: ignore[no-untyped-def]
+):
     """One row of the recurrence on inner products and coefficients.
 
     products (k,): Dᵀx. squared: |x − s|². row: its number n. label: its class. table: [Gram | M] of BlockBasis and
-    formed (k,), the size of the terms its diagonal was summed from: changed in place. working (c + 1, 2k), shares (c + 1,), inner (c + 1, c + 1), scratch (3, c + 1): scratch. weights (k,):
-    filled with q, by which D ← D + x qᵀ. Returns the number of live components and the largest loss by cancellation.
+    formed (k,), the size of the terms its diagonal was summed from: changed in place. working (c + 1, 2k),
+    shares (c + 1,), inner (c + 1, c + 1), scratch (3, c + 1): scratch. weights (k,): filled with q, by which
+    D ← D + x qᵀ. Returns the number of live components and the largest loss by cancellation.
     """
     size, c = products.shape[0], counts.shape[0]
     part, pull, turned = scratch[0], scratch[1], scratch[2]

@@ -1,0 +1,155 @@
+"""The river adapter: river's own checks, pipelines, names that come and go, and agreement with the estimator itself."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import base, checks, compose, datasets, evaluate, linear_model, metrics, preprocessing
+
+import stream_dr
+from stream_dr import ESTIMATORS, errors
+from stream_dr.adapters.river import RiverSupervisedTransformer, RiverTransformer, target, to_river
+
+KEYS = list(ESTIMATORS)
+
+
+def small(key: str) -> Any:
+    """An estimator of few rows and components, so that one-row streams stay quick."""
+    parameters = ESTIMATORS[key]().get_params()
+    return ESTIMATORS[key](**{"reservoir": 30} if "reservoir" in parameters else {})
+
+
+def stream(n: int, kind: str | None) -> list[tuple[dict[str, float], Any]]:
+    """n rows of three classes as river gives them, with a target of the kind."""
+    random = np.random.default_rng(0)
+    rows = []
+    for i in range(n):
+        x = random.normal(size=6) + 3.0 * np.eye(3, 6)[i % 3]
+        y: Any = {"class": "abc"[i % 3], "multilabel": {"a": i % 3 == 0, "b": i % 2 == 0}, "continuous": float(x[0])}
+        rows.append((dict(zip("uvwxyz", x.tolist(), strict=True)), y.get(kind)))
+    return rows
+
+
+def first_kind(key: str) -> str | None:
+    """The kind of targets to learn from, None for unsupervised estimators."""
+    kinds = ESTIMATORS[key].target_kinds
+    return kinds[0] if kinds else None
+
+
+def applicable(model: Any, key: str) -> Iterator[Any]:
+    """River's checks, run on rows with targets the estimator takes instead of river's regression data."""
+    for check in checks.yield_checks(model):
+        if "dataset" in getattr(check, "keywords", {}):
+            rows = 120 if check.__name__ == "check_bounded_memory_growth" else 50
+            check.keywords["dataset"] = stream(rows, first_kind(key))
+        yield check
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_rivers_own_checks(key: str) -> None:
+    model = to_river(small(key))
+    for check in applicable(model, key):
+        check(model.clone())
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_one_row_and_many_rows_agree_with_the_estimator(key: str) -> None:
+    rows = stream(60, first_kind(key))
+    X = pd.DataFrame([x for x, _ in rows], index=range(100, 160))
+    y = [y for _, y in rows]
+    one, many, plain = to_river(small(key)), to_river(small(key)), small(key)
+    for x, label in rows:
+        one.learn_one(x, label) if one._supervised else one.learn_one(x)
+    for at in range(0, 60, 20):
+        part = X.iloc[at : at + 20]
+        many.learn_many(part, pd.Series(y[at : at + 20])) if many._supervised else many.learn_many(part)
+    plain.partial_fit(many._rows(X, grow=False), [target(v) for v in y] if many._supervised else None)
+    expected = plain.transform(many._rows(X, grow=False))
+    projected = many.transform_many(X)
+    assert list(projected.index) == list(X.index)
+    close(projected.to_numpy(), expected)
+    close(np.array([list(one.transform_one(x).values()) for x, _ in rows]), expected)
+
+
+def close(a: np.ndarray, b: np.ndarray) -> None:
+    """Equal up to the sign of columns."""
+    assert a.shape == b.shape
+    signs = np.where((a * b).sum(axis=0) < 0, -1.0, 1.0)
+    np.testing.assert_allclose(a, b * signs, atol=1e-7 * max(1.0, np.abs(b).max(initial=0.0)))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "floor"),
+    [(stream_dr.CCIPCA(10), 0.5), (stream_dr.IncrementalSKM(6), 0.55), (stream_dr.LDA(gamma=0.1), 0.4)],
+    ids=lambda value: type(value).__name__,
+)
+def test_in_a_pipeline_before_a_classifier(estimator: Any, floor: float) -> None:
+    model = compose.Pipeline(preprocessing.StandardScaler(), to_river(estimator), linear_model.SoftmaxRegression())
+    score = evaluate.progressive_val_score(datasets.ImageSegments().take(500), model, metrics.Accuracy())
+    assert score.get() > floor
+
+
+def test_mini_batches_in_a_pipeline() -> None:
+    model = compose.Pipeline(to_river(stream_dr.CCIPCA(2)), linear_model.LogisticRegression())
+    rows = stream(60, "class")
+    X = pd.DataFrame([x for x, _ in rows])
+    model.learn_many(X, pd.Series([y == "a" for _, y in rows]))
+    assert len(model.predict_many(X)) == 60
+
+
+def test_names_come_and_go() -> None:
+    model = to_river(stream_dr.CCIPCA(1))
+    assert model.transform_one({"a": 1.0}) == {}
+    for i in range(10):
+        model.learn_one({"a": float(i)})
+    for i in range(10):
+        model.learn_one({"b": -float(i), "a": 1.0})
+    assert model.learner.n_features_in_ == 2
+    full = model.transform_one({"a": 1.0, "b": 2.0})
+    assert full == model.transform_one({"b": 2.0, "never seen": 5.0, "a": 1.0})
+    assert model.transform_one({}) == pytest.approx({"z0": full["z0"] - float(model.learner.components_[0] @ [1, 2])})
+
+
+def test_supervised_and_unsupervised_are_what_river_expects() -> None:
+    assert isinstance(to_river(stream_dr.LDA()), base.SupervisedTransformer)
+    assert isinstance(to_river(stream_dr.CCIPCA()), base.Transformer)
+    with pytest.raises(errors.InvalidParameter, match="to_river"):
+        RiverTransformer(stream_dr.LDA())
+    with pytest.raises(errors.InvalidParameter, match="to_river"):
+        RiverSupervisedTransformer(stream_dr.CCIPCA())
+
+
+@pytest.mark.parametrize("value", ["text", None, float("nan"), 1e101])
+def test_a_value_that_is_no_finite_number_is_refused(value: Any) -> None:
+    model = to_river(stream_dr.CCIPCA(1))
+    model.learn_one({"a": 1.0})
+    with pytest.raises((errors.InvalidRows, errors.NotFinite)):
+        model.learn_one({"a": value})
+    with pytest.raises((errors.InvalidRows, errors.NotFinite)):
+        model.learn_many(pd.DataFrame({"a": [value]}))
+    assert model.learner.n_samples_seen_ == 1
+
+
+def test_transform_sees_the_row_just_learned() -> None:
+    model = to_river(stream_dr.CCIPCA(1))
+    seen = []
+    for x, _ in stream(20, None):
+        model.learn_one(x)
+        seen.append(model.transform_one(x))
+    assert len({tuple(z.values()) for z in seen[2:]}) == 18
+
+
+def test_one_row_learning_is_quick() -> None:
+    """The bar is 10,000 rows/s (benchmarks/recurrences.py river); half of it here, for machines at work."""
+    rows = stream(3000, None)
+    model = to_river(stream_dr.CCIPCA(3))
+    best = np.inf
+    for part in np.array_split(np.arange(3000), 6):
+        start = time.perf_counter()
+        for i in part:
+            model.learn_one(rows[i][0])
+        best = min(best, (time.perf_counter() - start) / len(part))
+    assert 1 / best > 5_000
