@@ -17,6 +17,7 @@ X = rng.normal(size=(80, 3))
 NEW = rng.normal(size=(15, 3))
 Y = (X[:, 0] * X[:, 1] > 0).astype(int) + (X[:, 2] > 1)
 SIZES = (64, 512, 4096)
+SMALLER = (32, 180, 1024)
 
 
 def phi(rows, **options):
@@ -74,35 +75,34 @@ def test_every_row_has_unit_length_and_sparse_rows_are_dense_rows():
     assert phi(X.astype(np.float32)).dtype == np.float64
 
 
-def embedding(model, size):
-    return model.set_params(feature_map=random_fourier(size, gamma=0.3, seed=5)).fit(X, Y).transform(NEW)
+def embedding(model, size, seed):
+    return model.set_params(feature_map=random_fourier(size, gamma=0.3, seed=seed)).fit(X, Y).transform(NEW)
 
 
 K, K_NEW = kernels.rbf(X, X, 0.3), kernels.rbf(NEW, X, 0.3)
 ONE_HOT = kernels.indicator(Y)
 CASES = {
-    "kernel PCA": (lambda: PCA(n_components=3), lambda: kernels.kernel_pca(K, K_NEW, 3)[0], 0.1),
-    "KSPCA": (lambda: SPCA(), lambda: kernels.kernel_spca(K, K_NEW, ONE_HOT, 2)[0], 0.1),
+    "kernel PCA": (lambda: PCA(n_components=3), lambda: kernels.kernel_pca(K, K_NEW, 3)[0]),
+    "KSPCA": (lambda: SPCA(), lambda: kernels.kernel_spca(K, K_NEW, ONE_HOT, 2)[0]),
     "KSRP": (
         lambda: SRP(n_components=4),
         lambda: kernels.kernel_srp(K, K_NEW, ONE_HOT, random_signs([0, 1, 2], 4, 0)),
-        0.15,
     ),
-    "kernel LDA": (lambda: LDA(gamma=1.0), lambda: kernels.kernel_lda(K, K_NEW, Y, 1.0)[0], 0.1),
+    "kernel LDA": (lambda: LDA(gamma=1.0), lambda: kernels.kernel_lda(K, K_NEW, Y, 1.0)[0]),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_methods_converge_to_the_exact_kernel_methods(name):
-    model, exact, bound = CASES[name]
-    errors = [error(embedding(model(), size), exact()) for size in SIZES]
+    model, exact = CASES[name]
+    errors = [np.mean([error(embedding(model(), size, seed), exact()) for seed in range(5)]) for size in SMALLER]
     assert errors[0] > errors[1] > errors[2]
-    assert errors[2] < bound
-    assert errors[2] < 0.5 * errors[0]
+    assert errors[2] < 0.3
+    assert errors[2] < 0.35 * errors[0]
 
 
 def test_eigenvalues_converge_to_the_exact_ones():
-    for size, bound in ((512, 0.1), (4096, 0.05)):
+    for size, bound in ((256, 0.15), (1024, 0.1)):
         spec = random_fourier(size, gamma=0.3, seed=5)
         pca = PCA(n_components=5, feature_map=spec).fit(X).eigenvalues_ / 80
         assert pca == pytest.approx(kernels.kernel_pca(K, K, 5)[1] / 80, rel=bound)

@@ -1,0 +1,73 @@
+"""KNearest against scikit-learn's k-NN, on the whole stream and on a sample of it."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.estimator_checks import check_estimator
+
+from stream_dr import LDA, ClassMeans, KNearest
+from stream_dr.errors import CannotMerge, NotFitted, TargetKindMismatch, WidthMismatch
+
+X, Y = load_digits(return_X_y=True)
+TRAIN, TEST = slice(0, 1200), slice(1200, 1797)
+
+
+def test_scikit_learns_checks():
+    check_estimator(KNearest(), on_skip=None)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+def test_equals_scikit_learn_while_the_sample_holds_every_row(k, form):
+    model = KNearest(n_neighbors=k)
+    for start in range(0, 1200, 170):
+        part = slice(start, min(start + 170, 1200))
+        model.partial_fit(form(X[part]), Y[part])
+    peer = KNeighborsClassifier(k, algorithm="brute").fit(form(X[TRAIN]), Y[TRAIN])
+    assert (model.predict(form(X[TEST])) == peer.predict(form(X[TEST]))).mean() > 0.998  # ties of distance
+
+
+def test_a_sample_is_nearly_as_good():
+    sampled = KNearest(reservoir=400).fit(X[TRAIN], Y[TRAIN]).score(X[TEST], Y[TEST])
+    assert sampled > KNearest().fit(X[TRAIN], Y[TRAIN]).score(X[TEST], Y[TEST]) - 0.05
+
+
+def test_behind_a_projection():
+    lda = LDA().fit(X[TRAIN], Y[TRAIN])
+    near = KNearest().fit(lda.transform(X[TRAIN]), Y[TRAIN])
+    assert near.score(lda.transform(X[TEST]), Y[TEST]) > 0.88
+
+
+def test_the_nearest_class_mean_is_the_definitions():
+    means = np.array([X[TRAIN][Y[TRAIN] == c].mean(axis=0) for c in range(10)])
+    expected = ((X[TEST][:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+    streamed = ClassMeans()
+    for start in range(0, 1200, 100):
+        streamed.partial_fit(X[start : start + 100], Y[start : start + 100])
+    assert np.array_equal(streamed.predict(X[TEST]), expected)
+
+
+def test_merge_and_string_labels():
+    names = np.array(["even", "odd"])[Y % 2]
+    a = KNearest(reservoir=300).fit(X[:600], names[:600])
+    a.merge(KNearest(reservoir=300).fit(X[600:1200], names[600:1200]))
+    assert a.n_samples_seen_ == 1200
+    assert a.classes_.tolist() == ["even", "odd"]
+    assert a.score(X[TEST], names[TEST]) > 0.85
+    with pytest.raises(CannotMerge):
+        a.merge(KNearest().fit(X[TRAIN], names[TRAIN]))
+
+
+def test_what_is_refused_leaves_it_as_it_was():
+    model = KNearest()
+    with pytest.raises(NotFitted):
+        model.predict(X)
+    model.fit(X[TRAIN], Y[TRAIN])
+    before = model.predict(X[TEST])
+    with pytest.raises(WidthMismatch):
+        model.partial_fit(X[:, :5], Y)
+    with pytest.raises(TargetKindMismatch):
+        model.partial_fit(X[:2], [["a", "b"], ["c"]])
+    assert np.array_equal(model.predict(X[TEST]), before)
