@@ -24,6 +24,7 @@ from stream_dr.accumulate.label_sets import LabelSets, LabelSetSums
 from stream_dr.accumulate.moment_plan import EXACT_WIDTH, Plan, plan
 from stream_dr.accumulate.moment_state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.accumulate.protocol import Absent
+from stream_dr.accumulate.sparse_kernels import added_weights
 from stream_dr.accumulate.sparse_sums import SparsePart, SparseSums, empty_sparse
 from stream_dr.accumulate.target_sums import TargetSums, empty_targets
 from stream_dr.accumulate.unlearn import PrecisionWarning, without
@@ -217,9 +218,10 @@ class MomentAccumulator:
         if isinstance(self._features, SparseSums):
             self._features.add(X, w, encoded)
             self._features.follow(self._targets)
+            self._weight = added_weights(self._weight, w)
         elif self._features is not None:
             rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)
             self._features.add(X, w, total, rows)
             if self._classes is not None and encoded is not None:
                 self._classes.add(X, w, encoded.codes)
-        self._weight += total
+            self._weight += total

@@ -47,7 +47,7 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
     a, b = together(whole, scaled(part, 1.0 / whole.scale))
     weight = _left_weight(a.weight, b.weight, "weight")
     _check_parts(a, b)
-    if rows == 0 or (weight == 0.0 and whole.weight > 0.0):
+    if rows == 0:
         return empty_state(whole.encoding, whole.scatter, whole.decay, *keeps(whole))._replace(rows_skipped=skipped)
     out = a._replace(
         rows=rows,
@@ -56,6 +56,8 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
         largest_trace=max(whole.largest_trace, trace(whole)),
         **_exact_zeros(joined_sums(a, b, -1.0)),
     )
+    if weight == 0.0:
+        return scaled(out, 0.0)
     _warn_if_costly(out)
     return out
 
