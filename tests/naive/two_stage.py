@@ -49,12 +49,22 @@ def hsl_h(Y: np.ndarray, laplacian: str) -> np.ndarray:
     return H * scale[:, None]
 
 
+def centred_svd(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """U, s, V of X centred, with the rank cut of MATH §3 on s²."""
+    U, s, Vt = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    keep = s**2 > X.shape[1] * EPS * s[0] ** 2
+    return U[:, keep], s[keep], Vt[keep].T
+
+
 def generalised(X: np.ndarray, H: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray, float]:
     """W (d, p), eigenvalues and cond(Cxx + γI) of (Xᵀ H Hᵀ X) w = λ (Cxx + γI) w, X centred, with the cuts of MATH §3."""
-    Xc = X - X.mean(axis=0)
-    U, s, Vt = np.linalg.svd(Xc, full_matrices=False)
-    keep = s**2 > X.shape[1] * EPS * s[0] ** 2
-    U, s, V = U[:, keep], s[keep], Vt[keep].T
+    return from_svd(*centred_svd(X), H, gamma)
+
+
+def from_svd(
+    U: np.ndarray, s: np.ndarray, V: np.ndarray, H: np.ndarray, gamma: float
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The same from the SVD of X centred."""
     P, t, _ = np.linalg.svd((s / np.sqrt(s**2 + gamma))[:, None] * (U.T @ H), full_matrices=False)
     p = int(np.count_nonzero(t**2 > 1e-10 * t[0] ** 2))
     W = (V / np.sqrt(s**2 + gamma)) @ P[:, :p]
