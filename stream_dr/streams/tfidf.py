@@ -69,16 +69,19 @@ class TfIdf(NamedTuple):
         return np.where(self.frequencies > 0, np.log(self.rows / np.maximum(self.frequencies, 1)), 0.0)
 
     def apply(self, block: Block) -> Block:
-        """The block with its rows weighted, as CSR without the entries that weigh nothing. Raises InvalidRows."""
-        X = counts(block.X)
-        known = X.indices < len(self.frequencies)
-        values = np.zeros(len(X.data))
-        values[known] = (1.0 + np.log(X.data[known])) * self.weights[X.indices[known]]
-        out = sp.csr_matrix((values, X.indices.copy(), X.indptr.copy()), shape=X.shape)
+        """The block with its rows weighted, as CSR (rows, terms) without the entries that weigh nothing.
+
+        Raises InvalidRows.
+        """
+        X, terms = counts(block.X), len(self.frequencies)
+        if X.shape[1] > terms:
+            X = X[:, :terms]
+        values = (1.0 + np.log(X.data)) * self.weights[X.indices]
+        out = sp.csr_matrix((values, X.indices.copy(), X.indptr.copy()), shape=(X.shape[0], terms))
         out.eliminate_zeros()
         length = np.sqrt(np.bincount(row_of(out), weights=out.data**2, minlength=out.shape[0]))
         out.data /= length[row_of(out)]
-        return block._replace(X=out, names=None)
+        return block._replace(X=out, names=None, width_stated=True)
 
     def save(self, path: Any) -> None:
         """Write to one file, whole or not at all."""
@@ -96,7 +99,7 @@ def load_tfidf(path: Any) -> TfIdf:
         length = int.from_bytes(body[:8], "little")
         rows = int(_metadata(body[8 : 8 + length])["rows"])
         return TfIdf(rows, unpack(body)["frequencies"])
-    except (KeyError, ValueError, SafetensorError) as e:
+    except (KeyError, TypeError, ValueError, SafetensorError) as e:
         raise ForeignFile(f"{path} was not written by stream_dr's tf-idf step ({e}).", path=str(path)) from e
 
 

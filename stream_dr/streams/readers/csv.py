@@ -44,7 +44,7 @@ def read_csv(
         types[roles.label] = kinds[roles.label]
     convert = pacsv.ConvertOptions(column_types=types, include_columns=[c for c in columns if c not in roles.drop])
     line = 1 + int(header)
-    for batch in _batches(path, read, parse, convert, delimiter, types):
+    for batch in _batches(path, read, parse, convert, types):
         for at in range(0, batch.num_rows, rows):
             yield _block(batch.slice(at, rows), features, roles, str(path), line + at)
         line += batch.num_rows
@@ -57,6 +57,7 @@ def _schema(path: Any, read: Any, parse: Any) -> tuple[list[str], dict[str, pa.D
             with pacsv.open_csv(file, read_options=read, parse_options=parse) as reader:
                 schema = reader.schema
         except pa.ArrowInvalid as e:
+            _name_the_line(path, parse.delimiter, {}, not read.autogenerate_column_names)
             raise MalformedInput(f"{path}: {e}", file=str(path)) from e
     if len(set(schema.names)) < len(schema.names):
         raise SchemaMismatch(f"{path}: a column name stands twice; rename it.")
@@ -64,13 +65,13 @@ def _schema(path: Any, read: Any, parse: Any) -> tuple[list[str], dict[str, pa.D
     return schema.names, {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in kinds.items()}
 
 
-def _batches(path: Any, read: Any, parse: Any, convert: Any, delimiter: str, types: Any) -> Iterator[pa.RecordBatch]:
+def _batches(path: Any, read: Any, parse: Any, convert: Any, types: Any) -> Iterator[pa.RecordBatch]:
     with open_bytes(path) as file:
         try:
             with pacsv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as reader:
                 yield from reader
         except (pa.ArrowInvalid, pa.ArrowKeyError) as e:
-            _name_the_line(path, delimiter, types, not read.autogenerate_column_names)
+            _name_the_line(path, parse.delimiter, types, not read.autogenerate_column_names)
             raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
 
