@@ -138,12 +138,18 @@ def _is_label(kind: pa.DataType) -> bool:
 
 def _distinct_within(codes: np.ndarray, indptr: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
     """Codes ascending and distinct within each row, and the row boundaries that then hold."""
-    rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
-    keys = np.unique(rows * max(labels, 1) + codes)
-    if len(keys) != len(codes):
-        counts = np.bincount(keys // max(labels, 1), minlength=len(indptr) - 1)
+    rows, labels = len(indptr) - 1, max(labels, 1)
+    kind = np.int32 if rows * labels < 2**31 else np.int64
+    starts = (labels * np.arange(rows)).astype(kind)
+    base = np.repeat(starts, np.diff(indptr))
+    keys = np.sort(base + codes)
+    new = keys[1:] != keys[:-1]
+    if not new.all():
+        keys = keys[np.concatenate([[True], new])]
+        counts = np.bincount(keys // labels, minlength=rows)
         indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    return (keys % max(labels, 1)).astype(np.int32), indptr
+        base = np.repeat(starts, counts)
+    return (keys - base).astype(np.int32, copy=False), indptr
 
 
 def _label_array(labels: tuple[Any, ...]) -> pa.Array:

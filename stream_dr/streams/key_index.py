@@ -55,7 +55,11 @@ class KeyIndex:
             with translated(self.path):
                 self._connection = connect(self.path, writable, _APPLICATION)
                 self._connection.execute("PRAGMA synchronous=NORMAL")
-        self.known = self._stored_position()
+        try:
+            self.known = self._stored_position()
+        except BaseException:
+            self.abandon()
+            raise
 
     def add(self, position: int, key: str | None, sha256: str, rows: int, schema: str | None) -> None:
         """Note one event; a key already there keeps its first event."""
@@ -106,7 +110,13 @@ class KeyIndex:
 
     def close(self) -> None:
         """Write what is in memory and close."""
-        self.flush()
+        try:
+            self.flush()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close without writing; what was in memory is derived again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

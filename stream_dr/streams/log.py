@@ -59,9 +59,14 @@ class Log:
         if not self._segments and writable:
             self._segments = [Segment.create(self.path, 0, 0)]
         self._index = KeyIndex(self.path, writable, keys)
-        if writable:
-            self._seal()
-        self._look_again()
+        try:
+            if writable:
+                self._seal()
+            self._look_again()
+        except BaseException:
+            self._index.abandon()
+            self._close_segments()
+            raise
 
     @property
     def last(self) -> int:
@@ -194,14 +199,17 @@ class Log:
         """Close every connection; reads in progress finish."""
         with self._lock:
             self._index.close()
-            for segment in self._segments:
-                segment.close()
+            self._close_segments()
 
     def __enter__(self) -> "Log":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _close_segments(self) -> None:
+        for segment in self._segments:
+            segment.close()
 
     def _prepare(self) -> None:
         if self.writable:
