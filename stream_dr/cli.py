@@ -27,6 +27,9 @@ COMMANDS = (
 )
 """Each is a function of that name in stream_dr/commands/NAME.py."""
 
+INTERRUPTED = 130
+"""What typer makes of Ctrl-C."""
+
 
 def make_app(only: str | None = None) -> typer.Typer:
     """The typer application, with all commands or only one."""
@@ -55,11 +58,12 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
     from stream_dr.errors import StreamDRError
 
     try:
-        return app(arguments, standalone_mode=False, prog_name="stream-dr") or 0
+        status = app(arguments, standalone_mode=False, prog_name="stream-dr") or 0
+        return _interrupted() if status == INTERRUPTED else status
     except StreamDRError as e:
         return _refuse(e.code, str(e))
     except (typer.Abort, KeyboardInterrupt):
-        return _refuse("interrupted", "stopped before the end; the same command goes on where it was.")
+        return _interrupted()
     except OSError as e:
         return _refuse("io", str(e))
     except Exception as e:
@@ -67,6 +71,10 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
             e.show()
             return int(e.exit_code)
         raise
+
+
+def _interrupted() -> int:
+    return _refuse("interrupted", "stopped before the end; the same command goes on where it was.")
 
 
 def _refuse(code: str, message: str) -> int:

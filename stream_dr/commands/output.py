@@ -14,7 +14,7 @@ stderr = Console(stderr=True)
 
 def say(message: str) -> None:
     """A message to stderr."""
-    stderr.print(message, highlight=False, markup=False)
+    stderr.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
 def result(text: str) -> None:

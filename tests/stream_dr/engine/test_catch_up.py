@@ -60,11 +60,10 @@ def test_reading_ahead_gives_items_then_the_error() -> None:
         yield from range(5)
         raise KeyError("end")
 
-    found = []
+    reading = ahead(items())
+    assert [next(reading) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(KeyError):
-        for item in ahead(items()):
-            found.append(item)
-    assert found == [0, 1, 2, 3, 4]
+        next(reading)
     reading = ahead(iter(range(1000)))
     assert next(reading) == 0
     reading.close()  # type: ignore[attr-defined]

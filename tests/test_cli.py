@@ -1,0 +1,177 @@
+"""The command line: results on stdout, messages on stderr; exit status 0, 1 with a code, or 2; every command has its help."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import stream_dr
+from stream_dr.cli import COMMANDS, main
+from stream_dr.commands.specs import parse_spec, parse_value
+from stream_dr.streams.shards import open_dataset
+from tests.stream_dr.engine.batches import dense, shards
+
+
+class Done:
+    """What a command line ended with."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main([str(a) for a in arguments])
+        self.status = ended.value.code
+        self.out, self.err = capsys.readouterr()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return shards(tmp_path / "shards", blocks=6)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = Done(capsys, command, "--help")
+    assert done.status == 0
+    assert "Usage" in done.out
+    assert len(done.out.splitlines()) > 8
+
+
+def test_help_of_all_and_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = Done(capsys, "--help")
+    assert listed.status == 0
+    assert all(command in listed.out for command in COMMANDS)
+    assert Done(capsys).status == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing"],
+        ["replay"],
+        ["replay", "x", "--dir", "y", "--loops", "0"],
+        ["replay", "x", "--dir", "y", "--model", "nonsense"],
+        ["replay", "x", "--dir", "y", "--model", "a=lda:oops"],
+        ["transform", "d", "s"],
+        ["inspect"],
+        ["serve"],
+        ["inspect", "d", "--what"],
+    ],
+)
+def test_usage_errors(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    done = Done(capsys, *arguments)
+    assert done.status == 2
+    assert done.out == ""
+    assert done.err
+
+
+def test_errors_have_a_code(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for code, *arguments in [
+        ("directory_missing", "inspect", tmp_path / "none"),
+        ("directory_missing", "verify", tmp_path / "none"),
+        ("source_missing", "replay", tmp_path / "none", "--dir", tmp_path / "d"),
+        ("unknown_estimator", "replay", folder, "--dir", tmp_path / "d", "--model", "a=nothing"),
+        ("invalid_parameter", "replay", folder, "--dir", tmp_path / "d", "--model", "a=lda:gamma=-1"),
+    ]:
+        done = Done(capsys, *arguments)
+        assert (done.status, done.out) == (1, "")
+        assert done.err.startswith(f"error ({code}): ")
+
+
+def test_from_shards_to_projected_rows(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    d = tmp_path / "d"
+    done = Done(capsys, "replay", folder, "--dir", d, "--model", "lda=lda:n_components=2", "--model", "pc=ccipca")
+    assert (done.status, done.err) == (0, "")
+    assert "lda: 120 rows, position 5" in done.out
+    told = json.loads(Done(capsys, "inspect", d, "--json").out)
+    assert (told["position"], told["rows"], told["models"]["lda"]["rows"]) == (5, 120, 120)
+    assert {"estimator", "rows", "position", "version", "solution", "state_sha256"} <= told["models"]["pc"].keys()
+    assert "lda: lda(n_components=2), live, 120 rows" in Done(capsys, "inspect", d).out
+
+    assert Done(capsys, "transform", d, folder, "--model", "lda", "-o", tmp_path / "z.parquet").status == 0
+    assert Done(capsys, "transform", d, folder, "--model", "lda", "--out", tmp_path / "z.arrow").status == 0
+    found = pq.read_table(tmp_path / "z.parquet")
+    assert found.equals(pa.ipc.open_file(tmp_path / "z.arrow").read_all())
+    alone = stream_dr.LDA(n_components=2)
+    for seed in range(6):
+        alone.partial_fit(dense(seed).X, dense(seed).y)
+    X = np.vstack([block.X for _, block in open_dataset(folder).events()])
+    np.testing.assert_allclose(np.column_stack([found["z0"], found["z1"]]), alone.transform(X), atol=1e-12)
+
+    assert "120 rows, 0 caught up" not in Done(capsys, "replay", folder, "--dir", d).out
+    assert "lda: 240 rows" in Done(capsys, "replay", folder, "--dir", d, "--again").out
+    assert "lda: 600 rows" in Done(capsys, "replay", folder, "--dir", d, "--loops", 5, "--snapshot-rows", 50).out
+    refined = Done(capsys, "refine", d, "--model", "lda", "--tol", 1e-9, "--max-passes", 30)
+    assert (refined.status, "refined at position 29" in refined.out) == (0, True)
+    assert "pass 1: residual" in refined.err
+    assert json.loads(Done(capsys, "inspect", d, "--json").out)["models"]["lda"]["solution"] == "refined"
+    assert Done(capsys, "refine", d, "--model", "pc").err.startswith("error (cannot_refine)")
+    verified = Done(capsys, "verify", d)
+    assert (verified.status, verified.err) == (0, "")
+    assert all(line.endswith(": ok") for line in verified.out.splitlines())
+
+
+def test_verify_names_what_is_damaged(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    d = tmp_path / "d"
+    Done(capsys, "replay", folder, "--dir", d, "--model", "cm=class_means")
+    (snapshot,) = (d / "snapshots/cm.1").iterdir()
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    done = Done(capsys, "verify", d)
+    assert done.status == 1
+    assert done.err.startswith("error (damaged_file): ")
+    assert "log of 6 events: ok" in done.out
+
+
+def test_damaged_shards_are_told(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    victim = sorted(folder.glob("*.arrow"))[1]
+    victim.write_bytes(victim.read_bytes()[:-30])
+    arguments = ["replay", folder, "--dir", tmp_path / "d", "--model", "cm=class_means"]
+    refused = Done(capsys, *arguments)
+    assert (refused.status, refused.err.startswith("error (damaged_shard)")) == (1, True)
+    done = Done(capsys, *arguments, "--skip-damaged")
+    assert (done.status, "cm: 80 rows" in done.out) == (0, True)
+    assert done.err.startswith("skipped: ")
+    assert victim.name in done.err
+
+
+def test_no_model_yet(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Done(capsys, "replay", folder, "--dir", tmp_path / "d").status == 2
+
+
+def test_models_must_keep_their_spec(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Done(capsys, "replay", folder, "--dir", tmp_path / "d", "--model", "m=class_means")
+    done = Done(capsys, "replay", folder, "--dir", tmp_path / "d", "--model", "m=lda")
+    assert (done.status, done.err.startswith("error (model_exists)")) == (1, True)
+
+
+def test_a_process_of_its_own(tmp_path: Path, folder: Path) -> None:
+    command = [sys.executable, "-m", "stream_dr.cli", "replay", str(folder), "--dir", str(tmp_path / "d")]
+    done = subprocess.run([*command, "--model", "cm=class_means"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "cm: 120 rows" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("9", 9),
+        ("-1", -1),
+        ("1e-3", 1e-3),
+        ("0.5", 0.5),
+        ("true", True),
+        ("False", False),
+        ("none", None),
+        ("star", "star"),
+    ],
+)
+def test_values(text: str, value: object) -> None:
+    assert parse_value(text) == value
+    assert type(parse_value(text)) is type(value)
+
+
+def test_specs() -> None:
+    assert parse_spec("a=lda") == ("a", "lda", {})
+    assert parse_spec("a=hsl:laplacian=star,gamma=1") == ("a", "hsl", {"laplacian": "star", "gamma": 1})

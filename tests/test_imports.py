@@ -1,0 +1,123 @@
+"""Who may import whom (DESIGN.md section 3), read off the source; and how long the first import takes."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "stream_dr").rglob("*.py"))
+
+NUMERIC = ("errors", "block", "targets", "source", "projection", "feature_maps", "accumulate", "solve", "estimators")
+RANK = {
+    "errors": 0,
+    "label_codes": 1,
+    "block": 2,
+    "source": 3,
+    "targets": 3,
+    "feature_maps": 3,
+    "projection": 4,
+    "accumulate": 5,
+    "solve": 6,
+    "estimators": 7,
+    "streams": 7,
+    "engine": 8,
+    "adapters": 9,
+    "client": 9,
+    "demo": 10,
+    "commands": 11,
+    "cli": 12,
+}
+"""A part imports only parts of lower rank, or itself; numerics and streams do not know each other."""
+
+
+def part(name: str) -> str:
+    """ "stream_dr.engine.admit" → "engine"."""
+    return name.split(".")[1]
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Every module a file imports, anywhere in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def of(path: Path) -> list[str]:
+    return list(imported(ast.parse(path.read_text(encoding="utf8"))))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_direction(path: Path) -> None:
+    mine = path.relative_to(ROOT / "stream_dr").parts[0].removesuffix(".py")
+    if mine == "__init__":
+        return
+    for name in of(path):
+        if not name.startswith("stream_dr.") or name == "stream_dr.__version__":
+            continue
+        other = part(name)
+        if other not in RANK:  # a public name of the package itself
+            assert mine in ("estimators", "adapters", "client", "commands", "demo", "cli"), (
+                f"{path.name} imports {name}"
+            )
+            continue
+        assert other == mine or RANK[other] < RANK[mine], f"{mine} imports {name}"
+        assert not (mine == "streams" and other in ("feature_maps", "accumulate", "solve", "estimators"))
+
+
+def test_numerics_touch_no_files_and_no_arrow() -> None:
+    forbidden = {"pyarrow", "sqlite3", "pathlib", "os", "io", "tempfile", "httpx", "fastapi", "typer", "rich"}
+    allowed = {("accumulate", "os")}  # where compiled code is cached
+    for path in FILES:
+        mine = path.relative_to(ROOT / "stream_dr").parts[0].removesuffix(".py")
+        if mine in NUMERIC:
+            for name in of(path):
+                top = name.split(".")[0]
+                assert top not in forbidden or (mine, top) in allowed, f"{path.name} imports {name}"
+
+
+def test_the_service_knows_only_public_names() -> None:
+    import stream_dr
+
+    for path in sorted((ROOT / "service").rglob("*.py")):
+        for name in of(path):
+            top, _, rest = name.partition(".")
+            assert top != "numpy", f"{path.name} imports numpy"
+            if top == "stream_dr" and rest:
+                assert rest.split(".")[0] in stream_dr.__all__, f"{path.name} imports {name}"
+
+
+def test_nothing_in_the_engine_names_an_estimator_or_a_data_set() -> None:
+    from stream_dr.estimators import ESTIMATORS
+
+    words = {*ESTIMATORS, *(kind.__name__ for kind in ESTIMATORS.values()), "digits", "iris", "reuters"}
+    for path in [*(ROOT / "stream_dr/engine").rglob("*.py"), *(ROOT / "stream_dr/streams").glob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf8"))
+        constants = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        assert not words & (constants | names), path
+
+
+def test_every_public_name_is_there() -> None:
+    import stream_dr
+
+    for name in stream_dr.__all__:
+        assert getattr(stream_dr, name) is not None
+    assert set(stream_dr.__all__) <= set(dir(stream_dr))
+    with pytest.raises(AttributeError):
+        stream_dr.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(("code", "seconds"), [("import stream_dr", 0.3), ("import stream_dr.cli", 0.5)])
+def test_the_first_import_is_quick(code: str, seconds: float) -> None:
+    program = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
+    times = [
+        float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout) for _ in range(3)
+    ]
+    assert min(times) < seconds
