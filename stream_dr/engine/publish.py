@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.accumulate.protocol import pack
 from stream_dr.engine.model import Change, Model, Published
 from stream_dr.engine.model_table import ModelTable
 from stream_dr.projection import Projection
@@ -79,6 +80,8 @@ def _swap(
 ) -> Published:
     last = model.published
     projection = _oriented(projection, last.projection if last else None)
+    if hasattr(projection, "prepared"):
+        projection = projection.prepared()
     published = Published(
         _next_version(model, table),
         position,
@@ -122,4 +125,4 @@ def _mean(projection: Any, width: int) -> np.ndarray:
 
 
 def _bytes(projection: Any) -> int:
-    return sum(v.nbytes for v in projection if isinstance(v, np.ndarray))
+    return sum(array.nbytes for array in pack(projection)[0].values())
