@@ -27,7 +27,8 @@ class LaplacianEigenmaps(ReservoirMethod):
     SpectralEmbedding has it); reservoir, rows sampled at most; weights, "binary" (edges of weight 1) or "heat"
     (exp(−|·|²/t)); temperature, t, None for the mean squared length of the edges; feature_map, None or the spec of a
     map that rows go through first; random_state, seed of the sample.
-    Fitted: eigenvalues_ (components,) λ of the normalised Laplacian, ascending; no components_, the map is not linear.
+    Fitted: eigenvalues_ (components,) λ of the normalised Laplacian, ascending; parts_, parts of the graph; no
+    components_, the map is not linear.
     Time a row O(1) to learn, O(reservoir · features) to transform; memory 8 · reservoir · features bytes. Merges;
     does not unlearn. Left out: label-aware weights (see the module), components with 1 − λ ≤ 1e-6, which new rows
     cannot have.
@@ -68,3 +69,10 @@ class LaplacianEigenmaps(ReservoirMethod):
         """Places of the sampled rows, and the rule for others."""
         graph = neighbourhood_graph(state.kept, self.n_neighbors, self.weights == "heat", self.temperature, None)
         return laplacian_eigenmaps(state.kept, graph, self.n_components)
+
+    @property
+    def parts_(self) -> int:
+        """Parts of the sample's graph. Where there are several, each is a cluster of its own and its rows' coordinates say
+        nothing about the other parts; raise n_neighbors for one."""
+        projection: Any = self._projection()
+        return int(getattr(projection, "inner", projection).parts)

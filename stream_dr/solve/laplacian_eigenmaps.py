@@ -32,7 +32,7 @@ class Eigenmap(NamedTuple):
 
     landmarks: the reservoir's rows. places: (r, components). eigenvalues: (components,) λ, ascending; μ = 1 − λ.
     radii: (r,) squared radius of each landmark's neighbourhood. neighbours: landmarks a new row counts as near.
-    temperature: t of the heat kernel; 0 for weights of 1.
+    temperature: t of the heat kernel; 0 for weights of 1. parts: of the graph.
     """
 
     landmarks: Kept
@@ -41,6 +41,7 @@ class Eigenmap(NamedTuple):
     radii: np.ndarray
     neighbours: int
     temperature: float
+    parts: int = 1
     solution: str = "exact"
 
     @property
@@ -88,11 +89,5 @@ def laplacian_eigenmaps(rows: Any, graph: Graph, n_components: int) -> Eigenmap:
         values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[parts, last - 1])
         places = signed(vectors / root[:, None])
     keep = 1.0 - values > SMALLEST_MU
-    return Eigenmap(
-        kept(rows),
-        places[:, keep],
-        np.maximum(values[keep], 0.0),
-        graph.radii,
-        graph.neighbours,
-        graph.temperature or 0.0,
-    )
+    eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
+    return Eigenmap(kept(rows), places[:, keep], eigenvalues, graph.radii, graph.neighbours, temperature, max(parts, 1))

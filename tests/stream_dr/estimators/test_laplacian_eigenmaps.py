@@ -66,6 +66,8 @@ def test_nystroms_formula_gives_the_training_rows_their_own_places(weights):
 def test_a_graph_in_parts_skips_as_many_zeros():
     rows = np.vstack([X[:30], X[30:] + 1e3])
     model = LaplacianEigenmaps(n_components=3, n_neighbors=5).fit(rows)
+    assert model.parts_ == 2
+    assert LaplacianEigenmaps().fit(X).parts_ == 1
     assert model.eigenvalues_.min() > 1e-6
     each = [naive.laplacian_eigenmaps(part, 5, 3)[0] for part in (rows[:30], rows[30:])]
     assert model.eigenvalues_ == pytest.approx(np.sort(np.concatenate(each))[:3], abs=1e-10)
