@@ -6,6 +6,8 @@ free to all only when no token is set), writing takes the write token. Transport
 Without tokens any page in a local browser could reach the service, so requests that carry a foreign `Origin`, or a `Host`
 that is not this machine, are refused.
 
+The dependencies are coroutines, so that no request waits for a thread to be let in.
+
 Why this way: two fixed tokens need no state; finer rights belong to the proxy.
 """
 
@@ -28,12 +30,12 @@ def check_host(settings: Settings) -> None:
         )
 
 
-def reads(request: Request) -> None:
+async def reads(request: Request) -> None:
     """Dependency of reading routes. Raises Problem `unauthorized`."""
     _check(request, "read")
 
 
-def writes(request: Request) -> None:
+async def writes(request: Request) -> None:
     """Dependency of writing routes. Raises Problem `unauthorized`."""
     _check(request, "write")
 

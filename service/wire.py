@@ -61,14 +61,18 @@ def flag(request: Request, name: str) -> bool:
     return request.query_params.get(name, "0").lower() not in ("0", "false")
 
 
-def one_row(x: str | None, indices: str | None, values: str | None) -> bytes:
-    """The JSON batch of the one row in a query: x, or indices and values. Raises Problem, NotFinite."""
+def one_row(x: str | None, indices: str | None, values: str | None) -> Any:
+    """The Block of the one row in a query: x, or indices and values.
+
+    Raises Problem `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
+    """
     if (x is None) == (indices is None) or (indices is None) != (values is None):
         raise Problem(
             "invalid_request", "Give either x=0.1,0.2 (a dense row) or indices=3,17&values=0.5,1.2 (a sparse one)."
         )
-    row: Any = _floats("x", x) if x is not None else {"indices": _ints(indices), "values": _floats("values", values)}
-    return orjson.dumps({"rows": [row]})
+    if x is not None:
+        return stream_dr.one_row(_floats("x", x))
+    return stream_dr.one_row(_floats("values", values or ""), _ints(indices or ""))
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -85,19 +89,19 @@ def _wish(part: str) -> tuple[str, float]:
         return wanted.lower(), 0.0
 
 
-def _floats(name: str, text: str | None) -> list[float]:
+def _floats(name: str, text: str) -> list[float]:
     try:
-        numbers = [float(part) for part in (text or "").split(",") if (text or "").strip()]
+        numbers = list(map(float, text.split(","))) if text.strip() else []
     except ValueError:
         raise Problem("invalid_request", f"{name}={text!r} is not a list of numbers parted by commas.") from None
-    for column, number in enumerate(numbers):
-        if not math.isfinite(number):
-            raise stream_dr.errors.NotFinite(f"row 0, entry {column} of {name} is {number}.", row=0, column=column)
+    if not all(map(math.isfinite, numbers)):
+        column = next(i for i, number in enumerate(numbers) if not math.isfinite(number))
+        raise stream_dr.errors.NotFinite(f"row 0, entry {column} of {name} is {numbers[column]}.", row=0, column=column)
     return numbers
 
 
-def _ints(text: str | None) -> list[int]:
+def _ints(text: str) -> list[int]:
     try:
-        return [int(part) for part in (text or "").split(",") if (text or "").strip()]
+        return list(map(int, text.split(","))) if text.strip() else []
     except ValueError:
         raise Problem("invalid_request", f"indices={text!r} is not a list of integers parted by commas.") from None

@@ -36,6 +36,7 @@ _NAMES = {
     "Client": "client",
     "export_projection": "engine.export",
     "parse_rows": "engine.decode",
+    "one_row": "engine.one_row",
     "parameter_types": "estimators.signatures",
     "warm_up": "engine.warm_up",
     "to_river": "adapters.river",

@@ -54,12 +54,14 @@ class Linear(NamedTuple):
     loadings: (features, components) float64, C-ordered; its transpose is `components_`.
     eigenvalues: (components,) float64.
     solution: "exact", "diagonal", "refined" or "recurrence".
+    offset: (components,) float64, mean · loadings, or None: `apply` finds it each time.
     """
 
     mean: np.ndarray
     loadings: np.ndarray
     eigenvalues: np.ndarray
     solution: str
+    offset: np.ndarray | None = None
 
     @property
     def kind(self) -> str:
@@ -84,13 +86,18 @@ class Linear(NamedTuple):
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Linear":
         """The same projection with its components in another order (components,) and with signs (components,) ±1."""
         loadings = np.ascontiguousarray(self.loadings[:, order] * signs)
-        return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order])
+        return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order], offset=None)
+
+    def prepared(self) -> "Linear":
+        """The same projection with its offset kept, so that a sparse row costs its own entries and not O(features)."""
+        return self._replace(offset=self.mean @ self.loadings)
 
     def apply(self, X: Any) -> np.ndarray:
         """Project rows (rows, features), dense or CSR; O(entries · components). Raises WidthMismatch."""
         if sp.issparse(X):
             X = _fit_width(X, self.n_features)
-            return np.asarray(X @ self.loadings[: X.shape[1]]) - self.mean @ self.loadings
+            offset = self.mean @ self.loadings if self.offset is None else self.offset
+            return np.asarray(X @ self.loadings[: X.shape[1]]) - offset
         check_width(X, self.n_features)
         return (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
 

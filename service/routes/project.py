@@ -27,8 +27,8 @@ async def transform_one(
 ) -> Response:
     """Project one row."""
     state = request.app.state
-    block = stream_dr.parse_rows(wire.one_row(x, indices, values), "json", state.limits)
-    answer = stream_dr.transform(state.directory.model(model), block, state.directory.schema)
+    row = wire.one_row(x, indices, values)
+    answer = stream_dr.transform(state.directory.model(model), row, state.directory.schema)
     state.metrics.transformed += 1
     told = answer._asdict()
     return wire.json_response({k: told[k] for k in ("model", "version", "position", "solution", "z")})

@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import venv
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from service.settings import PREFIX, Settings
 from tests.service.serving import ROOT, Process, in_thread
 
 DEPLOY = ROOT / "docs" / "deploy"
-IMAGE = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
+IMAGE = re.sub(r"\\\n\s*", " ", (DEPLOY / "Dockerfile").read_text())
 COMPOSE = yaml.safe_load((DEPLOY / "docker-compose.yml").read_text())
 
 
@@ -108,18 +107,21 @@ def test_the_python_steps_in_a_fresh_environment(tmp_path: Path) -> None:
                 shutil.copy(found, to)
     told = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     told |= {"PATH": f"{tmp_path}/venv/bin:{os.environ['PATH']}", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    for step in steps("RUN"):
-        if step.startswith("python"):
-            subprocess.run(step, shell=True, cwd=app, env=told, check=True, timeout=900)
-    assert list((tmp_path / "cache").rglob("*.nbi"))
+    told["TMPDIR"] = str(tmp_path)
+    where = app
+    for line in IMAGE.splitlines():
+        if line == "WORKDIR /":
+            where = tmp_path
+        if line.startswith("RUN python"):
+            subprocess.run(line.removeprefix("RUN "), shell=True, cwd=where, env=told, check=True, timeout=900)
+    compiled = sorted((tmp_path / "cache").rglob("*.nb*"))
+    assert compiled
     told |= {"STREAM_DR_DIR": str(tmp_path / "data"), "STREAM_DR_PORT": "0"}
-    begun = time.monotonic()
     start = json.loads(steps("CMD")[0])
     process = subprocess.Popen(start, cwd=tmp_path, env=told, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     with process.stderr as said:
         assert any(line.startswith("serving http") for line in said)
-        warm = time.monotonic() - begun
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    assert warm < 60
+    assert sorted((tmp_path / "cache").rglob("*.nb*")) == compiled, "something was compiled again"

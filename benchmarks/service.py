@@ -1,0 +1,304 @@
+"""The service's three figures, each in one run on this machine, alternated, medians.
+
+    python benchmarks/service.py ingest  [--estimator ccipca --param n_components=10] [--rows 60000] [--rounds 3]
+    python benchmarks/service.py latency [--seconds 20]
+    python benchmarks/service.py soak    [--seconds 60]
+
+ingest: durable Arrow posts of 1,000-row sparse batches (d = 47,236), until every model has learned them, beside an
+in-process replay of the same batches from shards. latency: GET /transform of one sparse row while batches are posted as
+fast as they are taken, beside a bare FastAPI route on uvicorn, asked in turn with it while the same load burns the same
+CPU. soak: 8 clients posting and 8 asking; no error, no lost or doubled row, and how anonymous memory grows after the first
+ten seconds.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+ARROW = "application/vnd.apache.arrow.stream"
+BARE = """
+import sys, uvicorn
+from fastapi import FastAPI
+from starlette.responses import Response
+app = FastAPI()
+@app.get("/bare")
+async def bare(model: str, indices: str, values: str):
+    return Response(b'{"z":[[0.1,0.2,0.3]]}', media_type="application/json")
+uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False)
+"""
+
+
+def bodies(rows: int) -> list[bytes]:
+    """RCV1-like batches of 1,000 rows with one of four labels a row, as Arrow streams."""
+    from stream_dr.streams.codec import arrow_from_block, write_arrow
+    from stream_dr.streams.generate import rcv1_like
+
+    return [bytes(write_arrow([arrow_from_block(block)])) for block in rcv1_like(rows, "top4")]
+
+
+@contextmanager
+def service(folder: Path, **settings: Any) -> Iterator[tuple[int, int]]:
+    """The service in a process of its own: (port, pid)."""
+    told = {"dir": folder, "port": 0, "min_free_bytes": 0, "log_level": "error"} | settings
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_DR_")}
+    named = {f"STREAM_DR_{name.upper()}": str(value) for name, value in told.items()}
+    process = subprocess.Popen([sys.executable, "-m", "service"], env=clean | named, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        line = next((line for line in process.stderr if line.startswith("serving http")), "")
+        yield int(line.rsplit(":", 1)[1]), process.pid
+    finally:
+        process.terminate()
+        status = process.wait(120)
+        process.stderr.close()
+        if status:
+            print(f"the service ended with {status}", file=sys.stderr)
+
+
+def request(port: int, method: str, path: str, body: bytes | None = None, kind: str = ARROW) -> tuple[int, Any]:
+    """One request on a connection of its own."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=120)
+    connection.request(method, path, body, {"Content-Type": kind} if body else {})
+    answer = connection.getresponse()
+    told = json.loads(answer.read() or b"null")
+    connection.close()
+    return answer.status, told
+
+
+def put(port: int, name: str, key: str, params: dict[str, Any]) -> None:
+    """Make a model."""
+    body = json.dumps({"estimator": key, "params": params}).encode()
+    status, told = request(port, "PUT", f"/models/{name}", body, "application/json")
+    if status not in (200, 201):
+        raise SystemExit(told)
+
+
+def post_all(port: int, batches: list[bytes], connections: int) -> float:
+    """Seconds until all batches, sent over so many connections, are durable and learned."""
+    left = iter(batches)
+    lock = threading.Lock()
+
+    def send() -> None:
+        connection = HTTPConnection("127.0.0.1", port, timeout=120)
+        while True:
+            with lock:
+                body = next(left, None)
+            if body is None:
+                return
+            status = 429
+            while status == 429:
+                connection.request("POST", "/partial_fit", body, {"Content-Type": ARROW})
+                answer = connection.getresponse()
+                told, status = answer.read(), answer.status
+                if status == 429:
+                    time.sleep(0.05)
+            if status != 200:
+                raise SystemExit(told)
+
+    begun = time.perf_counter()
+    threads = [threading.Thread(target=send) for _ in range(connections)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    while json.loads(json.dumps(request(port, "GET", "/models")[1]))["models"]["m"]["lag"]:
+        time.sleep(0.005)
+    return time.perf_counter() - begun
+
+
+def replayed(shards: Path, folder: Path, key: str, params: dict[str, Any]) -> float:
+    """Seconds of an in-process replay, without start-up."""
+    from stream_dr import Directory, Limits
+    from stream_dr.engine.replay import ReplaySettings, replay
+    from stream_dr.streams.shards import open_dataset
+
+    with Directory(folder, limits=Limits(min_free_bytes=0)) as directory:
+        directory.add_model("m", key, params)
+        return replay(directory, open_dataset([shards]), ReplaySettings()).seconds
+
+
+def ingest(options: argparse.Namespace) -> None:
+    """Figure 1."""
+    import stream_dr
+    from stream_dr.streams.generate import write_rcv1_like
+
+    params = dict(_param(text) for text in options.param)
+    stream_dr.warm_up([stream_dr.ESTIMATORS[options.estimator](**params)])
+    batches = bodies(options.rows)
+    seconds: dict[str, list[float]] = {"replay": [], "http": []}
+    with tempfile.TemporaryDirectory(dir=options.dir) as top:
+        write_rcv1_like(Path(top) / "shards", options.rows, "top4")
+        replayed(Path(top) / "shards", Path(top) / "first", options.estimator, params)
+        for turn in range(options.rounds):
+            seconds["replay"].append(replayed(Path(top) / "shards", Path(top) / f"r{turn}", options.estimator, params))
+            with service(Path(top) / f"h{turn}") as (port, _):
+                put(port, "m", options.estimator, params)
+                seconds["http"].append(post_all(port, batches, options.connections))
+    rate = {name: options.rows / statistics.median(taken) for name, taken in seconds.items()}
+    ratio = statistics.median(r / h for r, h in zip(seconds["replay"], seconds["http"], strict=True))
+    print(
+        f"{options.estimator}: in-process replay {rate['replay']:,.0f} rows/s, over HTTP, durable {rate['http']:,.0f} rows/s"
+    )
+    print(f"ratio {ratio:.2f} (0.5 or more is wanted)")
+
+
+def latency(options: argparse.Namespace) -> None:
+    """Figure 2."""
+    batches = bodies(20_000)
+    bare_port = _free_port()
+    bare = subprocess.Popen([sys.executable, "-c", BARE, str(bare_port)])
+    try:
+        with tempfile.TemporaryDirectory(dir=options.dir) as top, service(Path(top)) as (port, _):
+            put(port, "m", "ccipca", {"n_components": 3})
+            request(port, "POST", "/partial_fit?wait=applied", batches[0])
+            load = subprocess.Popen([sys.executable, __file__, "load", "--port", str(port)])
+            try:
+                time.sleep(3)
+                _compare(port, bare_port, options.seconds)
+            finally:
+                load.kill()
+                load.wait()
+    finally:
+        bare.kill()
+        bare.wait()
+
+
+def _compare(port: int, bare_port: int, seconds: float) -> None:
+    indices = ",".join(str(i * 13) for i in range(80))
+    query = f"?model=m&indices={indices}&values={','.join(['0.11'] * 80)}"
+    asked = {"transform": (HTTPConnection("127.0.0.1", port), f"/transform{query}")}
+    asked["bare"] = (HTTPConnection("127.0.0.1", bare_port), f"/bare{query}")
+    taken: dict[str, list[float]] = {name: [] for name in asked}
+    deadline = time.monotonic() + seconds
+    before = request(port, "GET", "/stream")[1]["rows"]
+    while time.monotonic() < deadline:
+        for name, (connection, path) in asked.items():
+            begun = time.perf_counter()
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+            taken[name].append(time.perf_counter() - begun)
+            if answer.status != 200:
+                raise SystemExit(f"{name}: {answer.status}")
+    rows = (request(port, "GET", "/stream")[1]["rows"] - before) / seconds
+    print(f"{len(taken['bare'])} of each, under ingest of {rows:,.0f} rows/s")
+    for share, name, wanted in ((0.5, "p50", 2), (0.99, "p99", 5)):
+        found = {k: sorted(v)[int(len(v) * share)] * 1e3 for k, v in taken.items()}
+        ratio = found["transform"] / found["bare"]
+        told = f"transform {found['transform']:.2f} ms, bare {found['bare']:.2f} ms"
+        print(f"{name}: {told}, ratio {ratio:.2f} (at most {wanted} is wanted)")
+
+
+def load(options: argparse.Namespace) -> None:
+    """Post without end (the load of `latency`)."""
+    batches = bodies(20_000)
+    while True:
+        post_all(options.port, batches, 2)
+
+
+def soak(options: argparse.Namespace) -> None:
+    """Figure 3."""
+    from stream_dr import Client, Directory
+    from stream_dr.streams.generate import rcv1_like
+
+    blocks = list(rcv1_like(20_000, "top4"))
+    posted, asked, failed, memory = [0] * 8, [0] * 8, [], []
+    with tempfile.TemporaryDirectory(dir=options.dir) as top:
+        with service(Path(top)) as (port, pid):
+            put(port, "m", "ccipca", {"n_components": 5})
+            put(port, "lda", "lda", {"gamma": 1.0})
+            url = f"http://127.0.0.1:{port}"
+            with Client(url) as client:
+                client.partial_fit(blocks[0].X, blocks[0].y, wait=True)
+            deadline = time.monotonic() + options.seconds
+
+            def post(number: int) -> None:
+                with Client(url, retries=20) as client:
+                    while time.monotonic() < deadline:
+                        block = blocks[(number + posted[number]) % len(blocks)]
+                        client.partial_fit(block.X, block.y, target="class")
+                        posted[number] += 1
+
+            def ask(number: int) -> None:
+                with Client(url) as client:
+                    while time.monotonic() < deadline:
+                        client.transform(blocks[number].X[:10], model=["m", "lda"][number % 2])
+                        asked[number] += 1
+
+            def kept(work: Any, number: int) -> None:
+                try:
+                    work(number)
+                except Exception as error:
+                    failed.append(error)
+
+            threads = [threading.Thread(target=kept, args=(w, n)) for w in (post, ask) for n in range(8)]
+            for thread in threads:
+                thread.start()
+            begun = time.monotonic()
+            while time.monotonic() < deadline:
+                time.sleep(1)
+                memory.append((time.monotonic() - begun, _anonymous(pid)))
+            for thread in threads:
+                thread.join()
+        with Directory(top, writable=False) as directory:
+            rows = directory.rows
+    early = max(size for at, size in memory if at <= 10)
+    late = max(size for at, size in memory if at > 10)
+    expected = 1_000 * (sum(posted) + 1)
+    print(f"{sum(posted)} batches posted, {sum(asked)} questions asked, {len(failed)} errors {failed[:2]}")
+    print(f"rows in the log {rows:,}, acknowledged {expected:,}, difference {rows - expected}")
+    print(f"anonymous memory: at most {early / 2**20:.0f} MiB in the first 10 s, {late / 2**20:.0f} MiB after")
+    print(f"growth {(late / early - 1) * 100:.1f} % (less than 5 is wanted)")
+
+
+def _anonymous(pid: int) -> int:
+    found = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as some:
+        some.bind(("127.0.0.1", 0))
+        return int(some.getsockname()[1])
+
+
+def _param(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("figure", choices=["ingest", "latency", "soak", "load"])
+    parser.add_argument("--estimator", default="ccipca")
+    parser.add_argument("--param", action="append", default=[])
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--dir", help="where the temporary directories go")
+    options = parser.parse_args()
+    globals()[options.figure](options)
+
+
+if __name__ == "__main__":
+    main()
