@@ -22,12 +22,11 @@ import orjson
 import scipy.sparse as sp
 
 from stream_dr.block import Block, as_weights, check_finite
-from stream_dr.errors import InvalidIndex, InvalidRows, InvalidTargets, InvalidWeights, MalformedInput, SchemaMismatch
+from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, MalformedInput, SchemaMismatch
 from stream_dr.streams.csr import WIDEST, canonical_csr
-from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets
+from stream_dr.streams.json_targets import NUMBER, name_of, number_array, targets_from_json
 
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
-_NUMBER = {int, float}
 
 
 def block_from_json(obj: Any, n_features: int | None = None, max_features: int | None = None) -> Block:
@@ -48,7 +47,7 @@ def block_from_json(obj: Any, n_features: int | None = None, max_features: int |
     X, names, sparse = _rows(rows, stated, max_features)
     check_finite(X)
     weights = as_weights(_numeric_weights(obj.get("weights")), len(rows))
-    y = _targets(obj, len(rows))
+    y = targets_from_json(obj, len(rows))
     return Block(X, y, weights, _ids(obj.get("ids"), len(rows)), names, not sparse or stated is not None)
 
 
@@ -100,7 +99,7 @@ def _rows(rows: list[Any], stated: int | None, limit: int | None) -> tuple[Any, 
     odd = next((i for i, row in enumerate(rows) if type(row) is not kind), None)
     if kind not in (list, dict) or odd is not None:
         i = odd if odd is not None else 0
-        raise InvalidRows(f"row {i} is {_name(rows[i])}; every row is a list, or every row an object.", row=i)
+        raise InvalidRows(f"row {i} is {name_of(rows[i])}; every row is a list, or every row an object.", row=i)
     if kind is list:
         return _dense(rows), None, False
     if _is_sparse(rows[0]):
@@ -121,7 +120,7 @@ def _dense(rows: list[list[Any]]) -> np.ndarray:
         if len(row) != width:
             raise InvalidRows(f"row {i} has {len(row)} features; row 0 has {width}. Send rows of one width.", row=i)
     _check_numbers(rows)
-    return _array(list(chain.from_iterable(rows))).reshape(len(rows), width)
+    return number_array(list(chain.from_iterable(rows))).reshape(len(rows), width)
 
 
 def _named(rows: list[dict[str, Any]], names: tuple[str, ...]) -> list[list[Any]]:
@@ -145,7 +144,7 @@ def _sparse(rows: list[dict[str, Any]], stated: int | None, limit: int | None) -
     _check_each(rows, lambda v: type(v) is int and 0 <= v < most, most)
     _check_numbers([row["values"] for row in rows])
     indices = np.array(list(chain.from_iterable(row["indices"] for row in rows)), dtype=np.int32)
-    values = _array(list(chain.from_iterable(row["values"] for row in rows)))
+    values = number_array(list(chain.from_iterable(row["values"] for row in rows)))
     return canonical_csr(values, indices, indptr, stated or (int(indices.max()) + 1 if len(indices) else 0))
 
 
@@ -158,70 +157,15 @@ def _check_each(rows: list[dict[str, Any]], fits: Callable[[Any], bool], limit: 
 
 def _check_numbers(rows: list[list[Any]]) -> None:
     for i, row in enumerate(rows):
-        if not set(map(type, row)) <= _NUMBER:
-            j = next(j for j, v in enumerate(row) if type(v) not in _NUMBER)
-            raise InvalidRows(f"row {i}, column {j} is {_name(row[j])}; send a number.", row=i, column=j)
-
-
-def _array(numbers: list[Any]) -> np.ndarray:
-    try:
-        return np.array(numbers, dtype=np.float64)
-    except OverflowError as e:
-        raise InvalidRows("a number is too large for a double; values are at most 1e100 in size.") from e
-
-
-def _targets(obj: dict[str, Any], rows: int) -> Targets | None:
-    key = "labels" if obj.get("labels") is not None else "target"
-    given = obj.get(key)
-    if given is None:
-        return None
-    if key == "labels" and obj.get("target") is not None:
-        raise SchemaMismatch("both labels and target were given; send one of them.", column="target")
-    if not isinstance(given, list) or len(given) != rows:
-        n = len(given) if isinstance(given, list) else _name(given)
-        raise InvalidTargets(f'{rows} rows but {n} under "{key}"; send one entry a row.')
-    return _labels(given) if key == "labels" else _numbers(given)
-
-
-def _labels(given: list[Any]) -> Targets:
-    kinds = {type(v) for v in given if v is not None}
-    if list not in kinds:
-        _check_labels(given)
-        return class_targets(given)
-    if kinds != {list}:
-        raise InvalidTargets("some rows have a list of labels and some a single label; send one form.")
-    _check_labels(list(chain.from_iterable(v for v in given if v is not None)), None)
-    return multilabel_targets(given)
-
-
-def _check_labels(labels: list[Any], absent: Any = type(None)) -> None:
-    kinds = {type(v) for v in labels} - {absent}
-    if kinds <= {int, float} and all(type(v) is int or v.is_integer() for v in labels if v is not None):
-        return
-    if len(kinds) > 1 or not kinds <= {str, bool}:
-        names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise InvalidTargets(
-            f'labels are of type {names}; they must be all strings, all integers or all bools. Numbers go under "target".'
-        )
-
-
-def _numbers(given: list[Any]) -> Targets:
-    first = next((v for v in given if v is not None), None)
-    width = len(first) if isinstance(first, list) else 1
-    table = [v if isinstance(v, list) else [v] for v in given]
-    table = [[0.0] * width if v == [None] else v for v in table]
-    odd = next((i for i, v in enumerate(table) if len(v) != width or not set(map(type, v)) <= _NUMBER), None)
-    if odd is not None or width == 0:
-        raise InvalidTargets(f"the target of row {odd or 0} is not {width} number(s) as the others are.", row=odd or 0)
-    targets = continuous_targets(_array(list(chain.from_iterable(table))).reshape(len(given), width))
-    present = np.array([v is not None for v in given], dtype=bool)
-    return targets if present.all() else targets._replace(present=present)
+        if not set(map(type, row)) <= NUMBER:
+            j = next(j for j, v in enumerate(row) if type(v) not in NUMBER)
+            raise InvalidRows(f"row {i}, column {j} is {name_of(row[j])}; send a number.", row=i, column=j)
 
 
 def _numeric_weights(weights: Any) -> Any:
     if weights is None:
         return None
-    if not isinstance(weights, list) or not {type(v) for v in weights} <= _NUMBER:
+    if not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER:
         raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
     return weights
 
@@ -232,8 +176,3 @@ def _ids(ids: Any, rows: int) -> list[str] | None:
     if not isinstance(ids, list) or len(ids) != rows or not all(type(v) is str for v in ids):
         raise SchemaMismatch(f"ids must be {rows} strings, one a row.", column="ids")
     return ids
-
-
-def _name(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
-    return kinds.get(type(value), "a number")

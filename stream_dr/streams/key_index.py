@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stream_dr.errors import InsufficientStorage
-from stream_dr.streams.segment import FORMAT, connect, translated
+from stream_dr.streams.sqlite_file import FORMAT, connect, translated
 
 _APPLICATION = 0x5344524B  # "SDRK"
 _FLUSH = 4096
@@ -109,11 +109,9 @@ class KeyIndex:
         self._flush_at = _FLUSH
 
     def close(self) -> None:
-        """Write what is in memory and close."""
-        try:
-            self.flush()
-        finally:
-            self.abandon()
+        """Write what is in memory, if the disk has room, and close."""
+        self.try_flush()
+        self.abandon()
 
     def abandon(self) -> None:
         """Close without writing; what was in memory is derived again."""

@@ -26,7 +26,8 @@ from stream_dr.streams.event import Event, EventDraft, draft, event_at
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.key_index import KeyIndex, Known
 from stream_dr.streams.log_check import Verified, check_order, verify
-from stream_dr.streams.segment import Segment, damaged
+from stream_dr.streams.segment import Segment
+from stream_dr.streams.sqlite_file import damaged
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stream_dr.streams.event import Event
-from stream_dr.streams.segment import Segment, damaged
+from stream_dr.streams.segment import Segment
+from stream_dr.streams.sqlite_file import damaged
 
 
 class Verified(NamedTuple):

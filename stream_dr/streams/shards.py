@@ -12,21 +12,18 @@ digest decides that, not the file's name. What a digest was taken of is remember
 many models reading one shard pay for it once.
 """
 
-import hashlib
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
-import pyarrow as pa
-
 from stream_dr.block import Block
 from stream_dr.errors import DamagedFile, DamagedShard, MalformedInput, SourceMissing, StreamDRError
-from stream_dr.streams.codec import block_from_arrow, read_arrow
+from stream_dr.streams.codec import block_from_arrow
 from stream_dr.streams.manifest import NAME, Manifest, ShardEntry, read_manifest
+from stream_dr.streams.shard_file import damaged, digest_of, identity_of, opened
 from stream_dr.streams.shard_writer import ShardWriter
 
 __all__ = ["Dataset", "Shard", "ShardWriter", "open_dataset", "open_shard"]
@@ -49,12 +46,12 @@ class Shard:
     @cached_property
     def sha256(self) -> str:
         """Hex digest: the manifest's, or else of the file as it is now."""
-        return self._entry.sha256 if self._entry is not None else _digest(*_identity(self.path))
+        return self._entry.sha256 if self._entry is not None else digest_of(*identity_of(self.path))
 
     @cached_property
     def batch_rows(self) -> tuple[int, ...]:
         """Rows of each batch. Raises DamagedShard or SourceMissing when no manifest says it and the file cannot be read."""
-        return self._entry.batch_rows if self._entry is not None else _opened(*_identity(self.path)).batch_rows
+        return self._entry.batch_rows if self._entry is not None else opened(*identity_of(self.path)).batch_rows
 
     @property
     def rows(self) -> int:
@@ -67,20 +64,20 @@ class Shard:
         Raises SourceMissing, DamagedShard (not the bytes of its digest, unreadable), IndexError, or what the codec raises
         of its rows, naming the file.
         """
-        identity = _identity(self.path)
+        identity = identity_of(self.path)
         if self._checked != identity:
             self._check(identity)
-        batches = _opened(*identity).read(batch)
+        batches = opened(*identity).read(batch)
         try:
             return block_from_arrow(batches, n_features=self.n_features)
         except MalformedInput as e:
-            raise _damaged(self.path, f"batch {batch}: {e}") from e
+            raise damaged(self.path, f"batch {batch}: {e}") from e
         except StreamDRError as e:
             raise type(e)(f"{self.path}, batch {batch}: {e}", **e.details) from e
 
     def _check(self, identity: tuple[Path, int, int]) -> None:
-        if _digest(*identity) != self.sha256:
-            raise _damaged(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
+        if digest_of(*identity) != self.sha256:
+            raise damaged(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
         self._checked = identity
 
 
@@ -149,7 +146,7 @@ def open_shard(uri: Source, sha256: str | None = None) -> Shard:
 
 def _beside(path: Path) -> Manifest | None:
     try:
-        return _manifest(*_identity(path.parent / NAME)) if (path.parent / NAME).exists() else None
+        return _manifest(*identity_of(path.parent / NAME)) if (path.parent / NAME).exists() else None
     except DamagedFile:
         raise
     except StreamDRError:  # somebody else's manifest.json
@@ -179,9 +176,9 @@ def _usable(shard: Shard) -> None:
     except FileNotFoundError as e:
         raise SourceMissing(f"{shard.path} is not there, and the manifest names it.", path=str(shard.path)) from e
     if shard._entry is None:
-        _opened(*_identity(shard.path))
+        opened(*identity_of(shard.path))
     elif size != shard._entry.bytes:
-        raise _damaged(shard.path, f"it has {size} bytes; the manifest says {shard._entry.bytes}")
+        raise damaged(shard.path, f"it has {size} bytes; the manifest says {shard._entry.bytes}")
 
 
 def _agreed(manifests: list[Manifest | None]) -> tuple[int | None, str | None, tuple[Any, ...]]:
@@ -203,86 +200,6 @@ def _local(source: Source) -> Path:
     return Path(text)
 
 
-def _identity(path: Path) -> tuple[Path, int, int]:
-    """What tells whether a file is still the one looked at before."""
-    try:
-        status = path.stat()
-    except FileNotFoundError as e:
-        raise SourceMissing(f"{path} is not there; put it back, or name where it is.", path=str(path)) from e
-    return path, status.st_size, status.st_mtime_ns
-
-
-@lru_cache(maxsize=100_000)
-def _digest(path: Path, _size: int, _changed: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 @lru_cache(maxsize=64)
 def _manifest(path: Path, _size: int, _changed: int) -> Manifest:
     return read_manifest(path)
-
-
-class _File:
-    """An open shard: its batches by number."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._lock = path, threading.Lock()
-        with _unreadable(path):
-            self._open(pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b""))
-
-    def _open(self, source: Any) -> None:
-        start = bytes(source.read(6))
-        source.seek(0)
-        if start == b"ARROW1":
-            reader = pa.ipc.open_file(source)
-            self._get = lambda n: [reader.get_batch(n)]
-            self.batch_rows = tuple(reader.get_batch(n).num_rows for n in range(reader.num_record_batches))
-        elif start[:4] == b"PAR1":
-            self._open_parquet(source)
-        elif start[:4] == b"\xff\xff\xff\xff":
-            batches = read_arrow(source.read_buffer())
-            self._get = lambda n: [batches[n]]
-            self.batch_rows = tuple(batch.num_rows for batch in batches)
-        else:
-            raise MalformedInput("it is neither an Arrow nor a Parquet file")
-
-    def _open_parquet(self, source: Any) -> None:
-        import pyarrow.parquet as pq
-
-        file = pq.ParquetFile(source)
-        schema = file.schema_arrow
-        groups = range(file.metadata.num_row_groups)
-        self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in groups)
-        self._get = lambda n: file.read_row_group(n).to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
-
-    def read(self, batch: int) -> list[pa.RecordBatch]:
-        if not 0 <= batch < len(self.batch_rows):
-            raise IndexError(f"{self._path} has {len(self.batch_rows)} batches; batch {batch} was asked for")
-        with self._lock, _unreadable(self._path):
-            return self._get(batch)
-
-
-@lru_cache(maxsize=16)
-def _opened(path: Path, _size: int, _changed: int) -> _File:
-    return _File(path)
-
-
-class _unreadable:
-    """Turn whatever reading a shard raises into DamagedShard."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
-        if isinstance(error, pa.ArrowException | OSError | MemoryError | MalformedInput | OverflowError | UnicodeError):
-            raise _damaged(self._path, (str(error) or type(error).__name__).splitlines()[0][:200]) from error
-
-
-def _damaged(path: Path, why: str) -> DamagedShard:
-    return DamagedShard(
-        f"{path} cannot be used: {why}. Restore or rewrite it, or leave it out with --skip-damaged.", path=str(path)
-    )

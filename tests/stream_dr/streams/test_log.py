@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from benchmarks import log_kill
 from stream_dr import errors
-from stream_dr.streams import segment as segment_module
 from stream_dr.streams.failpoints import FailpointReached, armed
 from stream_dr.streams.log import EventDraft, Log, draft
+from stream_dr.streams.segment import PAGE_BYTES
+from stream_dr.streams.sqlite_file import JOURNAL_BYTES
 
 
 def drafts(start, count, size=1000):
@@ -341,7 +342,7 @@ def test_a_reader_does_not_hold_the_wal(folder):
         for start in range(0, 400, 4):
             log.append(drafts(start, 4, size=100_000))
             log.read(max(-1, log.last - 50), limit=10)
-        assert log._segments[-1].journal.stat().st_size < 2 * segment_module.JOURNAL_BYTES
+        assert log._segments[-1].journal.stat().st_size < 2 * JOURNAL_BYTES
 
 
 def test_a_read_only_log_follows_the_writer(folder):
@@ -387,7 +388,7 @@ def test_a_damaged_file_is_named(folder, change):
     size = path.stat().st_size
     if change == "page":
         body = bytearray(path.read_bytes())
-        body[segment_module.PAGE_BYTES :] = os.urandom(size - segment_module.PAGE_BYTES)
+        body[PAGE_BYTES:] = os.urandom(size - PAGE_BYTES)
         path.write_bytes(body)
     else:
         os.truncate(path, size // 2 if change == "truncated" else 0)

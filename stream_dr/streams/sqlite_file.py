@@ -1,0 +1,108 @@
+"""sqlite_file: opening the SQLite files that are ours, and saying what is wrong with one in our own errors.
+
+Cost: opening about 0.2 ms.
+
+Why this way: SQLite tells its own files by `application_id` and leaves `user_version` to us, so a stranger's file, another
+release's file and a damaged file are three things, told apart before anything is read. SQLite's error codes are turned into
+ours in one place, each naming the file.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError, UnknownFormat
+from stream_dr.streams.disk import free_bytes, is_full, no_room
+
+FORMAT = 1
+"""Format version of the log's files (SQLite's user_version)."""
+
+CHECKPOINT_PAGES = 1024
+JOURNAL_BYTES = 64 << 20
+
+_FULL_BELOW = 1 << 20
+
+
+def connect(path: Path, writable: bool, application: int) -> sqlite3.Connection:
+    """A connection to one of our SQLite files; raises ForeignFile, UnknownFormat or HistoryGone (no such file)."""
+    _check_header(path)
+    uri = f"file:{quote(str(path.absolute()))}?mode={'rw' if writable else 'ro'}"
+    connection = _open(uri, path, writable)
+    try:
+        found = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found != application:
+            raise ForeignFile(f"{path} is a SQLite file that stream_dr did not write; move it away.", path=str(path))
+        if version != FORMAT:
+            raise UnknownFormat(
+                f"{path} has format version {version}; this release reads {FORMAT}. Use the release that wrote it.",
+                path=str(path),
+            )
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit={JOURNAL_BYTES}")
+        connection.execute("PRAGMA cache_size=-16384")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
+    """Open; a read-only file in a directory that may not be written to has no room for its WAL's index."""
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
+    if writable:
+        return connection
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        if path.with_name(path.name + "-wal").exists():
+            raise
+        connection = sqlite3.connect(f"{uri}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+    return connection
+
+
+def _check_header(path: Path) -> None:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(16)
+    except FileNotFoundError as e:
+        raise HistoryGone(f"{path.name} is not there any more: the events in it were dropped.", path=str(path)) from e
+    if len(start) < 16:
+        raise damaged(path, f"it ends after {len(start)} bytes")
+    if start != b"SQLite format 3\0":
+        raise ForeignFile(f"{path} was not written by stream_dr (not a SQLite file); move it away.", path=str(path))
+
+
+def damaged(path: Path, why: str) -> DamagedFile:
+    """The error that says a file's content is not what was written."""
+    return DamagedFile(
+        f"{path} is damaged ({why}). Restore it from a copy; models keep serving from their snapshots.", path=str(path)
+    )
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's and the system's errors about a file into ours."""
+    try:
+        yield
+    except sqlite3.DatabaseError as e:
+        raise _named(e, path) from e
+    except OSError as e:
+        if is_full(e):
+            raise no_room(path) from e
+        raise
+
+
+def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | sqlite3.DatabaseError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and free_bytes(path.parent) < _FULL_BELOW):
+        return no_room(path)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA):
+        return damaged(path, str(error))
+    if "no such table" in str(error) or "no such column" in str(error):
+        return damaged(path, str(error))
+    return error
