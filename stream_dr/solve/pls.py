@@ -11,7 +11,7 @@ Deflating S alone (not Cxx) is enough, because r is made orthogonal to the earli
 
 import numpy as np
 
-from stream_dr.solve.spectral import EPS
+from stream_dr.solve.spectral import EPS, left_singular
 
 SMALLEST = 1e-12
 """A component whose covariance is below this share of the first one's is rounding."""
@@ -49,10 +49,8 @@ def rotations(spread: np.ndarray, cross: np.ndarray, most: int) -> tuple[np.ndar
 
 def _leading(S: np.ndarray) -> tuple[np.ndarray, float]:
     """Leading left singular vector (features,), its largest entry positive, and the singular value."""
-    if S.shape[1] == 1:
-        sigma = float(np.linalg.norm(S))
-        w = S[:, 0] / sigma if sigma > 0 else S[:, 0]
-    else:
-        U, values, _ = np.linalg.svd(S, full_matrices=False)
-        w, sigma = U[:, 0], float(values[0])
+    vectors, values = left_singular(S)
+    if len(values) == 0:
+        return S[:, 0], 0.0
+    w, sigma = vectors[:, 0], float(values[0])
     return (-w if w[np.abs(w).argmax()] < 0 else w), sigma

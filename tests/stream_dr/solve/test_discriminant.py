@@ -1,0 +1,36 @@
+"""Directions of b·Sb + w·St: routes agree with the dense eigenproblem."""
+
+import numpy as np
+import pytest
+
+from stream_dr.solve.discriminant import between_only, combined, combined_diagonal
+
+
+@pytest.mark.parametrize(("d", "c"), [(6, 3), (300, 4), (300, 1), (4, 6)])
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 30.0])
+def test_diagonal_route_is_the_dense_one(d: int, c: int, alpha: float) -> None:
+    random = np.random.default_rng(0)
+    G = random.normal(size=(d, c))
+    total = (G**2).sum(axis=1) + random.random(d) ** 4
+    within = total - (G**2).sum(axis=1)
+    values, vectors = np.linalg.eigh(G @ G.T - alpha * np.diag(within))
+    keep = np.flatnonzero(values > 1e-12 * np.abs(values).max())[::-1]
+    W, found = combined_diagonal(G, 1.0 + alpha, total, -alpha)
+    np.testing.assert_allclose(found, values[keep], rtol=1e-9)
+    np.testing.assert_allclose(np.abs((W * vectors[:, keep]).sum(axis=0)), 1.0, atol=1e-9)
+
+
+def test_nothing_where_no_class_mean_differs() -> None:
+    for d in (5, 10_000):
+        W, values = combined_diagonal(np.zeros((d, 0)), 2.0, np.ones(d), -1.0)
+        assert W.shape == (d, 0)
+        assert len(values) == 0
+    assert between_only(np.zeros((5, 0)), 2.0)[0].shape == (5, 0)
+
+
+def test_combined_orders_by_value() -> None:
+    random = np.random.default_rng(1)
+    G, A = random.normal(size=(5, 2)), random.normal(size=(5, 5))
+    W, values = combined(G, 2.0, A @ A.T, -0.5)
+    np.testing.assert_allclose((W * values) @ W.T, 2.0 * G @ G.T - 0.5 * A @ A.T, atol=1e-12)
+    assert (np.diff(values) < 0).all()
