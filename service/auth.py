@@ -32,15 +32,16 @@ def check_host(settings: Settings) -> None:
 
 async def reads(request: Request) -> None:
     """Dependency of reading routes. Raises Problem `unauthorized`."""
-    _check(request, "read")
+    check(request, "read")
 
 
 async def writes(request: Request) -> None:
     """Dependency of writing routes. Raises Problem `unauthorized`."""
-    _check(request, "write")
+    check(request, "write")
 
 
-def _check(request: Request, right: str) -> None:
+def check(request: Request, right: str) -> None:
+    """Raise Problem unless this request has the right, "read" or "write"."""
     settings: Settings = request.app.state.settings
     if settings.write_token is None:
         _check_local(request)

@@ -33,6 +33,21 @@ _ROWS = {
     },
     "example": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
 }
+
+
+def _parameter(name: str, meaning: str, required: bool = False) -> dict[str, Any]:
+    schema = {"type": "string"}
+    return {"name": name, "in": "query", "required": required, "description": meaning, "schema": schema}
+
+
+ONE_ROW: dict[str, Any] = {
+    "parameters": [
+        _parameter("model", "the model's name", required=True),
+        _parameter("x", "a dense row: 0.1,0.2"),
+        _parameter("indices", "a sparse row's indices: 3,17"),
+        _parameter("values", "its values: 0.5,1.2"),
+    ]
+}
 ROWS_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
