@@ -1,4 +1,4 @@
-"""The command line: results on stdout, messages on stderr; exit status 0, 1 with a code, or 2; every command has its help."""
+"""The command line: results on stdout, messages on stderr; exit status 0, 1 with a code, or 2; each command has its help."""
 
 import json
 import subprocess

@@ -32,6 +32,7 @@ from stream_dr.errors import (
     SchemaMismatch,
     StreamDRError,
     TargetKindMismatch,
+    TooManyFeatures,
     WidthMismatch,
 )
 from stream_dr.targets import Targets, check_label_type, refuse_kind
@@ -74,6 +75,7 @@ def admit_model(estimator: Any, schema: Schema, limits: Limits) -> None:
             "Use an additive estimator, or send batches without weights to another stream."
         )
     _check_kind(estimator, schema.target_kind)
+    _check_width(estimator, schema)
     if schema.features:
         needed = estimator.state_bytes(schema.features, max(1, schema.n_targets))
         if needed > limits.max_state_bytes:
@@ -83,6 +85,20 @@ def admit_model(estimator: Any, schema: Schema, limits: Limits) -> None:
                 needed=needed,
                 limit=limits.max_state_bytes,
             )
+
+
+def _check_width(estimator: Any, schema: Schema) -> None:
+    """Raise TooManyFeatures where an estimator says up to which width it learns, and the stream is wider."""
+    if schema.layout is None or not hasattr(estimator, "widest"):
+        return
+    widest = estimator.widest(schema.layout == "sparse", schema.stated)
+    if widest is not None and schema.features > widest:
+        raise TooManyFeatures(
+            f"{type(estimator).__name__} keeps exact scatter of up to {widest} features; the stream would have "
+            f'{schema.features}. Make the model with scatter="diagonal".',
+            needed=schema.features,
+            limit=widest,
+        )
 
 
 def _try(estimator: Any, block: Block) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
-from stream_dr.accumulate.moments import MomentAccumulator, MomentState
+from stream_dr.accumulate.moments import EXACT_WIDTH, MomentAccumulator, MomentState
 from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_number, check_positive_int
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
@@ -246,10 +246,18 @@ class ClosedForm(AdditiveEstimator):
         """Bytes the state takes: 8·(d·(k + 2) + k²), and 8·d² with exact scatter; d as mapped, where there is a map."""
         return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
 
+    def widest(self, sparse: bool, stated: int) -> int | None:
+        """Features past which a batch of such a stream would be refused; None: no bound. stated: width that sparse rows
+        state, 0: none."""
+        if self.feature_map is not None or not self.reads_scatter():
+            return None
+        exact = self.scatter == "exact" or (self.scatter == "auto" and sparse and 0 < stated <= EXACT_WIDTH)
+        return EXACT_WIDTH if exact else None
+
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Bytes of the moments of rows this wide."""
         d, k = n_features, n_targets
-        exact = self.reads_scatter() and (self.scatter == "exact" or (self.scatter == "auto" and d <= 4096))
+        exact = self.reads_scatter() and (self.scatter == "exact" or (self.scatter == "auto" and d <= EXACT_WIDTH))
         return 8 * (d * (k + 2) + k * k + (d * d if exact else 0))
 
     @property

@@ -115,6 +115,20 @@ def test_a_stated_width(tmp_path: Path) -> None:
         assert directory.schema.stated == 80
 
 
+def test_exact_scatter_grows_up_to_its_width(tmp_path: Path) -> None:
+    with opened(tmp_path, lda=("opls", {})) as directory:
+        put(directory, sparse(0, features=4000, stated=True))
+        wide = sparse(1, rows=400, features=5000)
+        told = refused(directory, wide)
+        assert isinstance(told, errors.TooManyFeatures)
+        assert "diagonal" in str(told)
+        directory.remove_model("lda")
+        directory.add_model("lda", "opls", {"scatter": "diagonal"})
+        put(directory, wide)
+        with pytest.raises(errors.TooManyFeatures):
+            directory.add_model("exact", "opls", {})
+
+
 def test_rows_without_targets_are_legal(tmp_path: Path) -> None:
     with opened(tmp_path, lda=("lda", {})) as directory:
         put(directory, dense(0, y=None), dense(1))

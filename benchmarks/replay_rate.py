@@ -1,0 +1,87 @@
+"""Replay from disk beside the same estimator in memory, alternated in one run: rows/s and their ratio.
+
+    python benchmarks/replay_rate.py --rows 60000 --rounds 3
+
+The rows are generated (RCV1-shaped, 47,236 features, 4 labels) in 1,000-row batches. In memory: the Blocks are held,
+and only partial_fit is timed. Replay: from the files through log, model and final snapshot, all of it timed.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.limits import Limits
+from stream_dr.engine.replay import ReplaySettings, replay
+from stream_dr.estimators import make
+from stream_dr.streams.generate import write_rcv1_like
+from stream_dr.streams.shards import open_dataset
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "iskm p=3": ("iskm", {"n_components": 3}),
+    "ccipca p=10": ("ccipca", {"n_components": 10}),
+    "lda": ("lda", {"gamma": 1.0}),
+    "opls": ("opls", {"gamma": 1.0}),
+}
+
+
+def in_memory(key: str, params: dict[str, Any], blocks: list[Any]) -> float:
+    """Seconds that partial_fit takes over all blocks."""
+    estimator = make(key, params)
+    begun = time.perf_counter()
+    for block in blocks:
+        estimator.partial_fit(block, *([block.y] if estimator.target_kinds else []))
+    return time.perf_counter() - begun
+
+
+def from_disk(models: dict[str, tuple[str, dict[str, Any]]], dataset: Any) -> float:
+    """Seconds of a whole replay into a new directory."""
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Directory(folder, limits=Limits(min_free_bytes=0), n_features=dataset.n_features)
+        with directory:
+            for number, (key, params) in enumerate(models.values()):
+                directory.add_model(f"m{number}", key, params)
+            begun = time.perf_counter()
+            replay(directory, dataset, ReplaySettings())
+            return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Print a line a model, and one for all of them in one pass."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--shards", type=Path, help="use these shards instead of generating")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        where = options.shards or Path(folder) / "shards"
+        if options.shards is None:
+            write_rcv1_like(where, options.rows, targets="top4", seed=0)
+        dataset = open_dataset(where)
+        blocks = [block for _, block in dataset.events()]
+        alone = {
+            name: statistics.median(_rounds(options.rounds, in_memory, *spec, blocks)) for name, spec in MODELS.items()
+        }
+        print(f"{dataset.rows} rows, medians of {options.rounds}")
+        print(f"{'model':<14}{'in memory':>12}{'replay':>12}{'ratio':>8}")
+        for name, spec in MODELS.items():
+            pairs = [(in_memory(*spec, blocks), from_disk({name: spec}, dataset)) for _ in range(options.rounds)]
+            memory, disk = (statistics.median(p[i] for p in pairs) for i in (0, 1))
+            print(f"{name:<14}{dataset.rows / memory:>12,.0f}{dataset.rows / disk:>12,.0f}{memory / disk:>8.2f}")
+        together = statistics.median(_rounds(options.rounds, from_disk, MODELS, dataset))
+        print(
+            f"all {len(MODELS)} in one pass: {together:.2f} s; one after the other in memory: {sum(alone.values()):.2f} s"
+        )
+
+
+def _rounds(count: int, function: Any, *arguments: Any) -> list[float]:
+    return [function(*arguments) for _ in range(count)]
+
+
+if __name__ == "__main__":
+    main()
