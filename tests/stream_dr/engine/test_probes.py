@@ -22,7 +22,9 @@ def test_class_probes_are_scikit_learns(sparse):
     train, test = sample(sparse=sparse), sample(seed=1, sparse=sparse)
     dense = train.Z.toarray() if sparse else train.Z
     held = test.Z.toarray() if sparse else test.Z
-    np.testing.assert_array_equal(NearestMean(train).predict(test.Z), NearestCentroid().fit(dense, train.y).predict(held))
+    np.testing.assert_array_equal(
+        NearestMean(train).predict(test.Z), NearestCentroid().fit(dense, train.y).predict(held)
+    )
     peer = KNeighborsClassifier(5, algorithm="brute").fit(dense, train.y)
     assert np.mean(Neighbours(train, 5).predict(test.Z) == peer.predict(held)) > 0.99
     assert np.mean(LinearProbe(train).predict(test.Z) == test.y) > 0.9
@@ -41,9 +43,7 @@ def test_label_probes(name, sparse):
 def test_linear_ignores_the_unit_of_the_coordinates():
     train, test = sample(), sample(seed=1)
     tiny = train._replace(Z=train.Z * [1e-9, 1e-3])
-    np.testing.assert_array_equal(
-        LinearProbe(tiny).predict(test.Z * [1e-9, 1e-3]), LinearProbe(train).predict(test.Z)
-    )
+    np.testing.assert_array_equal(LinearProbe(tiny).predict(test.Z * [1e-9, 1e-3]), LinearProbe(train).predict(test.Z))
 
 
 @pytest.mark.parametrize("multi", [False, True])
