@@ -32,7 +32,7 @@ from stream_dr.errors import (
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.hashing import are_named_rows, named_rows
 from stream_dr.projection import Projection
-from stream_dr.targets import check_label_type, parse_targets
+from stream_dr.targets import Targets, check_label_type, parse_targets
 
 
 class Holder:
@@ -229,6 +229,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from "
                 f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
             )
+        if rows == 0 and not isinstance(y, Targets) and len(y) == 0:
+            return None  # an empty batch decides no kind
         targets = parse_targets(
             y, rows, self.target_kinds, getattr(self, "target", "auto"), getattr(accumulator, "target_kind", None)
         )

@@ -144,7 +144,9 @@ def test_an_empty_batch_is_legal(key: str) -> None:
     estimator = ESTIMATORS[key]().partial_fit(X[:0], part(y, slice(0, 0)))
     with pytest.raises(errors.NotFitted):
         estimator.transform(X)
+    assert getattr(estimator.state_, "target_kind", None) is None
     estimator.partial_fit(X, y).partial_fit(X[:0], part(y, slice(0, 0)))
+    estimator.partial_fit(X[:0], [])
     assert estimator.transform(X[:0]).shape == (0, estimator.rank_)
     with pytest.raises(errors.EmptyInput):
         estimator.fit(X[:0], part(y, slice(0, 0)))
