@@ -37,6 +37,7 @@ def merged(older: MomentState, newer: MomentState) -> MomentState:
         scale=newer.scale,
         weight=a.weight + b.weight,
         largest_trace=max(a.largest_trace, b.largest_trace),
+        largest_weight=max(a.largest_weight, b.largest_weight),
         **joined_sums(a, b, 1.0),
     )
 

@@ -55,7 +55,8 @@ class MomentState(NamedTuple):
     learned. rows_skipped: rows without target. clock: rows learned ever, by which decay has aged them. n_features: d.
     dense: whether any rows were dense, so that d is fixed. target_kind: None until there are targets.
     target_width: numbers a row of continuous targets, before any encoding; 0 otherwise. labels: vocabulary in order of
-    first appearance. weight: N. largest_trace: largest trace of the scatter an unlearn has seen.
+    first appearance. weight: N. largest_trace, largest_weight: the largest trace of the scatter, and N, that an
+    unlearn has seen, true units.
     features, targets, class_scatter, label_sets: the sums; `Absent` where not kept or before the first batch.
     """
 
@@ -73,6 +74,7 @@ class MomentState(NamedTuple):
     scale: float
     weight: float
     largest_trace: float
+    largest_weight: float
     features: Any
     targets: TargetPart
     class_scatter: Any
@@ -137,7 +139,7 @@ def empty_state(
     targets = empty_targets(None, 0)
     classes = ClassScatter.empty() if class_scatter else Absent()
     sets = LabelSets.empty() if label_sets else Absent()
-    counts = (0, 0, 0, 0, False, None, 0, (), 1.0, 0.0, 0.0)
+    counts = (0, 0, 0, 0, False, None, 0, (), 1.0, 0.0, 0.0, 0.0)
     return MomentState(encoding, scatter, decay, *counts, Absent(), targets, classes, sets)
 
 

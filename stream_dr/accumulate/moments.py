@@ -113,7 +113,7 @@ class MomentAccumulator:
             self.labels,
             self._scale,
             self._weight,
-            self._largest_trace,
+            *self._largest,
             features,
             self._targets.freeze(),
             classes,
@@ -136,7 +136,8 @@ class MomentAccumulator:
         self.n_features, self.dense = state.n_features, state.dense
         self.target_kind, self.target_width, self.labels = state.target_kind, state.target_width, state.labels
         self._codes = {label: j for j, label in enumerate(state.labels)}
-        self._scale, self._weight, self._largest_trace = state.scale, state.weight, state.largest_trace
+        self._scale, self._weight = state.scale, state.weight
+        self._largest = (state.largest_trace, state.largest_weight)
         f, classes, sets = state.features, state.class_scatter, state.label_sets
         self._features: SparseSums | CentredSums | None = None
         if isinstance(f, SparsePart | CentredPart):

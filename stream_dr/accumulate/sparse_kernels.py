@@ -4,9 +4,9 @@ All take indptr (rows + 1,), indices and values of the rows, the rows' weights (
 (d, 4 + k). A feature's record: n, the weight of its nonzeros; c, the first of them; Σ w (v − c) and Σ w (v − c)² over
 them; and its k cross sums Σ w v y. Values that are zero, and rows that weigh nothing, leave no trace.
 
-Why this way: sums about c need no division (Welford's do: a quarter slower) and lose no more than n·eps, c being one of
-the values; a feature's numbers lie side by side, so a nonzero costs one cache miss. Indices are unsigned to the compiler,
-which then leaves out the check for negative ones.
+Why this way: sums about c need no division (Welford's do: a quarter slower), and c being one of the values of weight w
+they lose N/w · eps at most. A feature's numbers lie side by side, so a nonzero costs one cache miss. Indices are unsigned
+to the compiler, which then leaves out the check for negative ones.
 """
 
 import numpy as np

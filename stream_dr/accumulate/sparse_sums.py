@@ -158,9 +158,14 @@ class SparseSums:
         """Take the mean of its nonzeros as each feature's point. O(d)."""
         head = self._records[:, :HEAD]
         offset, spread = spreads(head)
-        head[:, POINT] += offset
-        head[:, SUM] = 0.0
-        head[:, SQUARES] = spread
+        head[:] = _about_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
+
+
+def _about_mean(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Features (d, 4) of weight n, mean point + offset and spread, their point moved to the mean."""
+    mean = point + offset
+    rest = offset - (mean - point)
+    return np.stack((n, mean, n * rest, spread + n * rest**2), axis=1)
 
 
 def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -176,7 +181,7 @@ def _record(columns: int) -> int:
 
 
 def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Features (d, 4) of both, or of a without b: Chan's formula, feature by feature, about a's points."""
+    """Features (d, 4) of both, or of a without b: Chan's formula, feature by feature."""
     (offset, spread), (other, other_spread) = spreads(a), spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]
     n[n <= NOTHING * a[:, WEIGHT]] = 0.0
@@ -184,7 +189,7 @@ def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
     step = (b[:, POINT] - a[:, POINT]) + (other - offset)
     offset = offset + sign * share * step
     spread = np.maximum(spread + sign * (other_spread + a[:, WEIGHT] * share * step**2), 0.0)
-    out = np.stack((n, a[:, POINT], n * offset, spread + n * offset**2), axis=1)
+    out = _about_mean(n, a[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[b[:, WEIGHT] == 0.0] = a[b[:, WEIGHT] == 0.0]
     if sign > 0.0:

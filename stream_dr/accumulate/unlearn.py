@@ -30,6 +30,10 @@ TOLERANCE = 1e-9
 """Relative excess of the weight removed that is taken for rounding."""
 
 
+ROUNDING = 1e-12
+"""Share of the largest weight ever seen that sums of weights may be off by."""
+
+
 class PrecisionWarning(UserWarning):
     """Given when so much was unlearned that what is left is known to fewer than six digits."""
 
@@ -45,8 +49,10 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
     rows = _left(whole.rows, part.rows, "rows")
     _check_contained(whole, part)
     a, b = together(whole, scaled(part, 1.0 / whole.scale))
-    weight = _left_weight(a.weight, b.weight, "weight")
-    _check_parts(a, b)
+    largest = max(whole.largest_weight, whole.scale * whole.weight)
+    noise = ROUNDING * largest / whole.scale
+    weight = _left_weight(a.weight, b.weight, noise, "weight")
+    _check_parts(a, b, noise)
     if rows == 0:
         return empty_state(whole.encoding, whole.scatter, whole.decay, *keeps(whole))._replace(rows_skipped=skipped)
     out = a._replace(
@@ -54,6 +60,7 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
         rows_skipped=skipped,
         weight=weight,
         largest_trace=max(whole.largest_trace, trace(whole)),
+        largest_weight=largest,
         **_exact_zeros(joined_sums(a, b, -1.0)),
     )
     if weight == 0.0:
@@ -77,16 +84,17 @@ def _check_contained(whole: MomentState, part: MomentState) -> None:
         raise CannotUnlearn(f"{part.target_kind} targets cannot be unlearned; {whole.target_kind} ones were learned.")
 
 
-def _check_parts(a: MomentState, b: MomentState) -> None:
+def _check_parts(a: MomentState, b: MomentState, noise: float) -> None:
     """Features of sparse rows, labels and label sets of states brought together."""
     f, g = a.features, b.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):
-        for j in np.flatnonzero(g.features[:, WEIGHT] > f.features[:, WEIGHT] * (1.0 + TOLERANCE))[:1]:
-            _left_weight(f.features[j, WEIGHT], g.features[j, WEIGHT], f"weight of rows with feature {j}")
-    had, removed = a.targets, b.targets
-    for j in np.flatnonzero(removed.label_rows > 0) if had.labelled else ():
-        _left(int(had.label_rows[j]), int(removed.label_rows[j]), f"rows with label {a.labels[j]!r}")
-        _left_weight(had.label_weights[j], removed.label_weights[j], f"weight of label {a.labels[j]!r}")
+        had, removed = f.features[:, WEIGHT], g.features[:, WEIGHT]
+        for j in np.flatnonzero(removed > had * (1.0 + TOLERANCE) + noise)[:1]:
+            _left_weight(had[j], removed[j], noise, f"weight of rows with feature {j}")
+    old, gone = a.targets, b.targets
+    for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
+        _left(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
+        _left_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
     if isinstance(a.label_sets, LabelSets):
         rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
         for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):
@@ -101,10 +109,10 @@ def _left(had: int, removed: int, what: str) -> int:
     return had - removed
 
 
-def _left_weight(had: float, removed: float, what: str) -> float:
+def _left_weight(had: float, removed: float, noise: float, what: str) -> float:
     """had − removed, exactly 0 where the rest is rounding."""
     left = had - removed
-    if left < -TOLERANCE * had:
+    if left < -TOLERANCE * had - noise:
         raise CannotUnlearn(
             f"{what} {removed:g} would be removed but {had:g} is there; give the weights the rows were learned with."
         )
