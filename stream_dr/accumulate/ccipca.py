@@ -22,7 +22,16 @@ import numpy as np
 from stream_dr.accumulate.block_basis import BasisState, BlockBasis, Loops
 from stream_dr.accumulate.coefficients import RESOLVED, TINY, measure, mirror, multiply, start, worn
 from stream_dr.accumulate.compiled import compiled
-from stream_dr.accumulate.row_products import BLOCK, FAST, block_products, block_write, gather, scatter, settle
+from stream_dr.accumulate.row_products import (
+    BLOCK,
+    FAST,
+    block_products,
+    block_write,
+    gather,
+    scatter,
+    settle,
+    shift_rows,
+)
 from stream_dr.block import Block
 
 
@@ -157,11 +166,14 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
     """Learn dense rows from `at` on, a block at a time; stops after a row that leaves M worn. See Loops."""
     size = columns.shape[1]
     residual = np.empty(2 * size)
+    whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
     while at < X.shape[0]:
         rows = min(BLOCK, X.shape[0] - at)
         products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
         weights, due, done = np.empty((rows, size)), False, 0
-        block_products(X, at, shift, columns, products, inner, raw)
+        block = whole if rows == BLOCK else np.empty((X.shape[1], rows))
+        shift_rows(X, at, shift, block, raw)
+        block_products(block, columns, products, inner)
         while done < rows and not due:
             row, t = before + at + done + 1, done
             settle(products, inner, weights, t)
@@ -171,7 +183,8 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
             measure(lengths[0], products[t], weights[t], inner[t, t])
             due = worn(table, lengths[0], counts, p, live, row, turned, 8)
             done += 1
-        block_write(X, at, shift, columns, weights[:done])
+        weights[done:] = 0.0
+        block_write(block, columns, weights)
         at += done
         if due:
             return at, live, True

@@ -2,8 +2,8 @@
 
 A row x meets the basis twice: `gather` gives its inner products with the basis vectors, `scatter` adds a multiple of it
 to each of them. Both touch only the row's own features, so a sparse row costs O(nonzeros · columns). Dense rows go a
-small block at a time: `block_products` gives XD, XXᵀ and the rows' raw squared lengths, `block_write` adds XᵀQ, both on
-x − shift, feature tile by feature tile, so that neither a float64 copy of the batch nor a shifted one is ever made.
+small block at a time: `shift_rows` makes the block's x − shift in float64 (16 rows, never the batch), `block_products`
+gives XD and XXᵀ, `block_write` adds XᵀQ.
 
 Why this way: with the basis kept as D·M (see block_basis) a sparse row needs nothing but these two touches, which is what
 any method needs; a Gram matrix of the rows of a block, as the prototype had it, cost more than it saved. Dense rows are
@@ -18,7 +18,7 @@ from stream_dr.accumulate.compiled import compiled
 FAST = {"reassoc", "contract", "nsz"}
 """Sums may be reordered; NaN and infinity keep their meaning."""
 
-TILE = 256
+TILE = 512
 """Features of a dense block handled at a time."""
 
 BLOCK = 16
@@ -51,50 +51,40 @@ def scatter(indices, values, start, stop, columns, weights):  # type: ignore[no-
 
 
 @compiled(fastmath=FAST)
-def block_products(X, first, shift, columns, products, inner, raw):  # type: ignore[no-untyped-def]
-    """products (rows, columns) ← (X − s)D, inner (rows, rows) ← (X − s)(X − s)ᵀ, raw (rows,) ← |x|², from row `first`
-    on."""
-    rows, width, features = products.shape[0], products.shape[1], X.shape[1]
-    products[:] = 0.0
-    inner[:] = 0.0
+def shift_rows(X, first, shift, block, raw):  # type: ignore[no-untyped-def]
+    """block (features, rows) ← (X − s)ᵀ of as many rows from `first` on, in float64; raw (rows,) ← |x|²."""
     raw[:] = 0.0
-    tile = np.empty((rows, TILE))
-    part, part_inner = np.empty((rows, width)), np.empty((rows, rows))
-    for f in range(0, features, TILE):
-        size = min(TILE, features - f)
-        for t in range(rows):
-            total = 0.0
-            for j in range(size):
-                v = np.float64(X[first + t, f + j])
-                total += v * v
-                tile[t, j] = v - shift[f + j]
-            for j in range(size, TILE):
-                tile[t, j] = 0.0
-            raw[t] += total
-        used = tile if size == TILE else np.ascontiguousarray(tile[:, :size])
-        np.dot(used, columns[f : f + size], part)
-        np.dot(used, used.T, part_inner)
-        for t in range(rows):
-            for k in range(width):
-                products[t, k] += part[t, k]
-            for k in range(rows):
-                inner[t, k] += part_inner[t, k]
+    for j in range(X.shape[1]):
+        s = shift[j]
+        for t in range(block.shape[1]):
+            v = np.float64(X[first + t, j])
+            raw[t] += v * v
+            block[j, t] = v - s
 
 
 @compiled(fastmath=FAST)
-def block_write(X, first, shift, columns, weights):  # type: ignore[no-untyped-def]
-    """D ← D + (X − s)ᵀQ for the rows from `first` on and weights Q (rows, columns)."""
-    rows, width, features = weights.shape[0], weights.shape[1], X.shape[1]
-    tile = np.empty((TILE, rows))
-    part = np.empty((TILE, width))
-    for f in range(0, features, TILE):
-        size = min(TILE, features - f)
-        for t in range(rows):
-            for j in range(size):
-                tile[j, t] = np.float64(X[first + t, f + j]) - shift[f + j]
-        np.dot(tile, weights, part)
+def block_products(block, columns, products, inner):  # type: ignore[no-untyped-def]
+    """products (rows, columns) ← blockᵀD and inner (rows, rows) ← blockᵀblock, a tile of features at a time."""
+    products[:] = 0.0
+    inner[:] = 0.0
+    part, part_inner = np.empty(products.shape), np.empty(inner.shape)
+    for f in range(0, block.shape[0], TILE):
+        tile = block[f : f + TILE]
+        np.dot(tile.T, columns[f : f + tile.shape[0]], part)
+        np.dot(tile.T, tile, part_inner)
+        products += part
+        inner += part_inner
+
+
+@compiled(fastmath=FAST)
+def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
+    """D ← D + block · Q for weights Q (rows, columns), a tile of features at a time."""
+    part = np.empty((TILE, weights.shape[1]))
+    for f in range(0, block.shape[0], TILE):
+        size = min(TILE, block.shape[0] - f)
+        np.dot(block[f : f + size], weights, part[:size])
         for j in range(size):
-            for k in range(width):
+            for k in range(weights.shape[1]):
                 columns[f + j, k] += part[j, k]
 
 

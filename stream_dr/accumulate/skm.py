@@ -23,7 +23,16 @@ import numpy as np
 from stream_dr.accumulate.block_basis import BasisState, BlockBasis, Loops
 from stream_dr.accumulate.coefficients import LOST, RESOLVED, measure, mirror, multiply, start, worn
 from stream_dr.accumulate.compiled import compiled
-from stream_dr.accumulate.row_products import BLOCK, FAST, block_products, block_write, gather, scatter, settle
+from stream_dr.accumulate.row_products import (
+    BLOCK,
+    FAST,
+    block_products,
+    block_write,
+    gather,
+    scatter,
+    settle,
+    shift_rows,
+)
 from stream_dr.block import Block
 from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
@@ -242,11 +251,14 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
     size, c = columns.shape[1], counts.shape[0]
     shares = np.empty(c + 1)
     working, tied, scratch = np.empty((c + 1, 2 * size)), np.empty((c + 1, c + 1)), np.empty((3, c + 1))
+    whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
     while at < X.shape[0]:
         rows = min(BLOCK, X.shape[0] - at)
         products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
         weights, due, done = np.empty((rows, size)), False, 0
-        block_products(X, at, shift, columns, products, inner, raw)
+        block = whole if rows == BLOCK else np.empty((X.shape[1], rows))
+        shift_rows(X, at, shift, block, raw)
+        block_products(block, columns, products, inner)
         while done < rows and not due:
             row, t = before + at + done + 1, done
             settle(products, inner, weights, t)
@@ -257,7 +269,8 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
             measure(lengths[0], products[t], weights[t], inner[t, t])
             due = worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64)
             done += 1
-        block_write(X, at, shift, columns, weights[:done])
+        weights[done:] = 0.0
+        block_write(block, columns, weights)
         at += done
         if due:
             return at, live, True

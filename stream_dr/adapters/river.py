@@ -8,7 +8,7 @@ names may appear at any time. `transform_one` gives {"z0": …, "z1": …}, as m
 every row learned: nothing is put off. It is {} before the first row.
 
 Cost: `learn_one` is one `partial_fit` of one row: 25,000 rows a second and more with CCIPCA at 20 features and 3 components
-(python benchmarks/recurrences.py river); a stream that has its rows in batches learns them many times
+(python benchmarks/recurrences.py one); a stream that has its rows in batches learns them many times
 faster with `learn_many`.
 
 Why this way: the adapter owns the names and nothing else; what an estimator learns and refuses is decided

@@ -143,7 +143,7 @@ def test_transform_sees_the_row_just_learned() -> None:
 
 
 def test_one_row_learning_is_quick() -> None:
-    """The bar is 10,000 rows/s (benchmarks/recurrences.py river); half of it here, for machines at work."""
+    """The bar is 10,000 rows/s (benchmarks/recurrences.py one); half of it here, for machines at work."""
     rows = stream(3000, None)
     model = to_river(stream_dr.CCIPCA(3))
     best = np.inf
