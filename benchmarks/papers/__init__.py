@@ -1,0 +1,1 @@
+"""The papers' tables and figures, measured with stream_dr; each script prints its numbers and, with --out, draws them."""

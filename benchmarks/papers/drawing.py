@@ -1,0 +1,25 @@
+"""Drawing: matplotlib, only where a script is asked for pictures (`pip install 'stream-dr[bench]'`)."""
+
+from pathlib import Path
+from typing import Any
+
+
+def figure(rows: int, columns: int, width: float = 3.4, height: float = 3.0) -> tuple[Any, Any]:
+    """A figure and its axes (rows, columns), drawn without a screen."""
+    try:
+        import matplotlib
+    except ImportError as e:
+        raise SystemExit("pictures need matplotlib: pip install 'stream-dr[bench]'") from e
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False)
+
+
+def save(picture: Any, folder: str, name: str) -> None:
+    """Write the figure as folder/name.png."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = Path(folder) / f"{name}.png"
+    picture.tight_layout()
+    picture.savefig(path, dpi=110)
+    print(f"drawn: {path}")

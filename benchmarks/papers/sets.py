@@ -1,0 +1,141 @@
+"""The data sets of the papers: rows (n, d) float64 and one label (n,) a row.
+
+Iris, wine, optdigits (8 × 8 digits) and breast cancer come with scikit-learn; the others are read from
+STREAM_DR_DATA; XOR and spirals are made here.
+"""
+
+import gzip
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from sklearn import datasets as shipped
+
+Set = tuple[np.ndarray, np.ndarray]
+
+SHIPPED: dict[str, Callable[..., Set]] = {
+    "iris": shipped.load_iris,
+    "wine": shipped.load_wine,
+    "digits": shipped.load_digits,
+    "breast cancer": shipped.load_breast_cancer,
+}
+
+
+def available(name: str) -> bool:
+    """Whether `load(name)` works here."""
+    return name in SHIPPED or name in MADE or (name in FILES and _path(FILES[name][0]) is not None)
+
+
+def load(name: str, seed: int = 0) -> Set:
+    """Rows and labels of a set; seed is for the made ones."""
+    if name in SHIPPED:
+        X, y = SHIPPED[name](return_X_y=True)
+        return np.asarray(X, dtype=float), np.asarray(y)
+    if name in MADE:
+        return MADE[name](seed)
+    path = _path(FILES[name][0])
+    if path is None:
+        raise FileNotFoundError(f"{name}: set STREAM_DR_DATA to the folder that has {FILES[name][0]}")
+    return FILES[name][1](path)
+
+
+def scaled(X: np.ndarray) -> np.ndarray:
+    """Every feature to [0, 1], as the SRP paper does (constant ones to 0)."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    return (X - low) / np.where(high > low, high - low, 1.0)
+
+
+def split(y: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of a random training part of this share, and of the rest."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    n = round(share * len(y))
+    return order[:n], order[n:]
+
+
+def error(train: np.ndarray, y: np.ndarray, test: np.ndarray, truth: np.ndarray) -> float:
+    """1-NN error rate; that of guessing the largest class where there is no column."""
+    if not train.shape[1]:
+        labels, counts = np.unique(y, return_counts=True)
+        return float(np.mean(truth != labels[counts.argmax()]))
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return float(np.mean(KNeighborsClassifier(1).fit(train, y).predict(test) != truth))
+
+
+def _xor(seed: int, n: int = 500) -> Set:
+    """Four clusters at the corners of a square, opposite ones of one class, and 8 columns of noise [SRP §3.1]."""
+    rng = np.random.default_rng(seed)
+    corner = rng.integers(0, 2, size=(n, 2))
+    X = np.hstack([corner + 0.15 * rng.normal(size=(n, 2)), rng.random((n, 8))])
+    return X, corner[:, 0] ^ corner[:, 1]
+
+
+def _spirals(seed: int, n: int = 500) -> Set:
+    """Two spiral arms, a class each, and 8 columns of noise [SRP §3.1]."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    turn = np.sqrt(rng.random(n)) * 3 * np.pi
+    arm = np.column_stack([turn * np.cos(turn + np.pi * y), turn * np.sin(turn + np.pi * y)])
+    return np.hstack([arm + 0.2 * rng.normal(size=(n, 2)), rng.random((n, 8))]), y
+
+
+MADE: dict[str, Callable[[int], Set]] = {"xor": _xor, "spirals": _spirals}
+
+
+def _last_column(path: Path) -> Set:
+    cells = [line.split(",") for line in path.read_text().splitlines() if line.strip()]
+    return np.array([[float(v) for v in row[:-1]] for row in cells]), np.array([row[-1] for row in cells])
+
+
+def _bupa(path: Path) -> Set:
+    table = np.array([[float(v) for v in line.split(",")] for line in path.read_text().splitlines()[1:]])
+    return table[:, :-1], table[:, -1].astype(int)
+
+
+def _letter(path: Path) -> Set:
+    cells = [line.split() for line in path.read_text().splitlines()[1:] if line.strip()]
+    return np.array([[float(v) for v in row[:-1]] for row in cells]), np.array([row[-1] for row in cells])
+
+
+def _monks(path: Path) -> Set:
+    """Training and test part together, the class first."""
+    rows = []
+    for part in (path, path.with_suffix(".test")):
+        lines = part.read_text().splitlines()
+        at = next(i for i, line in enumerate(lines) if line.lower().startswith("@data"))
+        rows += [[int(v) for v in line.split(",")] for line in lines[at + 1 :] if line.strip()]
+    table = np.array(rows)
+    return table[:, 1:].astype(float), table[:, 0]
+
+
+def _isolet(path: Path) -> Set:
+    from scipy.io import loadmat
+
+    table = loadmat(path)
+    return table["X"].astype(float), table["Y"].ravel().astype(int)
+
+
+def _mnist(path: Path) -> Set:
+    pixels = np.frombuffer(gzip.decompress(path.read_bytes())[16:], dtype=np.uint8).reshape(10_000, 784)
+    labels = path.with_name("t10k-labels-idx1-ubyte.gz")
+    return pixels / 255.0, np.frombuffer(gzip.decompress(labels.read_bytes())[8:], dtype=np.uint8)
+
+
+FILES: dict[str, tuple[str, Callable[[Path], Set]]] = {
+    "ionosphere": ("uci/uci.ionosphere.data", _last_column),
+    "sonar": ("uci/sonar.csv", _last_column),
+    "bupa": ("uci/bupa.data", _bupa),
+    "letter": ("uci/letter-recognition.data", _letter),
+    "monks-1": ("uci/monks-1.train", _monks),
+    "monks-2": ("uci/monks-2.train", _monks),
+    "monks-3": ("uci/monks-3.train", _monks),
+    "isolet part": ("isolet_part/Isolet.mat", _isolet),
+    "MNIST test set": ("mnist_t10k/t10k-images-idx3-ubyte.gz", _mnist),
+}
+
+
+def _path(name: str) -> Path | None:
+    folder = os.environ.get("STREAM_DR_DATA")
+    path = Path(folder or ".") / name
+    return path if folder and path.is_file() else None
