@@ -20,6 +20,7 @@ from stream_dr.engine.draft import REFERENCE, Draft, Receipt
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.model import Failure, Model, PublishPolicy, Spec
 from stream_dr.engine.model_table import Entry, ModelTable
+from stream_dr.engine.recent import Recent
 from stream_dr.engine.schema import Schema, delta, grown
 from stream_dr.engine.snapshot import forget_snapshots, oldest_snapshot, restore, restore_published
 from stream_dr.errors import (
@@ -74,6 +75,7 @@ class Directory:
         self.log = Log(self.path / "log", writable=self.writable)
         self.table = ModelTable(self.path / "models.db", self.writable)
         self._appending = threading.Lock()
+        self.recent: Recent | None = None  # set by who wants to have what was appended last
         self.schema = grown(Schema(), self.log.schema_changes())
         if self.schema.layout is None:
             self.schema = Schema(stated=n_features or 0, target_kind=target_kind)
@@ -212,6 +214,7 @@ class _Group:
         self.schema = directory.schema
         self.estimators = [m.estimator for m in directory.models.values() if m.status != "failed"]
         self.events: list[EventDraft] = []
+        self.admitted: list[Draft] = []
         self.keys: dict[str, int] = {}
 
     def write(self) -> list[Receipt | StreamDRError]:
@@ -225,6 +228,7 @@ class _Group:
             except InsufficientStorage as e:
                 return [p if isinstance(p, StreamDRError | Receipt) else e for p in placed]
             self.directory.schema = self.schema
+            self._hold(positions)
         return [self._answer(p, positions) for p in placed]
 
     def admit(self, draft: Draft) -> Schema:
@@ -246,6 +250,7 @@ class _Group:
         self.schema = schema
         if draft.key is not None:
             self.keys[draft.key] = len(self.events)
+        self.admitted.append(draft)
         self.events.append(EventDraft(draft.kind, draft.key, draft.sha256, draft.rows, draft.body, changes))
         return len(self.events) - 1, False
 
@@ -276,6 +281,11 @@ class _Group:
             number, repeated = placed
             return Receipt(positions[number], self.events[number].rows, repeated)
         return placed
+
+    def _hold(self, positions: list[int]) -> None:
+        if self.directory.recent is not None:
+            for position, draft in zip(positions, self.admitted, strict=True):
+                self.directory.recent.put(position, draft)
 
     def _storage(self) -> InsufficientStorage | None:
         free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes

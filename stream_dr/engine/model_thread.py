@@ -14,14 +14,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from stream_dr.engine.advance import advance_all
+from stream_dr.engine.advance import Step, advance_all
 from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
-from stream_dr.engine.decode import Decoder
+from stream_dr.engine.decode import Decoder, in_order
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model, PublishPolicy
 from stream_dr.engine.publish import Frozen, freeze
 from stream_dr.engine.reading import step
+from stream_dr.engine.unlearn import removal_of
 
 log = logging.getLogger("stream_dr.model_thread")
 
@@ -137,11 +138,25 @@ class ModelThread:
         self._told()
 
     def _advance(self, live: Sequence[Model], last: int) -> None:
-        events = self._directory.log.read(self.cursor, last, PAGE_EVENTS, PAGE_BYTES)
-        steps = [step(event, self._directory.schema, self._decoder) for event in events]
+        steps = self._held_steps() or self._read_steps(last)
         advance_all(live, steps, self._history, self._pool)
-        self.cursor = events[-1].position
-        self._snapshots.add(sum(event.rows for event in events))
+        self.cursor = steps[-1].position
+        self._snapshots.add(sum(s.block.rows for s in steps if s.block is not None))
+
+    def _held_steps(self) -> list[Step]:
+        """The next events as they were parsed when they came; empty where they are not held any more."""
+        recent, schema = self._directory.recent, self._directory.schema
+        held = recent.take(self.cursor, PAGE_EVENTS) if recent is not None else []
+        return [
+            Step(position, in_order(draft.block, schema))
+            if draft.block is not None
+            else Step(position, removal=removal_of(draft.body))
+            for position, draft in held
+        ]
+
+    def _read_steps(self, last: int) -> list[Step]:
+        events = self._directory.log.read(self.cursor, last, PAGE_EVENTS, PAGE_BYTES)
+        return [step(event, self._directory.schema, self._decoder) for event in events]
 
     def _due(self, model: Model, idle: bool) -> bool:
         """Whether a model is to be solved now."""

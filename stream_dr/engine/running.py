@@ -26,6 +26,7 @@ from stream_dr.engine.jobs import Job
 from stream_dr.engine.model import Model, Published, PublishPolicy
 from stream_dr.engine.model_thread import ModelThread
 from stream_dr.engine.publish import Frozen, publish
+from stream_dr.engine.recent import Recent
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.replay import settle
 from stream_dr.engine.snapshot import snapshot
@@ -69,6 +70,7 @@ class Running:
         self._jobs: dict[str, Job] = {}
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._stopping = threading.Event()
+        directory.recent = Recent()
         self._figures = {"publishes": 0, "snapshots": 0}
         self._limits: Any = None
 
