@@ -2,7 +2,7 @@
 
 Named by the position of its first event. WAL, synchronous=FULL: an append is one transaction and one fsync of the WAL.
 Pages are 16 KiB: an event of 1 MB takes 64 of them, an event of 1 KB does not rewrite much (`python
-benchmarks/log_append.py` prints the alternatives).
+benchmarks/log_append.py --page-bytes N` measures another size).
 
 Cost: an append writes each byte twice (WAL, then checkpoint); a read opens no cursor that outlives it.
 
