@@ -8,7 +8,6 @@ from stream_dr.errors import NotFitted
 from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments, moments_of
 from stream_dr.estimators.mapping import through
 from stream_dr.projection import Linear
-from stream_dr.solve.spectral import left_singular
 
 
 class ClassMeans(ClosedForm):
@@ -33,8 +32,8 @@ class ClassMeans(ClosedForm):
     needs_scatter: ClassVar[bool] = False
 
     def directions(self, moments: Moments, state: Any) -> Directions:
-        """Left singular vectors of G, G Gᵀ = Sb; eigenvalues of Sb."""
-        vectors, values = left_singular(moments.between)
+        """Eigenvectors and eigenvalues of Sb."""
+        vectors, values = moments.between()
         return vectors, values**2
 
     def predict(self, X: Any) -> np.ndarray:

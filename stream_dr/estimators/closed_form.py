@@ -23,7 +23,7 @@ from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import canonical, signed
+from stream_dr.solve.spectral import canonical, left_singular, signed
 from stream_dr.solve.two_stage import condition, two_stage
 from stream_dr.targets import KINDS
 
@@ -60,21 +60,25 @@ class Moments(NamedTuple):
         """Cxx where it is kept, else its diagonal."""
         return self.diagonal if self.scatter is None else self.scatter
 
-    @property
-    def between(self) -> np.ndarray:
-        """(features, k') G with G Gᵀ = Sb, weighted by priors; no column where it is all rounding."""
-        G = self.cross / np.sqrt(self.label_weights)
-        nothing = self.negligible(G, self.cross.shape[1] ** 0.5)
-        return G[:, :0] if nothing else G / np.sqrt(self.weight)
+    def between(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvectors (features, r) of Sb, weighted by priors, and the roots (r,) of its eigenvalues; r < classes."""
+        vectors, values = self.reduced(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
+        return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
 
     @property
     def target_size(self) -> float:
         """√(Σ w |y|²) = √(tr Cyy + N |ȳ|²), targets not centred."""
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
-    def negligible(self, cross: np.ndarray, target_size: float) -> bool:
-        """Whether cross sums (features, k) with targets of this size are all rounding."""
-        return self.rounding.negligible(cross, target_size, self.diagonal)
+    def floor(self, target_size: float) -> float:
+        """Norm up to which cross sums with targets of this size are rounding."""
+        return self.rounding.cross_floor(target_size, self.diagonal)
+
+    def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
+        """Left singular vectors (features, r) and values (r,) of cross sums (features, k) that are more than rounding."""
+        vectors, values = left_singular(cross)
+        r = int(np.count_nonzero(values > self.floor(target_size)))
+        return vectors[:, :r], values[:r]
 
 
 def moments_of(state: Any, standardize: bool = False) -> Moments:
@@ -274,8 +278,12 @@ class ClosedForm(AdditiveEstimator):
 
     def _two_stage(self, moments: Moments, xh: np.ndarray, h_norm: float) -> Directions:
         """[2S, Algorithm 2] on XH (features, k); none where XH is all rounding."""
-        if moments.negligible(xh, h_norm):
+        floor, size = moments.floor(h_norm), float(np.linalg.norm(xh))
+        if size <= floor:
             return np.zeros((len(xh), 0)), np.zeros(0)
         if moments.first_stage is not None:
             return second_stage(moments.first_stage(xh), xh)
+        if xh.size < 1_000_000 or floor > 1e-9 * size:  # (Cxx + γI)⁻¹ would magnify what is rounding
+            vectors, values = moments.reduced(xh, h_norm)
+            xh = vectors * values
         return two_stage(moments.spread, xh, float(self.gamma), moments.rounding)

@@ -8,16 +8,15 @@ import numpy as np
 
 from stream_dr.errors import NeedsRefine
 from stream_dr.estimators.closed_form import Directions, Moments
-from stream_dr.solve.discriminant import between_only, combined, combined_diagonal
+from stream_dr.solve.discriminant import combined, combined_diagonal
 
 
 def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
     """Loadings and eigenvalues of b·Sb + w·Cxx/N by algebraic value; those above 0 where n_components is None."""
-    G = m.between
-    if m.weight <= 0:
-        return G[:, :0], np.zeros(0)
-    if w == 0.0:
-        return between_only(G, b)
+    vectors, roots = m.between()
+    if m.weight <= 0 or w == 0.0:
+        return vectors, b * roots**2
+    G = vectors * roots
     if m.scatter is not None:
         floor = m.rounding.floor(m.diagonal) / m.weight
         vectors, values = combined(G, b, m.scatter / m.weight, w, floor)

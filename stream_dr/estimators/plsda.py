@@ -50,7 +50,5 @@ class PLSDA(ClosedForm):
     def directions(self, moments: Moments, state: Any) -> Directions:
         """At most n_components, or as many as there is covariance left for."""
         cross = moments.cross
-        if moments.negligible(cross, moments.target_size):
-            return cross[:, :0], moments.target_mean[:0]
         most = len(cross) if self.n_components is None else self.n_components
-        return rotations(moments.spread, cross, most)
+        return rotations(moments.spread, cross, most, moments.floor(moments.target_size))

@@ -2,12 +2,9 @@
 
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from stream_dr.accumulate.encoding import Fourier
 from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
 from stream_dr.estimators.estimator import check_choice, check_number, check_positive_int
-from stream_dr.solve.spectral import left_singular
 
 
 class KernelKinds:
@@ -75,9 +72,6 @@ class SPCA(ClosedForm):
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Left singular vectors of Cxy; none where it is rounding."""
-        cross = moments.cross
-        if moments.negligible(cross, moments.target_size):
-            return cross[:, :0], np.zeros(0)
-        vectors, values = left_singular(cross)
+        vectors, values = moments.reduced(moments.cross, moments.target_size)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
         return vectors[:, :most], values[:most] ** 2

@@ -3,7 +3,7 @@
 With St = Cxx/N = Sb + Sw: SKM's 2 Sb + (1 − a) Sw is b = 1 + a, w = 1 − a; weighted MMC's Sb − α Sw is b = 1 + α,
 w = −α. Sb comes as its factor G (features, c), G Gᵀ = Sb, exact from the class means at any width.
 
-Where w = 0 the left singular vectors of G are the answer, O(d c²). With Cxx it is a symmetric eigenproblem, O(d³); with
+Where w = 0 the eigenvectors of Sb are the answer. With Cxx it is a symmetric eigenproblem, O(d³); with
 its diagonal only, Sw = diag(Cxx)/N − diag(Sb) stands for Sw and Lanczos finds what is positive, O(d c) a step.
 
 Why this way: components are ordered by algebraic value, because a direction with a negative eigenvalue is worse than
@@ -13,13 +13,7 @@ none; directions whose eigenvalue is rounding are left out, so none is made of n
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from stream_dr.solve.spectral import EPS, algebraic, left_singular
-
-
-def between_only(G: np.ndarray, b: float) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of b·G Gᵀ, b > 0: vectors (features, r), values (r,), r ≤ columns of G."""
-    vectors, values = left_singular(G)
-    return vectors, b * values**2
+from stream_dr.solve.spectral import EPS, algebraic
 
 
 def combined(G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

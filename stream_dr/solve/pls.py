@@ -17,11 +17,11 @@ SMALLEST = 1e-12
 """A component whose covariance is below this share of the first one's is rounding."""
 
 
-def rotations(spread: np.ndarray, cross: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+def rotations(spread: np.ndarray, cross: np.ndarray, most: int, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Rotations r (features, p) and squared covariances σ² (p,), p ≤ most.
 
     spread: (features, features) Cxx or (features,) its diagonal. cross: (features, k) Cxy. ‖w‖ = 1, not ‖r‖; the largest
-    entry of w is positive. Stops where nothing of S, or no variance along r, is left but rounding.
+    entry of w is positive. floor: covariances of at most this size are rounding. Stops where nothing of S, or no variance along r, is left but rounding.
     """
     S, largest = cross.copy(), 0.0
     found: list[np.ndarray] = []
@@ -29,7 +29,7 @@ def rotations(spread: np.ndarray, cross: np.ndarray, most: int) -> tuple[np.ndar
     sizes: list[float] = []
     for _ in range(most):
         w, sigma = _leading(S)
-        if sigma <= SMALLEST * max([sigma, *sizes]) or sigma == 0.0:
+        if sigma <= max(floor, SMALLEST * max([sigma, *sizes])):
             break
         r = w.copy()
         for load, earlier in zip(loads, found, strict=True):

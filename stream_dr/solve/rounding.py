@@ -37,14 +37,14 @@ class Rounding(NamedTuple):
         total = float(diagonal.sum())
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
-    def negligible(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> bool:
-        """Whether cross sums (features, k) are all rounding, as they are when every row is of one class.
+    def cross_floor(self, target_size: float, diagonal: np.ndarray) -> float:
+        """Cross sums of at most this norm are rounding, as all of them are when every row is of one class (rule 3).
 
         target_size: √(tr HᵀH) of what the rows were multiplied with, not centred.
         """
         spread, offset = float(np.sqrt(diagonal.sum())), float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
-        return bool(np.linalg.norm(cross) <= scale * target_size)
+        return float(scale * target_size)
 
 
 def exact_rounding(features: int) -> Rounding:

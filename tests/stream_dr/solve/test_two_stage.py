@@ -98,8 +98,8 @@ def test_rounding_answers() -> None:
     rounding = exact_rounding(3)
     assert rounding.floor(np.ones(3)) == 0.0
     assert rounding.varying(np.array([0.0, 1e-30, 1.0])).tolist() == [False, True, True]
-    assert rounding.negligible(np.full((3, 1), 1e-14), 1.0, np.ones(3))
-    assert not rounding.negligible(np.full((3, 1), 1e-10), 1.0, np.ones(3))
+    assert rounding.cross_floor(2.0, np.ones(3)) == pytest.approx(2e-12 * 3**0.5)
+    assert Rounding(np.full(3, 1e9)).cross_floor(1.0, np.ones(3)) == pytest.approx(8 * 2**-52 * 1e9, rel=1e-4)
     lossy = Rounding(np.zeros(3), lost=1e-8)
     assert lossy.floor(np.ones(3)) == pytest.approx(3e-8)
-    assert lossy.negligible(np.full((3, 1), 1e-12), 1.0, np.ones(3))
+    assert lossy.cross_floor(1.0, np.ones(3)) > 1e-12
