@@ -1,0 +1,69 @@
+"""IncrementalSKM as an estimator: what is fitted, which components are left out, and figure 6 of the SKM paper."""
+
+import os
+
+import numpy as np
+import pytest
+
+from benchmarks.papers import skm_figure6
+from stream_dr import errors
+from stream_dr.estimators.iskm import IncrementalSKM
+from tests.naive import recurrences
+
+
+def test_fitted_attributes_are_the_recurrences() -> None:
+    X, y = recurrences.classes(k=4)
+    expected = recurrences.iskm(X, y, 3)
+    lengths = np.linalg.norm(expected.vectors, axis=1)
+    model = IncrementalSKM(3).fit(X, y)
+    np.testing.assert_allclose(model.eigenvalues_, lengths)
+    np.testing.assert_allclose(model.components_, expected.vectors / lengths[:, None], atol=1e-10)
+    np.testing.assert_allclose(model.mean_, X.mean(axis=0))
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2, 3])
+    assert (model.rank_, model.solution_) == (3, "recurrence")
+
+
+def test_components_past_the_positive_spectrum_are_left_out() -> None:
+    X, y = recurrences.classes(k=3)
+    assert IncrementalSKM(6).fit(X, y).rank_ == 2
+    assert IncrementalSKM(6, a=3.0).fit(X, y).rank_ <= 2
+    assert IncrementalSKM(6, a=0.5).fit(X, y).rank_ == 6
+    assert IncrementalSKM(2).fit(X, np.zeros(300, dtype=int)).rank_ == 0
+
+
+def test_a_late_class_opens_a_component() -> None:
+    X, y = recurrences.classes(k=3)
+    late = np.argsort(y == 2, kind="stable")
+    model = IncrementalSKM(2).fit(X[late[:150]], y[late[:150]])
+    assert model.rank_ == 1
+    assert model.partial_fit(X[late[150:]], y[late[150:]]).rank_ == 2
+
+
+@pytest.mark.parametrize("parameters", [{"n_components": 0}, {"a": -1.0}, {"target": "continuous"}])
+def test_parameters_outside_their_range_are_refused(parameters: dict[str, object]) -> None:
+    with pytest.raises(errors.InvalidParameter):
+        IncrementalSKM(**parameters).fit(np.eye(3), [0, 1, 0])
+
+
+def test_several_labels_a_row_are_refused_with_a_way_out() -> None:
+    with pytest.raises(errors.TargetKindMismatch, match="OPLS"):
+        IncrementalSKM().fit(np.eye(3), [["a", "b"], ["a"], []])
+
+
+@pytest.mark.parametrize("method", skm_figure6.METHODS)
+def test_figure_6_iris(method: str) -> None:
+    """Within 2 % of the batch vector after 50 rows, within 0.2 % after all 150, on each of five shuffles."""
+    name, X, y = next(iter(skm_figure6.sets()))
+    assert name == "iris"
+    products = skm_figure6.curves(X, y, seeds=5)[method]
+    assert products[:, 49].min() > 0.98
+    assert products[:, -1].min() > 0.998
+
+
+@pytest.mark.skipif("STREAM_DR_DATA" not in os.environ, reason="monks lies in STREAM_DR_DATA/uci")
+@pytest.mark.parametrize("name", ["monks-1", "monks-3"])
+def test_figure_6_monks(name: str) -> None:
+    """a = 1, where the batch matrix has a positive eigenvalue well above zero."""
+    X, y = next((X, y) for found, X, y in skm_figure6.sets() if found == name)
+    products = np.stack([skm_figure6.curve(X, y, "a = 1", seed) for seed in range(5)])
+    assert np.median(products[:, -1]) > 0.98
