@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stream_dr.errors import InsufficientStorage
+from stream_dr.streams.disk import TEMPORARY, fsync_directory
 from stream_dr.streams.sqlite_file import FORMAT, connect, translated
 
 _APPLICATION = 0x5344524B  # "SDRK"
@@ -144,7 +145,7 @@ class KeyIndex:
             return int(self._connection.execute("SELECT position FROM known").fetchone()[0])
 
     def _create(self) -> None:
-        temporary = self.path.with_name(self.path.name + ".tmp")
+        temporary = self.path.with_name(self.path.name + TEMPORARY)
         temporary.unlink(missing_ok=True)
         with translated(self.path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA application_id={_APPLICATION}")
@@ -152,3 +153,4 @@ class KeyIndex:
             connection.executescript(_TABLES)
             connection.execute("PRAGMA journal_mode=WAL")
         temporary.rename(self.path)
+        fsync_directory(self.path.parent)

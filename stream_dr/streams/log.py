@@ -214,7 +214,9 @@ class Log:
 
     def _prepare(self) -> None:
         if self.writable:
-            self.path.mkdir(parents=True, exist_ok=True)
+            if not self.path.is_dir():
+                self.path.mkdir(parents=True)
+                fsync_directory(self.path.parent)
             remove_temporaries(self.path)
             self._remove_orphans()
         elif not self.path.is_dir():
