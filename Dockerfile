@@ -1,5 +1,5 @@
 # The service on its embedded default: one process, one volume, no rights. From the top of the repository:
-#   docker build -f docs/deploy/Dockerfile -t stream_dr .
+#   docker build -t stream_dr .
 FROM python:3.11-slim
 
 ENV PYTHONUNBUFFERED=1 \
