@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.accumulate.protocol import nested_state
+from stream_dr.solve.tall_qr import tall_qr
 
 RANK_CUT = 1e-10
 """Singular values of the right-hand sides, and eigenvalues, below this part of the largest are left out."""
@@ -85,7 +86,7 @@ def advance(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     conjugate = basis - state.directions @ (inverse @ (product.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
-        directions=np.linalg.qr(conjugate)[0],
+        directions=tall_qr(conjugate)[0],
         basis=basis,
         coefficients=coefficients,
         largest=largest,
@@ -125,9 +126,13 @@ def angle(before: np.ndarray, after: np.ndarray) -> float:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
-    first, second = np.linalg.qr(before)[0], np.linalg.qr(after)[0]
-    sine = np.linalg.norm(second - first @ (first.T @ second), 2)
-    return float(np.arcsin(min(1.0, sine)))
+    return float(np.arcsin(min(1.0, sine(tall_qr(before)[0], tall_qr(after)[0]))))
+
+
+def sine(first: np.ndarray, second: np.ndarray) -> float:
+    """Sine of the largest principal angle between two orthonormal (features, p) bases. O(features · p²)."""
+    rest = second - first @ (first.T @ second)
+    return float(np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1]))))
 
 
 def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
@@ -145,7 +150,7 @@ def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tup
 
 def _shrink(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """The new residual rest @ coefficients as (basis, coefficients), basis orthonormal and without noise directions."""
-    basis, turn = np.linalg.qr(rest)
+    basis, turn = tall_qr(rest)
     left, values, right = np.linalg.svd(turn @ coefficients, full_matrices=False)
     keep = values > noise
     return basis @ left[:, keep], values[keep, None] * right[keep]

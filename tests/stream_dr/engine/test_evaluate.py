@@ -92,8 +92,8 @@ def test_what_cannot_be_evaluated():
         evaluate(Blocks([Block(X, continuous_targets([0.1, 0.2, 0.3]))]), models)
     with pytest.raises(TargetKindMismatch, match="OPLS"):
         evaluate(Blocks([Block(X, multilabel_targets([[1], [2], []]))]), models)
+    mixed = [Block(X, class_targets([1, 2, 1])), Block(X, multilabel_targets([[1], [2], []]))]
     with pytest.raises(TargetKindMismatch, match="first rows"):
-        mixed = [Block(X, class_targets([1, 2, 1])), Block(X, multilabel_targets([[1], [2], []]))]
         evaluate(Blocks(mixed), models)
     with pytest.raises(InvalidParameter):
         evaluate(Blocks([]), {})

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from stream_dr.engine.probes import LinearProbe, Neighbours, NearestMean, Sample, make_probe
+from stream_dr.engine.probes import LinearProbe, NearestMean, Neighbours, Sample, make_probe
 
 
 def sample(multi=False, sparse=False, rows=200, seed=0):
