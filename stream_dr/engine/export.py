@@ -1,9 +1,9 @@
 """Export: a published projection as JSON, an Arrow stream or a safetensors file.
 
 Arrays: for a linear projection `mean` (features,), `components` (components, features) and `eigenvalues` (components,);
-for any other the arrays its own fields hold. An older version comes with `map` (components then, components now),
-`offset` (components now,) and `map_residual`, which carry answers of that version to the newest: z_new ≈ z_old · map +
-offset.
+for any other the arrays its own fields hold, and for a mapped one the fact `feature_map`, the map's spec as JSON. An
+older version comes with `map` (components then, components now), `offset` (components now,) and `map_residual`, which
+carry answers of that version to the newest: z_new ≈ z_old · map + offset.
 
 Arrow: one row, each array a `fixed_shape_tensor` column named like it; facts are schema metadata. safetensors: facts
 are its metadata. Costs a copy of the arrays.
@@ -74,6 +74,9 @@ def export_projection(model: Model, version: int | None = None) -> Exported:
         "refined_at": asked.refined_at,
         "residual": asked.residual,
     }
+    spec = getattr(projection, "feature_map", None)
+    if spec is not None:
+        facts["feature_map"] = spec
     arrays = _arrays(projection)
     if version is not None:
         _add_map(asked, newest, facts, arrays)
