@@ -3,7 +3,7 @@
     python benchmarks/ingest.py [--rows N] [--repeats R] [--only NAME]
 
 Prints, for each case, rows/s of the estimator's `partial_fit` (targets parsed, values checked) and of the product, and
-their ratio. Sides alternate, medians are taken, batches of 1,000 rows are cut beforehand. Cases:
+their ratio. Batches of 1,000 rows are cut beforehand; sides alternate batch by batch, and a batch's median counts. Cases:
 
 - lda: sparse text (d = 47,236, about 84 nonzeros), 4 classes, beside `X.T @ Y`, Y dense (n, 4). Wanted: 0.4.
 - opls: the same rows, 103 labels, about 3 a row, beside `X.T @ Y`, Y dense (n, 103). Wanted: 1.0.
@@ -15,6 +15,7 @@ their ratio. Sides alternate, medians are taken, batches of 1,000 rows are cut b
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,37 +67,28 @@ def cut(X, y):
     return [(X[i : i + BATCH], y[i : i + BATCH]) for i in range(0, X.shape[0], BATCH)]
 
 
-def alternate(repeats: int, *sides: Callable[[], None]) -> list[float]:
-    """Median seconds of each side, run in turn; once before, unmeasured."""
-    seconds: list[list[float]] = [[] for _ in sides]
-    for side in sides:
-        side()
-    for _ in range(repeats):
-        for own, side in zip(seconds, sides, strict=True):
-            start = time.perf_counter()
-            side()
-            own.append(time.perf_counter() - start)
-    return [float(np.median(own)) for own in seconds]
+def alternate(repeats: int, *sides: list[Callable[[], object]]) -> list[float]:
+    """Seconds of each side's steps: the sum over steps of the median over repeats; step by step in turn."""
+    seconds = np.empty((repeats + 1, len(sides), max(map(len, sides))))
+    for again in range(repeats + 1):
+        for step in range(seconds.shape[2]):
+            for side, steps in enumerate(sides):
+                start = time.perf_counter()
+                steps[step]()
+                seconds[again, side, step] = time.perf_counter() - start
+    return np.median(seconds[1:], axis=0).sum(axis=1).tolist()
 
 
-def compare(name: str, rows: int, repeats: int, learn: Callable[[], None], product: Callable[[], None]) -> None:
+def compare(name: str, rows: int, repeats: int, learn: list[Callable], product: list[Callable]) -> None:
     """Print one case."""
     ours, theirs = alternate(repeats, learn, product)
-    print(f"{name:8s} {rows / ours:12,.0f} rows/s {rows / theirs:12,.0f} rows/s {theirs / ours:8.2f}")
+    print(f"{name:8s} {rows / ours:12,.0f} rows/s {rows / theirs:12,.0f} rows/s {theirs / ours:8.2f}", flush=True)
 
 
 def sparse_case(name: str, estimator, X, y, Y: np.ndarray, repeats: int) -> None:
     """An estimator on sparse rows beside X.T @ Y."""
-    batches, parts = cut(X, y), cut(X, Y)
-
-    def learn() -> None:
-        for rows, own in batches:
-            estimator.partial_fit(rows, own)
-
-    def product() -> None:
-        for rows, own in parts:
-            _ = rows.T @ own
-
+    learn = [partial(estimator.partial_fit, *batch) for batch in cut(X, y)]
+    product = [partial(lambda rows, own: rows.T @ own, *batch) for batch in cut(X, Y)]
     compare(name, X.shape[0], repeats, learn, product)
 
 
@@ -104,36 +96,22 @@ def dense_case(rows: int, repeats: int) -> None:
     """Exact moments beside X.T @ X."""
     batches = [own for own, _ in cut(np.random.default_rng(2).normal(size=(rows, 784)) + 3.0, range(rows))]
     pca = stream_dr.PCA()
-
-    def learn() -> None:
-        for own in batches:
-            pca.partial_fit(own)
-
-    def product() -> None:
-        for own in batches:
-            _ = own.T @ own
-
-    compare("dense", rows, repeats, learn, product)
+    learn = [partial(pca.partial_fit, own) for own in batches]
+    compare("dense", rows, repeats, learn, [partial(lambda own: own.T @ own, own) for own in batches])
 
 
 def one_row_case(X, y, repeats: int) -> None:
     """Single rows."""
     opls = stream_dr.OPLS(scatter="diagonal").partial_fit(X[:BATCH], y[:BATCH])
-    rows = [X[i] for i in range(BATCH)]
-
-    def learn() -> None:
-        for i, own in enumerate(rows):
-            opls.partial_fit(own, [y[i]])
-
-    (seconds,) = alternate(repeats, learn)
-    print(f"{'one':8s} {BATCH / seconds:12,.0f} rows/s")
+    (seconds,) = alternate(repeats, [partial(opls.partial_fit, X[i], [y[i]]) for i in range(BATCH)])
+    print(f"{'one':8s} {BATCH / seconds:12,.0f} rows/s", flush=True)
 
 
 def freeze_case(X, y, repeats: int) -> None:
     """The state, copied."""
     opls = stream_dr.OPLS(scatter="diagonal").partial_fit(X, y)
-    (seconds,) = alternate(repeats, lambda: opls.state_ and None)
-    print(f"{'freeze':8s} {seconds * 1e3:12.1f} ms")
+    (seconds,) = alternate(repeats, [lambda: opls.state_])
+    print(f"{'freeze':8s} {seconds * 1e3:12.1f} ms", flush=True)
 
 
 def main() -> None:

@@ -5,13 +5,14 @@ All take indptr (rows + 1,), indices and values of the rows, the rows' weights (
 them; and its k cross sums Σ w v y. Values that are zero, and rows that weigh nothing, leave no trace.
 
 Why this way: sums about c need no division (Welford's do: a quarter slower), and c being one of the values of weight w
-they lose N/w · eps at most. A feature's numbers lie side by side, so a nonzero costs one cache miss. Indices are unsigned
-to the compiler, which then leaves out the check for negative ones.
+they lose N/w · eps at most. A feature's numbers lie side by side, so a nonzero costs one cache miss, and that one is asked
+for ahead. Indices are unsigned to the compiler, which then leaves out the check for negative ones.
 """
 
 import numpy as np
 
 from stream_dr.accumulate.compiled import compiled
+from stream_dr.accumulate.prefetch import AHEAD, prefetch
 
 
 @compiled(inline="always")
@@ -41,10 +42,12 @@ def add_features(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, records: np.ndarray
 ) -> None:
     """Rows without targets."""
+    last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                prefetch(records, np.uint64(indices[min(e + np.uint64(AHEAD), last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
                     _count(records[np.uint64(indices[e])], v, w)
@@ -60,10 +63,14 @@ def add_one_label(
     records: np.ndarray,
 ) -> None:
     """Rows with one label each, codes (rows,)."""
+    last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, column = weights[i], np.uint64(4 + codes[i])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                further = np.uint64(indices[min(e + np.uint64(AHEAD), last)])
+                prefetch(records, further, np.uint64(0))
+                prefetch(records, further, column)
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
@@ -83,17 +90,22 @@ def add_label_sets(
     records: np.ndarray,
 ) -> None:
     """Rows with a set of labels each, codes[label_indptr[i]:label_indptr[i + 1]]; a label's sum gets scale[i] · x."""
+    last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, s = weights[i], scale[i]
-        first, last = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
+        begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                further = np.uint64(indices[min(e + np.uint64(AHEAD), last)])
+                prefetch(records, further, np.uint64(0))
+                for t in range(begin, end):
+                    prefetch(records, further, np.uint64(4 + codes[t]))
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
                     _count(record, v, w)
                     part = s * v
-                    for t in range(first, last):
+                    for t in range(begin, end):
                         record[np.uint64(4 + codes[t])] += part
 
 
@@ -108,10 +120,12 @@ def add_values(
 ) -> None:
     """Rows with continuous targets (rows, k), about their reference."""
     k = targets.shape[1]
+    last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                prefetch(records, np.uint64(indices[min(e + np.uint64(AHEAD), last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
