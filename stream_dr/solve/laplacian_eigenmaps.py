@@ -90,4 +90,12 @@ def laplacian_eigenmaps(rows: Any, graph: Graph, n_components: int) -> Eigenmap:
         places = signed(vectors / root[:, None])
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
-    return Eigenmap(kept(rows), places[:, keep], eigenvalues, graph.radii, graph.neighbours, temperature, max(parts, 1))
+    return Eigenmap(
+        kept(rows),
+        np.ascontiguousarray(places[:, keep]),
+        eigenvalues,
+        graph.radii,
+        graph.neighbours,
+        temperature,
+        max(parts, 1),
+    )
