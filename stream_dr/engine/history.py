@@ -15,8 +15,8 @@ from stream_dr.engine.decode import Decoder
 from stream_dr.engine.model import Model
 from stream_dr.engine.reading import PAGE
 from stream_dr.engine.snapshot import keep_published
-from stream_dr.engine.unlearn import Removal, pick, removal_of, without
-from stream_dr.errors import InvalidParameter
+from stream_dr.engine.unlearn import Removal, pick, removal_of, subtracts, without
+from stream_dr.errors import HistoryGone, InvalidParameter
 
 
 class LogHistory:
@@ -88,11 +88,22 @@ def picked_rows(directory: Any, positions: Sequence[int], ids: Sequence[str]) ->
     """
     if not positions and not ids:
         raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
+    _check_rebuildable(directory)
     removal: Removal = {}
     for position in positions:
         _check_position(directory, position)
         removal[position] = None
     return _by_ids(directory, ids, removal) if ids else removal
+
+
+def _check_rebuildable(directory: Any) -> None:
+    """Raise HistoryGone where a model that can only be rebuilt needs events that are no longer kept."""
+    for model in directory.models.values():
+        if model.status != "failed" and not subtracts(model.estimator) and directory.log.first > model.start:
+            raise HistoryGone(
+                f"model {model.name!r} cannot subtract rows and would be rebuilt from position {model.start}; the log "
+                f"begins at {directory.log.first}. Remove the model first, or leave the rows."
+            )
 
 
 def _check_position(directory: Any, position: int) -> None:

@@ -69,6 +69,7 @@ class Running:
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
+        self._failed = {m.id for m in directory.models.values() if m.failure is not None}
         self._stopping = threading.Event()
         directory.recent = Recent()
         self._figures = {"publishes": 0, "snapshots": 0}
@@ -246,6 +247,11 @@ class Running:
         self._tell({"event": "appended", "position": receipts[-1].position, "rows": rows})
 
     def _moved(self) -> None:
+        for model in self.directory.models.values():
+            if model.failure is not None and model.id not in self._failed:
+                self._failed.add(model.id)
+                where = model.failure
+                self._tell({"event": "failed", "model": model.name, "position": where.position, "code": where.code})
         with self._changed:
             self._changed.notify_all()
 

@@ -15,6 +15,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt
+from stream_dr.engine.history import picked_rows
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.model import PublishPolicy
 from stream_dr.engine.running import Running, RunSettings
@@ -169,10 +170,13 @@ def test_a_failing_model_leaves_the_others_alone(tmp_path: Path) -> None:
         run.submit(draft(dense(0))).result(WAIT)
         assert run.wait_applied(0, WAIT)
         served = bad.published
+        told: list[dict[str, Any]] = []
+        run.listen(lambda event: told.append(event) if event["event"] == "failed" else None)
         bad.accumulator.add = lambda block: 1 / 0
         run.submit(draft(dense(1))).result(WAIT)
         assert run.wait_applied(1, WAIT)
         assert (bad.status, good.status, good.rows) == ("failed", "live", 40)
+        assert told == [{"event": "failed", "model": "bad", "position": 1, "code": "internal"}]
         assert bad.published is served
     with running(tmp_path) as run:
         assert run.directory.model("bad").status == "failed"
@@ -355,6 +359,12 @@ def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
         assert directory.log.first <= 55
         with pytest.raises(errors.HistoryGone):
             run.directory.add_model("late", "class_means", {})
+        with pytest.raises(errors.HistoryGone):
+            picked_rows(directory, [0], [])
+        assert picked_rows(directory, [59], []) == {59: None}
+        directory.model("m").estimator.decay = 0.5
+        with pytest.raises(errors.HistoryGone, match="rebuilt"):
+            picked_rows(directory, [59], [])
     with running(tmp_path) as run:
         run.submit(draft(dense(60))).result(WAIT)
         assert run.wait_applied(60, WAIT)
