@@ -14,6 +14,9 @@ import numpy as np
 from stream_dr.accumulate.compiled import compiled
 from stream_dr.accumulate.prefetch import AHEAD, prefetch
 
+LINE = 8
+"""Numbers of a record in its first cache line."""
+
 
 @compiled(inline="always")
 def _count(record: np.ndarray, value: float, weight: float) -> None:
@@ -70,7 +73,8 @@ def add_one_label(
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 further = np.uint64(indices[min(e + np.uint64(AHEAD), last)])
                 prefetch(records, further, np.uint64(0))
-                prefetch(records, further, column)
+                if column >= np.uint64(LINE):
+                    prefetch(records, further, column)
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
@@ -99,7 +103,8 @@ def add_label_sets(
                 further = np.uint64(indices[min(e + np.uint64(AHEAD), last)])
                 prefetch(records, further, np.uint64(0))
                 for t in range(begin, end):
-                    prefetch(records, further, np.uint64(4 + codes[t]))
+                    if codes[t] >= LINE - 4:
+                        prefetch(records, further, np.uint64(4 + codes[t]))
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]

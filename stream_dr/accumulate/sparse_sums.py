@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from stream_dr.accumulate.centred_part import CentredPart, moved, padded
 from stream_dr.accumulate.encoding import Encoded
 from stream_dr.accumulate.protocol import nested_state
-from stream_dr.accumulate.sparse_kernels import add_features, add_label_sets, add_one_label, add_values
+from stream_dr.accumulate.sparse_kernels import LINE, add_features, add_label_sets, add_one_label, add_values
 from stream_dr.accumulate.target_sums import TargetSums
 
 WEIGHT, POINT, SUM, SQUARES = range(4)
@@ -104,7 +104,7 @@ class SparseSums:
         """Goes on from `part`, whose arrays it copies."""
         self.width, self.columns = part.cross.shape
         self.reference = part.reference.copy()
-        self._records = np.zeros((self.width, _record(self.columns)))
+        self._records = _lines(self.width, _record(self.columns))
         self._records[:, :HEAD] = part.features
         self._records[:, HEAD : HEAD + self.columns] = part.cross
 
@@ -124,8 +124,9 @@ class SparseSums:
         rows, record = self._records.shape
         if width > rows or HEAD + columns > record:
             rows = rows if width <= rows else max(width, 2 * rows)
-            record = record if HEAD + columns <= record else max(_record(columns), 2 * record - HEAD)
-            self._records = padded(self._records, (rows, record))
+            record = record if HEAD + columns <= record else max(_record(columns), _record(2 * (record - HEAD)))
+            old, self._records = self._records, _lines(rows, record)
+            self._records[: old.shape[0], : old.shape[1]] = old
         self.reference = padded(self.reference, (columns,))
         self.width, self.columns = width, columns
 
@@ -176,8 +177,15 @@ def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _record(columns: int) -> int:
-    """Numbers a feature's record takes: whole cache lines once it is long."""
-    return HEAD + columns if columns < 4 else -(-(HEAD + columns) // 8) * 8
+    """Numbers a feature's record takes: whole cache lines, or half of one where there are no targets."""
+    return HEAD if columns == 0 else -(-(HEAD + columns) // LINE) * LINE
+
+
+def _lines(rows: int, record: int) -> np.ndarray:
+    """Zeros (rows, record) beginning at a cache line."""
+    room = np.zeros(rows * record + LINE)
+    first = -(room.ctypes.data // room.itemsize) % LINE
+    return room[first : first + rows * record].reshape(rows, record)
 
 
 def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
