@@ -22,48 +22,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.accumulate.protocol import nested_state
+from stream_dr.accumulate.basis_state import BasisState
+from stream_dr.accumulate.coefficients import TOO_LONG, WORN
 from stream_dr.block import Block
 from stream_dr.errors import InvalidRows, InvalidWeights, WidthMismatch
-
-
-@nested_state
-class BasisState(NamedTuple):
-    """A frozen BlockBasis.
-
-    columns: (features, p + c) float64, D. mixing: (p, p + c) float64, M. gram: (p + c, p + c) float64, of the current
-    vectors and means. lengths: (2, p) float64, squared lengths of D's first p columns and the size of the terms that the
-    Gram diagonal was summed from. shift: (features,) float64
-    subtracted from dense rows, or None (sparse rows, or no row yet). counts: (c,) float64 rows in each sum. live:
-    components started. turned: row number of the last re-multiplication.
-    """
-
-    columns: np.ndarray
-    mixing: np.ndarray
-    gram: np.ndarray
-    lengths: np.ndarray
-    shift: np.ndarray | None
-    counts: np.ndarray
-    live: int
-    turned: int
-
-    def vectors(self) -> np.ndarray:
-        """v_1 … v_live as columns (features, live), not normalised; O(d p (p + c))."""
-        return self.columns @ self.mixing[: self.live].T
-
-    def means(self) -> np.ndarray:
-        """The means as columns (features, c); zeros for one without rows (plus the shift)."""
-        p = self.mixing.shape[0]
-        means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
-        return means if self.shift is None else means + self.shift[:, None]
 
 
 class Loops(NamedTuple):
     """A method's compiled loops: (rows …, at, row, basis …, arguments …) → rows done, components live, whether M has
     worn."""
 
-    sparse: Callable[..., tuple[int, int, bool]]
-    dense: Callable[..., tuple[int, int, bool]]
+    sparse: Callable[..., tuple[int, int, int]]
+    dense: Callable[..., tuple[int, int, int]]
 
 
 class BlockBasis:
@@ -81,6 +51,7 @@ class BlockBasis:
         self.shift: np.ndarray | None = None
         self.live = 0
         self.turned = 0
+        self.unit = 1.0
         self.counts: np.ndarray = np.zeros(means)
         self.columns: np.ndarray
         self.table: np.ndarray
@@ -152,7 +123,7 @@ class BlockBasis:
     def start(self, block: Block, shift: bool) -> None:
         """Make room for a checked batch; the first one decides the form, and with `shift` dense rows' first row is it."""
         if self.dense is None and not block.sparse:
-            self.shift = np.array(block.X[0], dtype=np.float64) if shift else np.zeros(block.features)
+            self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
         self.grow(block.features)
 
     def learn(self, X: Any, loops: Loops, row: int, *arguments: Any) -> None:
@@ -162,12 +133,15 @@ class BlockBasis:
             rows: tuple[Any, ...] = (_readonly(X), self.shift)
         else:
             rows = tuple(_readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
-        loop, at, due = loops.dense if self.dense else loops.sparse, 0, False
+        loop, at = loops.dense if self.dense else loops.sparse, 0
         while at < X.shape[0]:
-            basis = (self.columns, self.table, self.lengths, self.counts, self.live, self.turned, self.components)
-            at, self.live, due = loop(*rows, at, row, *basis, *arguments)
-            if due:
+            small = (self.columns, self.table, self.lengths, self.counts)
+            settings = (self.live, self.turned, self.components, self.unit)
+            at, self.live, why = loop(*rows, at, row, *small, *settings, *arguments)
+            if why == WORN:
                 self.turn(row + at)
+            elif why == TOO_LONG:
+                self._change_unit(float(abs(X[at]).max()))
 
     def freeze(self) -> BasisState:
         """The state so far, copied; later rows do not change it."""
@@ -181,7 +155,22 @@ class BlockBasis:
             counts=self.counts.copy(),
             live=self.live,
             turned=self.turned,
+            unit=self.unit,
         )
+
+    def _change_unit(self, largest: float) -> None:
+        """Shrink the unit so that a row with this largest entry has entries of 2^100 at most; exact, all are powers of
+        2."""
+        factor = 2.0 ** (100 - np.ceil(np.log2(largest * self.unit)))
+        p, size = self.components, self.columns.shape[1]
+        power = np.where(np.arange(size) < p, factor**2, factor)
+        self.columns *= power
+        self.table[:, :size] *= np.outer(power, power)
+        self.table[:p, size + p :] *= factor
+        self.lengths *= factor**4
+        if self.shift is not None:
+            self.shift *= factor
+        self.unit *= factor
 
     def _drop_zeros(self) -> None:
         """After a re-multiplication: a vector that has become zero is no component; those after it move up."""
@@ -202,7 +191,7 @@ class BlockBasis:
         self.columns[:, : state.columns.shape[1]] = state.columns
         self._set_small(state.gram, state.mixing, state.lengths)
         self.shift = None if state.shift is None else np.array(state.shift)
-        self.live, self.turned = int(state.live), int(state.turned)
+        self.live, self.turned, self.unit = int(state.live), int(state.turned), float(state.unit)
 
     def _allocate(self, capacity: int) -> None:
         size = -(-(self.components + self.means) // 8) * 8
@@ -229,13 +218,6 @@ class BlockBasis:
         self._allocate(len(kept))
         self.columns[: self.features, :k] = kept[: self.features, :k]
         self._set_small(table[:k, :k], table[: self.components, old : old + k], lengths)
-
-
-def unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors (features, k) longer than `smallest` times the longest, at unit length and C-ordered, and their lengths."""
-    lengths = np.linalg.norm(vectors, axis=0)
-    kept = lengths > smallest * lengths.max(initial=0.0)
-    return np.ascontiguousarray(vectors[:, kept] / lengths[kept]), lengths[kept]
 
 
 def _int32(indices: np.ndarray) -> np.ndarray:

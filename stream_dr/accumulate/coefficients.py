@@ -20,6 +20,10 @@ LOST = 1e4
 """A squared length this many times smaller than its terms: the Gram matrix is formed anew from the vectors."""
 RESOLVED = 1e-12
 """Squared lengths below this part of their terms are rounding in the Gram form; no component starts from one."""
+HUGE = 1e100
+"""A squared row length past which fourth powers would overflow: the unit of the basis is changed before it is learned."""
+GOES_ON, WORN, TOO_LONG = 0, 1, 2
+"""Why a loop stopped: at the end of its rows, after a row that left M worn, before a row past HUGE."""
 TINY = (64 * 2.0**-52) ** 2
 """A row whose first residual is not longer than 64 eps of the row starts no component (squared)."""
 
@@ -46,16 +50,16 @@ def mirror(table, i, live, p, means):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def start(table, residual, weights, i, length, share):  # type: ignore[no-untyped-def]
-    """Component i, not live yet and so with an empty column of D, takes the residual as it is."""
+def start(table, residual, weights, i, length, share, unit):  # type: ignore[no-untyped-def]
+    """Component i, not live yet and so with an empty column of D, takes the residual as it is (in the rows' own unit)."""
     size = weights.shape[0]
     in_x = share
     for j in range(size):
         in_x -= weights[j] * residual[size + j]
     for j in range(2 * size):
-        table[i, j] = residual[j]
-    table[i, i], table[i, size + i] = length, 1.0
-    weights[i] = in_x
+        table[i, j] = unit * residual[j]
+    table[i, i], table[i, size + i] = unit * unit * length, 1.0
+    weights[i] = unit * in_x
 
 
 @compiled(fastmath=FAST)

@@ -26,14 +26,14 @@ BLOCK = 16
 
 
 @compiled(fastmath=FAST)
-def gather(indices, values, start, stop, columns, out):  # type: ignore[no-untyped-def]
-    """out (columns,) ← Dᵀx for the sparse row x = entries start … stop; returns |x|²."""
+def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no-untyped-def]
+    """out (columns,) ← Dᵀx for the sparse row x = unit · entries start … stop; returns |x|²."""
     width = out.shape[0]
     for k in range(width):
         out[k] = 0.0
     squared = 0.0
     for e in range(start, stop):
-        j, v = indices[e], np.float64(values[e])
+        j, v = indices[e], unit * np.float64(values[e])
         squared += v * v
         for k in range(width):
             out[k] += v * columns[j, k]
@@ -41,23 +41,23 @@ def gather(indices, values, start, stop, columns, out):  # type: ignore[no-untyp
 
 
 @compiled(fastmath=FAST)
-def scatter(indices, values, start, stop, columns, weights):  # type: ignore[no-untyped-def]
-    """D ← D + x qᵀ for the sparse row x = entries start … stop and weights q (columns,)."""
+def scatter(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
+    """D ← D + x qᵀ for the sparse row x = unit · entries start … stop and weights q (columns,)."""
     width = weights.shape[0]
     for e in range(start, stop):
-        j, v = indices[e], np.float64(values[e])
+        j, v = indices[e], unit * np.float64(values[e])
         for k in range(width):
             columns[j, k] += v * weights[k]
 
 
 @compiled(fastmath=FAST)
-def shift_rows(X, first, shift, block, raw):  # type: ignore[no-untyped-def]
-    """block (features, rows) ← (X − s)ᵀ of as many rows from `first` on, in float64; raw (rows,) ← |x|²."""
+def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-def]
+    """block (features, rows) ← (unit · X − s)ᵀ of as many rows from `first` on, in float64; raw (rows,) ← |x|²."""
     raw[:] = 0.0
     for j in range(X.shape[1]):
         s = shift[j]
         for t in range(block.shape[1]):
-            v = np.float64(X[first + t, j])
+            v = unit * np.float64(X[first + t, j])
             raw[t] += v * v
             block[j, t] = v - s
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.accumulate.block_basis import unit_columns
+from stream_dr.accumulate.basis_state import unit_columns
 from stream_dr.accumulate.skm import SKMAccumulator, SKMState
 from stream_dr.estimators.estimator import Estimator, check_choice, check_number, check_positive_int
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved

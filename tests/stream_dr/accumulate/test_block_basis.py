@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.accumulate.block_basis import unit_columns
+from stream_dr.accumulate.basis_state import unit_columns
 from stream_dr.accumulate.ccipca import CCIPCAAccumulator, CCIPCAState
 from stream_dr.accumulate.protocol import pack, unpack
 from stream_dr.accumulate.skm import SKMAccumulator, SKMState
@@ -137,6 +137,34 @@ def test_dense_rows_are_not_copied_whole() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.nbytes / 10
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("scale", [1e98, 1e60, 1e-60])
+def test_squares_of_the_largest_values_do_not_overflow(sparse: bool, scale: float) -> None:
+    """admit lets values up to 1e100 pass; eigenvalues are squares, their products fourth powers."""
+    X, y = recurrences.classes()
+    rows: Any = sp.csr_matrix(X * scale) if sparse else X * scale
+    for accumulator, expected in (
+        (CCIPCAAccumulator(3, 2.0, True), recurrences.ccipca(X * scale, 3, long=True)),
+        (SKMAccumulator(2, 1.0), recurrences.iskm(X * scale, y, 2, 1.0, not sparse, long=True)),
+    ):
+        accumulator.add(Block(rows[:150], class_targets(y[:150].tolist())))
+        accumulator.add(Block(rows[150:], class_targets(y[150:].tolist())))
+        unit, lengths = unit_columns(accumulator.freeze().basis.vectors(), 1e-10)
+        largest = np.abs(expected.vectors).max()
+        np.testing.assert_allclose((unit * lengths).T / largest, expected.vectors / largest, atol=1e-10)
+
+
+def test_a_unit_that_changes_in_mid_stream_keeps_what_was_learned() -> None:
+    X = recurrences.classes()[0]
+    X[200:] *= 1e52
+    accumulator = CCIPCAAccumulator(1, 2.0, True)
+    for at in range(0, 300, 30):
+        accumulator.add(Block(X[at : at + 30]))
+    expected = recurrences.ccipca(X, 1, long=True).vectors
+    assert accumulator.freeze().basis.unit < 1.0
+    np.testing.assert_allclose(accumulator.freeze().basis.vectors().T / 1e104, expected / 1e104, rtol=1e-9)
 
 
 def test_unit_columns_leaves_short_and_zero_vectors_out() -> None:
