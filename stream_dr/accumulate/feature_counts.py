@@ -63,6 +63,7 @@ class FeatureCounts(NamedTuple):
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         width = max(self.n_features, other.n_features)
         mine, theirs = _spread(self, labels, width), _spread(other, labels, width)
+        label_rows, label_weights, present, counts = (a + b for a, b in zip(mine, theirs, strict=True))
         return FeatureCounts(
             self.rows + other.rows,
             self.rows_skipped + other.rows_skipped,
@@ -70,7 +71,10 @@ class FeatureCounts(NamedTuple):
             self.target_kind or other.target_kind,
             labels,
             self.weight + other.weight,
-            *(a + b for a, b in zip(mine, theirs, strict=True)),
+            label_rows,
+            label_weights,
+            present,
+            counts,
             self.dense or other.dense,
         )
 

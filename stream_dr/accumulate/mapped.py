@@ -33,10 +33,6 @@ class MappedState(NamedTuple):
     names: tuple[str, ...] | None
     inner: Any
 
-    def centred(self) -> Any:
-        """The centred sums of the mapped rows, where the inner state has such."""
-        return self.inner.centred()
-
     def merge(self, other: "MappedState") -> "MappedState":
         """Both states as one. Raises CannotMerge where the maps differ or the inner states cannot be merged."""
         if self.feature_map != other.feature_map:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
+from stream_dr.accumulate.mapped import MappedState
 from stream_dr.accumulate.moments import EXACT_WIDTH, MomentAccumulator, MomentState
 from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_number, check_positive_int
@@ -83,6 +84,7 @@ class Moments(NamedTuple):
 
 def moments_of(state: Any, standardize: bool = False) -> Moments:
     """The moments of a state, of standardised rows where asked. O(d k), and O(d²) with exact scatter."""
+    state = state.inner if isinstance(state, MappedState) else state
     c = state.centred()
     d = len(c.mean)
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
@@ -90,7 +92,12 @@ def moments_of(state: Any, standardize: bool = False) -> Moments:
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
     present = weights > 0
     total = float(diagonal.sum())
-    rounding = Rounding(np.sqrt(c.weight) * np.abs(c.mean), min(c.noise / total, 1.0) if total > 0 else 0.0)
+    largest = max(state.largest_weight, c.weight)
+    rounding = Rounding(
+        shift=np.sqrt(largest) * np.abs(c.mean),
+        lost=min(c.noise / total, 1.0) if total > 0 else 0.0,
+        cancelled=float(np.sqrt(largest / c.weight)) if c.weight > 0 else 1.0,
+    )
     m = Moments(
         float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
         c.cross[:, present], c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
