@@ -429,18 +429,8 @@ def test_a_lost_index_is_missed_only_when_events_were_dropped(folder):
         Log(folder)
 
 
-@pytest.mark.parametrize("name", ["segment", "index"])
-def test_foreign_files_and_other_formats_are_told_apart(folder, name):
-    filled(folder).close()
-    path = segments(folder)[-1] if name == "segment" else folder / "index.sqlite"
-    good = path.read_bytes()
-    for pragma, error in (("user_version=99", errors.UnknownFormat), ("application_id=7", errors.ForeignFile)):
-        connection = sqlite3.connect(path)
-        connection.execute(f"PRAGMA {pragma}")
-        connection.close()
-        with pytest.raises(error, match=path.name):
-            Log(folder)
-        path.write_bytes(good)
-    path.write_bytes(b"this is a letter, not a log")
-    with pytest.raises(errors.ForeignFile, match=path.name):
-        Log(folder)
+def test_holding_is_where_the_last_rows_begin(folder):
+    with filled(folder) as log:
+        assert [log.holding(rows) for rows in (0, 1, 30, 31, 60, 150, 151, 10**9)] == [40, 40, 40, 30, 30, 0, 0, 0]
+        log.drop_before(20)
+        assert log.holding(10**9) == 20

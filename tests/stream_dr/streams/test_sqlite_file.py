@@ -1,0 +1,54 @@
+"""A file that is not ours, of another format, damaged or gone: four errors, each naming the file."""
+
+import sqlite3
+
+import pytest
+
+from stream_dr import errors
+from stream_dr.streams.log import Log, draft
+from stream_dr.streams.sqlite_file import connect, translated
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with Log(tmp_path / "log") as log:
+        log.append([draft("rows", b"x", 1, key="k")])
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("name", ["segment", "index"])
+def test_foreign_files_and_other_formats_are_told_apart(folder, name):
+    path = folder / f"{0:020d}.sqlite" if name == "segment" else folder / "index.sqlite"
+    good = path.read_bytes()
+    for pragma, error in (("user_version=99", errors.UnknownFormat), ("application_id=7", errors.ForeignFile)):
+        connection = sqlite3.connect(path)
+        connection.execute(f"PRAGMA {pragma}")
+        connection.close()
+        with pytest.raises(error, match=path.name):
+            Log(folder)
+        path.write_bytes(good)
+    path.write_bytes(b"this is a letter, not a log")
+    with pytest.raises(errors.ForeignFile, match=path.name):
+        Log(folder)
+
+
+def test_a_file_that_is_gone_is_history(tmp_path):
+    with pytest.raises(errors.HistoryGone, match="gone"):
+        connect(tmp_path / "gone.sqlite", True, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (sqlite3.SQLITE_FULL, errors.InsufficientStorage),
+        (sqlite3.SQLITE_CORRUPT, errors.DamagedFile),
+        (sqlite3.SQLITE_NOTADB, errors.DamagedFile),
+        (sqlite3.SQLITE_IOERR, errors.DamagedFile),
+        (sqlite3.SQLITE_BUSY, sqlite3.OperationalError),
+    ],
+)
+def test_sqlites_errors_become_ours(tmp_path, code, error):
+    raised = sqlite3.OperationalError("said by SQLite")
+    raised.sqlite_errorcode = code
+    with pytest.raises(error), translated(tmp_path / "some.sqlite"):
+        raise raised
