@@ -2,9 +2,9 @@
 
     python -m benchmarks.kill_service [--kills 50] [--clients 3] [--seed S]
 
-Client processes post and retry with the same keys; half of the kills are at a failpoint (before or after the commit, within a
-snapshot). Afterwards: no gap in the positions, no key twice, everything acknowledged where it was acknowledged, and every
-state bit-equal to that of an uninterrupted run in the order of the log.
+Client processes post and retry with the same keys; half of the kills are at a failpoint (before or after the commit,
+within a snapshot). Afterwards: no gap in the positions, no key twice, everything acknowledged where it was acknowledged,
+and every state bit-equal to that of an uninterrupted run in the order of the log.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """Mutating: Arrow streams and JSON bodies that are nearly right, from a seed."""
 
+import copy
 import random
 from typing import Any
 
@@ -89,10 +90,10 @@ def _replace(draw: random.Random, told: Any) -> None:
         elif draw.random() < 0.2:
             told.pop(key, None)
         else:
-            told[key] = draw.choice(VALUES) if draw.random() < 0.9 else float("nan")
+            told[key] = copy.deepcopy(draw.choice(VALUES)) if draw.random() < 0.9 else float("nan")
     elif isinstance(told, list) and told:
         at = draw.randrange(len(told))
         if isinstance(told[at], dict | list) and draw.random() < 0.6:
             _replace(draw, told[at])
         else:
-            told[at] = draw.choice(VALUES)
+            told[at] = copy.deepcopy(draw.choice(VALUES))
