@@ -239,7 +239,7 @@ def touch(kernel: Any, size: int) -> Callable[[Batches], None]:
     @numba.njit
     def over(indptr, indices, values, columns, small):  # type: ignore[no-untyped-def]
         for t in range(indptr.shape[0] - 1):
-            kernel(indices, values, indptr[t], indptr[t + 1], columns, small)
+            kernel(indices, values, indptr[t], indptr[t + 1], 1.0, columns, small)
 
     def run(batches: Batches) -> None:
         columns, small = np.zeros((47_236, size)), np.zeros(size)

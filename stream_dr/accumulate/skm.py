@@ -46,6 +46,7 @@ class SKMAccumulator:
         self.rows_skipped = 0 if state is None else int(state.rows_skipped)
         self.target_kind = None if state is None else state.target_kind
         self.labels: tuple[Any, ...] = () if state is None else tuple(state.labels)
+        self._place = {label: i for i, label in enumerate(self.labels)}
         self._basis = BlockBasis(components, len(self.labels), state=None if state is None else state.basis)
 
     @property
@@ -84,8 +85,8 @@ class SKMAccumulator:
 
     def _codes(self, targets: Targets) -> np.ndarray:
         """The rows' classes (rows,) as columns of this state; labels not met before are added in order of appearance."""
-        place = {label: i for i, label in enumerate(self.labels)}
-        if any(label not in place for label in targets.labels):
+        place = self._place
+        if not all(label in place for label in targets.labels):
             used, first = np.unique(targets.codes, return_index=True)
             for code in used[np.argsort(first)]:
                 place.setdefault(targets.labels[code], len(place))

@@ -1,4 +1,16 @@
-"""CCIPCA: principal components by a recurrence, for streams wider than a scatter matrix can be kept for."""
+"""CCIPCA: principal components by a recurrence, for streams wider than a scatter matrix can be kept for.
+
+How close it comes, as the share of the best 10 dimensions' energy that its 10 hold after 20,000 generated text rows of
+47,236 features (python benchmarks/recurrences.py energy --rows 20000): amnesic = 1: 0.984, 2: 0.972, 4: 0.942, 0: 0.696;
+without centring, where gensim's LSI can be compared: 0.984 against 0.980.
+
+So: keep amnesic between 1 and 2. At 0 the first rows, learned while the vectors still pointed anywhere, weigh for ever;
+the more above 2, the fewer recent rows the answer rests on, which is what a drifting stream wants and a steady one does
+not. Where a scatter matrix fits (d up to a few thousand), `PCA` is exact, merges and unlearns; use it.
+
+Why this way: a recurrence keeps p vectors where exact PCA keeps d² numbers, and its answer moves smoothly from row to
+row, so what is trained behind it (a classifier in a river pipeline) is not thrown off by components that turn or swap.
+"""
 
 from typing import Any, ClassVar
 
