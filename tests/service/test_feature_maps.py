@@ -1,0 +1,48 @@
+"""Feature maps over HTTP: a spec is plain JSON in PUT, named rows are hashed, a wrong spec is a 422 that says why."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream_dr import LDA, ClassMeans, hashing, random_fourier
+from tests.service.serving import in_thread
+
+rng = np.random.default_rng(4)
+X = rng.normal(size=(60, 3))
+Y = ["ab"[int(a * b > 0)] for a, b, _ in X]
+FOURIER = random_fourier(50, gamma=0.2)
+
+
+def named(rows: np.ndarray, backwards: bool = False) -> dict[str, list[dict[str, float]]]:
+    order = [("u", 0), ("v", 1), ("w", 2)]
+    return {"rows": [{name: row[j] for name, j in (reversed(order) if backwards else order)} for row in rows.tolist()]}
+
+
+def test_models_behind_maps_answer_as_the_library_does(tmp_path: Path) -> None:
+    with in_thread(tmp_path) as served:
+        for name, estimator, params in (
+            ("kernel", "lda", {"gamma": 1.0, "feature_map": FOURIER}),
+            ("hashed", "class_means", {"feature_map": hashing(32)}),
+        ):
+            made = served.http.put(f"/models/{name}", json={"estimator": estimator, "params": params})
+            assert made.status_code == 201, made.text
+            assert made.json()["params"] == params
+        sent = served.http.post("/partial_fit?wait=applied", json={**named(X), "labels": Y})
+        assert sent.status_code == 200, sent.text
+        kernel = served.http.post("/transform?model=kernel", json=named(X, backwards=True)).json()["z"]
+        hashed = served.http.post("/transform?model=hashed", json=named(X, backwards=True)).json()["z"]
+        facts = served.http.get("/models/kernel/projection", headers={"accept": "application/json"}).json()
+    assert np.array(kernel) == pytest.approx(LDA(gamma=1.0, feature_map=FOURIER).fit(X, Y).transform(X), abs=1e-12)
+    library = ClassMeans(feature_map=hashing(32)).fit(named(X)["rows"], Y)
+    assert np.abs(hashed) == pytest.approx(np.abs(library.transform(named(X)["rows"])), abs=1e-12)
+    assert facts["kind"] == "mapped"
+    assert '"gamma": 0.2' in facts["feature_map"]
+
+
+def test_a_wrong_map_is_refused_with_its_code(tmp_path: Path) -> None:
+    with in_thread(tmp_path) as served:
+        for wrong in ({"map": "cubes"}, {"map": "hashing", "n_features": 0}, "rbf"):
+            answer = served.http.put("/models/m", json={"estimator": "lda", "params": {"feature_map": wrong}})
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_parameter")
+            assert "feature" in answer.json()["detail"]
