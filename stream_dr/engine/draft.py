@@ -87,7 +87,8 @@ def unlearn_draft(
 ) -> Draft:
     """Rows to be taken out: position → row numbers within that event, None for all of them.
 
-    request: what was asked for, in bytes, by which a repetition under the same key is recognised; the event's body if None.
+    request: what was asked for, in bytes, by which a repetition under the same key is recognised; the event's body if
+    None.
     """
     rows = {str(p): None if r is None else list(r) for p, r in sorted(picked.items())}
     body = json.dumps({"rows": rows}, sort_keys=True, separators=(",", ":")).encode()

@@ -12,10 +12,11 @@ import numpy as np
 
 from stream_dr.block import Block
 from stream_dr.engine.decode import Decoder
+from stream_dr.engine.forget import row_numbers
 from stream_dr.engine.model import Model
 from stream_dr.engine.reading import PAGE
 from stream_dr.engine.snapshot import keep_published
-from stream_dr.engine.unlearn import Removal, pick, removal_of, subtracts, without
+from stream_dr.engine.unlearn import Removal, pick, removal_of, subtracts
 from stream_dr.errors import HistoryGone, InvalidParameter
 
 
@@ -27,41 +28,50 @@ class LogHistory:
 
     def remaining(self, after: int, until: int) -> Iterator[tuple[int, Block]]:
         """(position, Block), for after < position ≤ until, of the rows that unlearn events up to `until` have left."""
-        gone = self._removed(until + 1)
-        decoder = Decoder(self._directory.limits)
-        for event in self._events(after, until):
-            if event.kind == "unlearn" or (event.position in gone and gone[event.position] is None):
-                continue
-            block = decoder.block(event, self._directory.schema)
-            if event.position in gone:
-                block = without(block, gone[event.position])
-            if block.rows:
-                yield event.position, block
+        for position, block, _ in self.numbered(after, until):
+            yield position, block
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """As `remaining`, to the end of the log when `until` is None: the protocol of stream_dr.source."""
         return self.remaining(after, self._directory.position if until is None else until)
 
+    def numbered(self, after: int, until: int) -> Iterator[tuple[int, Block, np.ndarray]]:
+        """As `remaining`, with the numbers (rows,) that the rows had in their event when it was appended."""
+        gone, decoder = self._removed(until + 1), Decoder(self._directory.limits)
+        for event in self._events(after, until):
+            left_out = gone.get(event.position, ())
+            if event.kind == "unlearn" or not event.body or left_out is None:
+                continue
+            block, numbers = self._parsed(event, decoder)
+            stays = ~np.isin(numbers, left_out)
+            if stays.any():
+                yield event.position, block if stays.all() else pick(block, np.flatnonzero(stays)), numbers[stays]
+
     def picked(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
         """The Blocks of the rows a removal at `until` names, of events past `after`, less what was taken out before
         it."""
-        gone = self._removed(until)
-        decoder = Decoder(self._directory.limits)
+        gone, decoder = self._removed(until), Decoder(self._directory.limits)
         for position in sorted(p for p in removal if after < p < until):
-            if position in gone and gone[position] is None:
-                continue
             for event in self._events(position - 1, position):
-                block = decoder.block(event, self._directory.schema)
-                rows = np.arange(block.rows) if removal[position] is None else np.asarray(removal[position], np.int64)
-                left = pick(block, np.setdiff1d(rows, np.asarray(gone.get(position, ()), np.int64)))
-                if left.rows:
-                    yield left
+                before, wanted = gone.get(position, ()), removal[position]
+                if before is None or not event.body:
+                    continue
+                block, numbers = self._parsed(event, decoder)
+                chosen = ~np.isin(numbers, before)
+                if wanted is not None:
+                    chosen &= np.isin(numbers, wanted)
+                if chosen.any():
+                    yield pick(block, np.flatnonzero(chosen))
 
     def remember_failure(self, model: Model) -> None:
         """Write a model's failure down, so that a restart does not try the same event again."""
         if model.failure is not None:
             self._directory.table.set_failure(model.id, model.failure)
             keep_published(model, self._directory.path)
+
+    def _parsed(self, event: Any, decoder: Decoder) -> tuple[Block, np.ndarray]:
+        block = decoder.block(event, self._directory.schema)
+        return block, row_numbers(event, block.rows)
 
     def _removed(self, before: int) -> Removal:
         """Everything that unlearn events before this position took out."""
@@ -117,8 +127,8 @@ def _check_position(directory: Any, position: int) -> None:
 def _by_ids(directory: Any, ids: Sequence[str], removal: Removal) -> Removal:
     wanted = set(ids)
     found: set[str] = set()
-    for position, block in LogHistory(directory).events(int(directory.log.first) - 1):
-        rows = [i for i, name in enumerate(block.ids or ()) if name in wanted]
+    for position, block, numbers in LogHistory(directory).numbered(int(directory.log.first) - 1, directory.position):
+        rows = [int(n) for n, name in zip(numbers, block.ids or (), strict=False) if name in wanted]
         if rows and position not in removal:
             removal[position] = rows
         found.update(name for name in block.ids or () if name in wanted)

@@ -38,6 +38,8 @@ def step(event: Any, schema: Schema, decoder: Decoder) -> Step:
     try:
         if event.kind == "unlearn":
             return Step(event.position, removal=removal_of(event.body))
+        if not event.body:  # all its rows were unlearned and forgotten
+            return Step(event.position)
         return Step(event.position, decoder.block(event, schema))
     except Exception as e:
         return Step(event.position, error=e)

@@ -26,6 +26,7 @@ from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.decode import in_order
 from stream_dr.engine.draft import Draft, Receipt, Reference, reference_draft
+from stream_dr.engine.forget import forget
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model
 from stream_dr.engine.publish import Frozen, freeze, publish, release_versions
@@ -231,6 +232,7 @@ class _Replay:
             self.writing.result()
         for model in self.models:
             settle(self.directory, model)
+        forget(self.directory)
         self.directory.table.end_replay(self.identity)
 
     def _refuse_failed(self) -> None:

@@ -21,6 +21,7 @@ from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory, Start
 from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
+from stream_dr.engine.forget import forget
 from stream_dr.engine.history import picked_rows
 from stream_dr.engine.jobs import Job
 from stream_dr.engine.model import Model, Published, PublishPolicy
@@ -303,6 +304,7 @@ class Running:
             self._figures["snapshots"] += 1
             self._tell({"event": "snapshot", "model": model.name, "position": state.position})
         self._cadence.done(time.monotonic() - begun)
+        forget(self.directory)
         if self.settings.retain_rows is not None:
             self.directory.retain(self.settings.retain_rows)
 

@@ -62,7 +62,8 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
 
 
 def keep_published(model: Model, directory: Path) -> None:
-    """Write what a failed model has published, so that it goes on serving after a restart; its state may be half new."""
+    """Write what a failed model has published, so that it goes on serving after a restart; its state may be half
+    new."""
     if model.published is None:
         return
     folder = snapshot_folder(directory, model.name, model.id)

@@ -76,10 +76,3 @@ def pick(block: Block, rows: np.ndarray) -> Block:
         weights=None if block.weights is None else block.weights[rows],
         ids=None if block.ids is None else [block.ids[i] for i in rows.tolist()],
     )
-
-
-def without(block: Block, gone: Sequence[int] | None) -> Block:
-    """The block less the rows in `gone` (None: all of them)."""
-    if gone is None:
-        return pick(block, np.empty(0, dtype=np.int64))
-    return pick(block, np.setdiff1d(np.arange(block.rows), np.asarray(gone, dtype=np.int64)))

@@ -1,0 +1,78 @@
+"""Forgetting: the bytes of unlearned rows leave the disk once no snapshot needs them, and nothing else changes."""
+
+from pathlib import Path
+
+import numpy as np
+
+from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.draft import unlearn_draft
+from stream_dr.engine.forget import forget
+from stream_dr.engine.history import LogHistory, picked_rows
+from stream_dr.engine.publish import freeze
+from stream_dr.engine.snapshot import snapshot
+from stream_dr.engine.verify import verify
+from tests.stream_dr.engine.batches import dense, opened, put
+
+
+def unlearn(directory: Directory, positions: tuple[int, ...] = (), ids: tuple[str, ...] = ()) -> None:
+    directory.append([unlearn_draft(picked_rows(directory, positions, ids))])
+
+
+def settled(directory: Directory) -> None:
+    """Bring the model up, and take two snapshots past what is in the log."""
+    model = directory.model("m")
+    for seed in (90, 91):
+        put(directory, dense(seed))
+        catch_up(directory, [model], directory.position)
+        snapshot(model, freeze(model), directory.path)
+
+
+def left(directory: Directory) -> dict[int, list[str]]:
+    """The ids of the rows still learned, by position."""
+    return {p: b.ids for p, b in LogHistory(directory).events() if b.ids is not None}
+
+
+def on_disk(path: Path, words: bytes) -> bool:
+    return any(words in file.read_bytes() for file in (path / "log").iterdir())
+
+
+def test_bytes_leave_the_disk_when_every_snapshot_is_past_them(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        for seed in range(4):
+            put(directory, dense(seed, ids=[f"person-{seed}-{i:02d}" for i in range(20)]))
+        unlearn(directory, (1,), ("person-2-05", "person-2-07"))
+        expected = left(directory)
+        assert forget(directory) == 0
+        settled(directory)
+        assert on_disk(tmp_path, b"person-2-05")
+        assert forget(directory) == 2
+        assert forget(directory) == 0
+        assert left(directory) == expected
+        unlearn(directory, (), ("person-2-00", "person-2-09"))
+        assert left(directory)[2] == [i for i in expected[2] if i not in ("person-2-00", "person-2-09")]
+        settled(directory)
+        assert forget(directory) == 1
+        assert len(left(directory)[2]) == 16
+        assert directory.model("m").rows == 4 * 20 - 20 - 4 + 4 * 20
+        late, _ = directory.add_model("late", "class_means", {})
+        catch_up(directory, [late], directory.position)
+        assert (late.status != "failed", late.rows) == (True, directory.model("m").rows)
+        found = late.estimator.solve(late.accumulator.freeze()).eigenvalues
+        wanted = directory.model("m").estimator.solve(directory.model("m").accumulator.freeze()).eigenvalues
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    for name in (b"person-1-03", b"person-2-05", b"person-2-07", b"person-2-00", b"person-2-09"):
+        assert not on_disk(tmp_path, name), name
+    assert on_disk(tmp_path, b"person-2-01")
+    assert [f for f in verify(tmp_path) if f.error] == []
+
+
+def test_a_model_without_a_snapshot_keeps_everything(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        put(directory, dense(0))
+        unlearn(directory, (0,))
+        settled(directory)
+        directory.add_model("new", "class_means", {})
+        assert forget(directory) == 0
+        directory.remove_model("new")
+        assert forget(directory) == 1
