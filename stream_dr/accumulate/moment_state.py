@@ -155,8 +155,12 @@ def centred_features(state: MomentState) -> CentredPart:
 
 
 def trace(state: MomentState) -> float:
-    """Trace of the scatter, true units."""
-    return state.scale * float(centred_features(state).variances.sum())
+    """Trace of the scatter, true units. O(d)."""
+    part = state.features
+    if isinstance(part, Absent):
+        return 0.0
+    variances = part.variances(state.weight) if isinstance(part, SparsePart) else part.variances
+    return state.scale * float(variances.sum())
 
 
 def keeps(state: MomentState) -> tuple[bool, bool]:

@@ -55,14 +55,17 @@ class SparsePart(NamedTuple):
 
     def centred(self, weight: float, target_offset: np.ndarray) -> CentredPart:
         """The same rows' centred sums; weight: N, target_offset: ȳ − r (k,)."""
+        n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], spreads(self.features)
+        share = n / weight if weight > 0.0 else np.zeros_like(n)
+        mean, low = moved(share * point, np.zeros_like(n), share * offset)
+        cross = self.cross - np.outer(self.sums, target_offset)
+        return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross)
+
+    def variances(self, weight: float) -> np.ndarray:
+        """(d,) the diagonal of the centred scatter, N being weight: q + n (N − n) / N · μ². O(d)."""
         n, (offset, spread) = self.features[:, WEIGHT], spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
-        absent = np.maximum(1.0 - share, 0.0)
-        point = self.features[:, POINT]
-        mean, low = moved(share * point, np.zeros_like(n), share * offset)
-        diagonal = spread + n * absent * (point + offset) ** 2
-        cross = self.cross - np.outer(self.sums, target_offset)
-        return CentredPart(False, weight, mean, low, diagonal, np.zeros((0, 0)), cross)
+        return spread + n * np.maximum(1.0 - share, 0.0) * (self.features[:, POINT] + offset) ** 2
 
     def scaled(self, factor: float) -> "SparsePart":
         """With every sum multiplied by factor."""
