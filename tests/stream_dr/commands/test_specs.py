@@ -1,0 +1,31 @@
+"""Model specs from the command line."""
+
+import json
+
+import pytest
+import typer
+
+from stream_dr import random_fourier
+from stream_dr.commands.specs import parse_spec
+
+
+def test_values_are_numbers_words_or_text():
+    assert parse_spec("pc=ccipca:n_components=10,amnesic=2.5,center=false") == (
+        "pc",
+        "ccipca",
+        {"n_components": 10, "amnesic": 2.5, "center": False},
+    )
+    assert parse_spec("lda=lda") == ("lda", "lda", {})
+    assert parse_spec("m=pca:n_components=none,scatter=exact")[2] == {"n_components": None, "scatter": "exact"}
+
+
+def test_a_feature_map_is_json_in_braces():
+    spec = random_fourier(500, gamma=0.1)
+    text = f"k=lda:gamma=1,feature_map={json.dumps(spec)},standardize=true"
+    assert parse_spec(text) == ("k", "lda", {"gamma": 1, "feature_map": spec, "standardize": True})
+
+
+@pytest.mark.parametrize("wrong", ["lda", "=lda", "m=lda:gamma", 'm=lda:feature_map={"map":}'])
+def test_what_cannot_be_read_is_a_usage_error(wrong):
+    with pytest.raises(typer.BadParameter):
+        parse_spec(wrong)
