@@ -9,6 +9,12 @@ Why this way: with the basis kept as D·M (see block_basis) a sparse row needs n
 any method needs; a Gram matrix of the rows of a block, as the prototype had it, cost more than it saved. Dense rows are
 bound by the traffic of D, which a block of rows reads once. Columns of D are padded to a multiple of 8, or the compiler's
 vectorised loop leaves most of a short row to its scalar remainder (0.87 against 0.37 µs a row at 7 and 8 columns).
+
+Where the time goes (python benchmarks/recurrences.py parts): at p = 10 and at p = 50 about a quarter of a row in `gather`,
+a quarter in `scatter`, half in the algebra. So twice the rate is out of reach while both touches are made row by row.
+
+Mind, when changing this file or coefficients.py: numba's cache of a loop in another file does not notice; remove the
+`__pycache__` directories, or touch ccipca_loop.py and skm_loop.py.
 """
 
 import numpy as np
