@@ -78,7 +78,8 @@ def _draw(names: list[str], gammas: dict[str, dict[str, float]], options: Any) -
                 line = Z.shape[1] < 2 or np.linalg.matrix_rank(Z - Z.mean(axis=0), tol=1e-8 * np.abs(Z).max()) < 2
                 down = np.random.default_rng(0).uniform(-1, 1, len(Z)) if line else Z[:, 1]
                 colours = np.unique(labels, return_inverse=True)[1]
-                axes[i, j].scatter(Z[:, 0], down, c=colours, cmap="coolwarm", alpha=alpha, s=size, linewidths=0)
+                across = Z[:, np.ptp(Z, axis=0).argmax()] if line else Z[:, 0]
+                axes[i, j].scatter(across, down, c=colours, cmap="coolwarm", alpha=alpha, s=size, linewidths=0)
             axes[i, j].set_title(f"{name}, {m}" + (" (one direction)" if line else ""), fontsize=7)
             axes[i, j].tick_params(labelsize=5)
     save(picture, options.out, "srp_figure_1")

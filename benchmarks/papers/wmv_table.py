@@ -72,8 +72,11 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
         print(f"{name:14s}" + "".join(f"{results[name][m]:14.1f}" for m in LECTURE), flush=True)
     print(f"{'average':14s}" + "".join(f"{np.mean([r[m] for r in results.values()]):14.1f}" for m in LECTURE))
     print(f"{'the lecture':14s}" + "".join(f"{v:14.1f}" for v in LECTURE.values()) + "   (20 sets of UCI)")
-    print(f"not at hand: {len(set(options.sets) - set(names))} of ours {sorted(set(options.sets) - set(names))}, and")
-    print("the lecture's other sets (its list is a picture: the names are not in the text).")
+    missing = sorted(set(options.sets) - set(names))
+    print(
+        f"measured here: {len(names)} sets; of ours not at hand: {', '.join(missing) or 'none'}; the lecture has 20, its list"
+    )
+    print(f"of them is a picture and not in its text, so at least {20 - len(names)} of its sets are missing.")
     return results
 
 

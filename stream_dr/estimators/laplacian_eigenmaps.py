@@ -4,7 +4,7 @@ Minimises Σ_ij (z_i − z_j)² S_ij with zᵀ D z = 1 [GLPLS eq. 2.26-2.29] ove
 solve/laplacian_eigenmaps.py.
 
 Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes
-dense; solving O(reservoir³) (0.3 s at 2,000); transform O(reservoir · features) a row. Merges: yes, by a
+dense; solving O(reservoir³); transform O(reservoir · features) a row. Merges: yes, by a
 hypergeometric draw. Unlearns: no.
 
 Why this way: no label-aware weights here. A new row has no label, so it could not be attached to the graph it is

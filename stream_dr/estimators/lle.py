@@ -4,7 +4,7 @@ Every row is written as a barycentric mean of its neighbours, and places are fou
 eq. 2.31-2.34]; see solve/lle.py.
 
 Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes
-dense; solving O(reservoir³) (0.3 s at 2,000); transform O(reservoir · features) a row. Merges: yes, by a
+dense; solving O(reservoir³); transform O(reservoir · features) a row. Merges: yes, by a
 hypergeometric draw. Unlearns: no.
 
 Why this way: scikit-learn's LocallyLinearEmbedding on the sampled rows, to the last choice (k others, the ridge on

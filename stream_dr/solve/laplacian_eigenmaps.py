@@ -3,7 +3,7 @@
 Solves L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [eq. 2.28], L = D − S; the λ are those of I − D^-1/2 S D^-1/2. As
 many zero eigenvectors as the graph has parts are skipped: they only say which part a row is in.
 
-Cost: O(r³) once, dense (0.3 s at r = 2,000); apply O(r · features) a row.
+Cost: O(r³) once, dense; apply O(r · features) a row.
 
 Why this way: on the landmarks D⁻¹ S z = (1 − λ) z, so Nyström's formula is exact there, provided a new row is
 attached by the training graph's own rule, each direction for half. A component with μ = 1 − λ ≤ 1e-6 has no such
