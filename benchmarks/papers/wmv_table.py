@@ -73,10 +73,8 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
     print(f"{'average':14s}" + "".join(f"{np.mean([r[m] for r in results.values()]):14.1f}" for m in LECTURE))
     print(f"{'the lecture':14s}" + "".join(f"{v:14.1f}" for v in LECTURE.values()) + "   (20 sets of UCI)")
     missing = sorted(set(options.sets) - set(names))
-    print(
-        f"measured here: {len(names)} sets; of ours not at hand: {', '.join(missing) or 'none'}; the lecture has 20, its list"
-    )
-    print(f"of them is a picture and not in its text, so at least {20 - len(names)} of its sets are missing.")
+    print(f"measured here: {len(names)} sets; of ours not at hand: {', '.join(missing) or 'none'}.")
+    print(f"The lecture's list is a picture, not in its text: at least {20 - len(names)} of its 20 sets are missing.")
     return results
 
 
