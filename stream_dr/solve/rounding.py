@@ -18,11 +18,12 @@ class Rounding(NamedTuple):
     """How exact the sums are.
 
     shift: (features,) √N·|x̄|, how far from zero the rows were. lost: relative error of the scatter that unlearning has
-    left (0: nothing was unlearned).
+    left (0: nothing was unlearned). cancelled: √(N before / N now), by which that left more in the cross sums.
     """
 
     shift: np.ndarray
     lost: float = 0.0
+    cancelled: float = 1.0
 
     def varying(self, diagonal: np.ndarray) -> np.ndarray:
         """Mask (features,) of the columns whose scatter, diagonal (features,), is more than a constant's rounding."""
@@ -44,7 +45,7 @@ class Rounding(NamedTuple):
         """
         spread, offset = float(np.sqrt(diagonal.sum())), float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
-        return float(scale * target_size)
+        return float(scale * self.cancelled * target_size)
 
 
 def exact_rounding(features: int) -> Rounding:
