@@ -21,18 +21,17 @@ from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory, Start
 from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
-from stream_dr.engine.forget import forget
 from stream_dr.engine.history import picked_rows
 from stream_dr.engine.jobs import Job
+from stream_dr.engine.listeners import Listeners
 from stream_dr.engine.model import Model, Published, PublishPolicy
 from stream_dr.engine.model_thread import ModelThread
-from stream_dr.engine.publish import Frozen, publish
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.replay import settle
-from stream_dr.engine.snapshot import snapshot
 from stream_dr.engine.snapshot_file import canonical
-from stream_dr.errors import NotFitted, Overloaded, StreamDRError, UnknownJob
+from stream_dr.engine.workers import Workers
+from stream_dr.errors import NotFitted, Overloaded, UnknownJob
 from stream_dr.streams.disk import free_bytes
 
 log = logging.getLogger("stream_dr.running")
@@ -59,21 +58,22 @@ class Running:
     def __init__(self, directory: Directory, settings: RunSettings | None = None) -> None:
         self.directory = directory
         self.settings = settings or RunSettings()
-        self._solvers = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-solve")
         self._long = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-long")
         self._lanes = ThreadPoolExecutor(8, thread_name_prefix="stream_dr-model")
-        self._cadence = Cadence(self.settings.snapshot_rows, self.settings.snapshot_seconds)
+        snapshots = Cadence(self.settings.snapshot_rows, self.settings.snapshot_seconds)
+        self._listeners = Listeners()
+        self._workers = Workers(
+            directory, self.settings.workers, snapshots, self.settings.retain_rows, self._listeners, self._solved
+        )
         self._appender = Appender(directory, self._appended)
         self._models = ModelThread(
-            directory, self._cadence, self._solve_soon, self._snapshot_soon, self._moved, self._lanes
+            directory, snapshots, self._workers.publish_soon, self._workers.snapshot_soon, self._moved, self._lanes
         )
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}
-        self._listeners: list[Callable[[dict[str, Any]], None]] = []
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
         self._stopping = threading.Event()
         directory.recent = Recent()
-        self._figures = {"publishes": 0, "snapshots": 0}
         self._limits: Any = None
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ class Running:
             job.cancel()
         self._appender.close()
         self._models.stop(seconds)
-        for pool in (self._long, self._solvers, self._lanes):
+        for pool in (self._long, self._workers.pool, self._lanes):
             pool.shutdown(wait=True)
         for model in self.directory.models.values():
             settle(self.directory, model)
@@ -162,7 +162,7 @@ class Running:
         model = self.directory.model(name)
         if model.rows == 0:
             raise NotFitted(f"model {name!r} has learned no row; send rows first.")
-        future = self._solvers.submit(self._publish, model, self._models.frozen(model))
+        future = self._workers.pool.submit(self._workers.publish, model, self._models.frozen(model))
         future.result(timeout)
         if model.published is None:
             raise NotFitted(f"model {name!r} could not be solved: {model.solve_error}.")
@@ -172,7 +172,7 @@ class Running:
         """Snapshot a model in the background. Raises UnknownModel."""
         model = self.directory.model(name)
         job = self._new_job("snapshot", name)
-        self._solvers.submit(job.run, lambda: self._write([(model, self._models.frozen(model))]))
+        self._workers.pool.submit(job.run, lambda: self._workers.write([(model, self._models.frozen(model))]))
         return job
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
@@ -229,13 +229,12 @@ class Running:
         """Call `callback` from engine threads with {"event": "appended", "position", "rows"}, {"event": "published",
         "model", "version", "position"}, {"event": "failed", "model", "position", "code"} or {"event": "snapshot",
         "model", "position"}; it must return at once. Gives a function that ends it."""
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback)
+        return self._listeners.add(callback)
 
     def figures(self) -> dict[str, float]:
         """Counters and gauges since start: rows_appended, events_appended, commits, duplicates, refused, publishes,
         snapshots, queued_bytes, lag; names are stable."""
-        return {**self._appender.figures, **self._figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
+        return {**self._appender.figures, **self._workers.figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
 
     def _prepare(self, model: Model) -> None:
         """A model without a policy of its own takes the settings'."""
@@ -245,14 +244,18 @@ class Running:
     def _appended(self, receipts: Sequence[Receipt]) -> None:
         self._models.wake()
         rows = sum(r.rows for r in receipts)
-        self._tell({"event": "appended", "position": receipts[-1].position, "rows": rows})
+        self._listeners.tell("appended", position=receipts[-1].position, rows=rows)
+
+    def _solved(self) -> None:
+        self._models.wake()
+        self._moved()
 
     def _moved(self) -> None:
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
                 where = model.failure
-                self._tell({"event": "failed", "model": model.name, "position": where.position, "code": where.code})
+                self._listeners.tell("failed", model=model.name, position=where.position, code=where.code)
         with self._changed:
             self._changed.notify_all()
 
@@ -262,51 +265,6 @@ class Running:
             for m in self.directory.models.values()
             if m.status != "failed"
         )
-
-    def _solve_soon(self, model: Model, frozen: Frozen) -> None:
-        model.publishing = True
-        self._solvers.submit(self._publish, model, frozen)
-
-    def _publish(self, model: Model, frozen: Frozen) -> None:
-        begun = time.monotonic()
-        try:
-            with model.solving:
-                published = publish(model, frozen, self.directory.table)
-            model.solve_error = None
-            self._figures["publishes"] += 1
-            self._tell_published(model, published)
-        except Exception as e:
-            model.solve_error = f"{type(e).__name__}: {e}"
-            log.warning("model %s could not be solved at position %d", model.name, frozen.position, exc_info=e)
-        finally:
-            model.attempted = max(model.attempted, frozen.position)
-            model.published_at = time.monotonic()
-            model.publish_seconds = time.monotonic() - begun
-            model.publishing = False
-            self._models.wake()
-            self._moved()
-
-    def _snapshot_soon(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
-        if frozen:
-            self._solvers.submit(self._write, frozen)
-
-    def _write(self, frozen: Sequence[tuple[Model, Frozen]], again: bool = False) -> None:
-        begun = time.monotonic()
-        for model, state in frozen:
-            known = self.directory.models.get(model.name) is model
-            if not known or state.position < model.snapshot_position + (0 if again else 1):
-                continue
-            try:
-                snapshot(model, state, self.directory.path)
-            except StreamDRError:
-                log.exception("model %s could not be snapshotted at position %d", model.name, state.position)
-                continue
-            self._figures["snapshots"] += 1
-            self._tell({"event": "snapshot", "model": model.name, "position": state.position})
-        self._cadence.done(time.monotonic() - begun)
-        forget(self.directory)
-        if self.settings.retain_rows is not None:
-            self.directory.retain(self.settings.retain_rows)
 
     def _bring_up(self, models: Sequence[Model]) -> None:
         """Catch models up until they join the live ones, fail, are removed, or the engine stops."""
@@ -323,21 +281,10 @@ class Running:
         frozen = self._models.frozen(model)
         published = refine(self.directory, model, frozen, tol, max_passes, job.tell, lambda: job.cancelled)
         if published is not None:
-            self._write([(model, frozen)], again=True)
-            self._tell_published(model, published)
+            self._workers.write([(model, frozen)], again=True)
+            self._listeners.tell_published(model, published)
 
     def _new_job(self, kind: str, model: str) -> Job:
         job = Job(uuid.uuid4().hex, kind, model)
         self._jobs[job.id] = job
         return job
-
-    def _tell_published(self, model: Model, published: Published) -> None:
-        facts = {"model": model.name, "version": published.version, "position": published.position}
-        self._tell({"event": "published", **facts})
-
-    def _tell(self, event: dict[str, Any]) -> None:
-        for callback in list(self._listeners):
-            try:
-                callback(event)
-            except Exception:
-                log.exception("a listener failed")

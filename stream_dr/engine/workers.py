@@ -1,0 +1,90 @@
+"""Workers: threads that solve frozen states, publish them, and write snapshots; what is costly and need not hold models
+up.
+
+Why this way: a frozen state belongs to no one, so a slow solver or a slow disk delays nothing but its own result.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from stream_dr.engine.cadence import Cadence
+from stream_dr.engine.forget import forget
+from stream_dr.engine.listeners import Listeners
+from stream_dr.engine.model import Model
+from stream_dr.engine.publish import Frozen, publish
+from stream_dr.engine.snapshot import snapshot
+from stream_dr.errors import StreamDRError
+
+log = logging.getLogger("stream_dr.workers")
+
+
+class Workers:
+    """directory: whose models. threads: how many. snapshots: told what a snapshot costs. retain_rows: rows kept in the
+    log once snapshots are past them, None: all. done: called after a model was solved, or could not be."""
+
+    def __init__(
+        self,
+        directory: Any,
+        threads: int,
+        snapshots: Cadence,
+        retain_rows: int | None,
+        listeners: Listeners,
+        done: Callable[[], None],
+    ) -> None:
+        self._directory, self._snapshots, self._retain_rows = directory, snapshots, retain_rows
+        self._listeners, self._done = listeners, done
+        self.figures = {"publishes": 0, "snapshots": 0}
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-solve")
+
+    def publish_soon(self, model: Model, frozen: Frozen) -> None:
+        """Solve and publish on a worker."""
+        model.publishing = True
+        self.pool.submit(self.publish, model, frozen)
+
+    def publish(self, model: Model, frozen: Frozen) -> None:
+        """Solve and publish here; a state that cannot be solved leaves the last projection and says why in
+        `solve_error`."""
+        begun = time.monotonic()
+        try:
+            with model.solving:
+                published = publish(model, frozen, self._directory.table)
+            model.solve_error = None
+            self.figures["publishes"] += 1
+            self._listeners.tell_published(model, published)
+        except Exception as e:
+            model.solve_error = f"{type(e).__name__}: {e}"
+            log.warning("model %s could not be solved at position %d", model.name, frozen.position, exc_info=e)
+        finally:
+            model.attempted = max(model.attempted, frozen.position)
+            model.published_at = time.monotonic()
+            model.publish_seconds = time.monotonic() - begun
+            model.publishing = False
+            self._done()
+
+    def snapshot_soon(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
+        """Snapshot models on a worker."""
+        if frozen:
+            self.pool.submit(self.write, frozen)
+
+    def write(self, frozen: Sequence[tuple[Model, Frozen]], again: bool = False) -> None:
+        """Snapshot models here, those at a new position or (again) at the same; then forget and drop what none
+        needs."""
+        begun = time.monotonic()
+        for model, state in frozen:
+            known = self._directory.models.get(model.name) is model
+            if not known or state.position < model.snapshot_position + (0 if again else 1):
+                continue
+            try:
+                snapshot(model, state, self._directory.path)
+            except StreamDRError:
+                log.exception("model %s could not be snapshotted at position %d", model.name, state.position)
+                continue
+            self.figures["snapshots"] += 1
+            self._listeners.tell("snapshot", model=model.name, position=state.position)
+        self._snapshots.done(time.monotonic() - begun)
+        forget(self._directory)
+        if self._retain_rows is not None:
+            self._directory.retain(self._retain_rows)
