@@ -212,8 +212,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         names = block.names or names
         if refuse_empty:
             self._refuse_empty(rows)
-        if started and not by_name:
-            rows, names = _in_order(holder.names, names, rows, type(self).__name__)
+        if started and not (by_name and names):
+            if not by_name:
+                rows, names = _in_order(holder.names, names, rows, type(self).__name__)
             if not hasattr(rows, "indptr") and rows.shape[1] != accumulator.n_features:
                 self._refuse_width(rows.shape[1], accumulator.n_features)
         weights = as_weights(weights, rows.shape[0])
@@ -239,15 +240,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _project(self, projection: Any, X: Any) -> np.ndarray:
         """X projected, named columns in the stream's order or, with a map that goes by name, as they are."""
-        if self._goes_by_name():
-            rows, names = _as_rows(X, True)
-            z: np.ndarray = projection.apply(rows, names)
-            return z
-        rows, names = as_rows(X)
-        rows, _ = _in_order(self._holder().names, names, rows, type(self).__name__)
-        if not hasattr(rows, "indptr") and rows.shape[1] != projection.n_features:
+        by_name = self._goes_by_name()
+        rows, names = _as_rows(X, by_name)
+        if not by_name:
+            rows, _ = _in_order(self._holder().names, names, rows, type(self).__name__)
+        if not (by_name and names) and not hasattr(rows, "indptr") and rows.shape[1] != projection.n_features:
             self._refuse_width(rows.shape[1], projection.n_features)
-        return np.asarray(projection.apply(rows))
+        return np.asarray(projection.apply(rows, names) if by_name else projection.apply(rows))
 
     def _goes_by_name(self) -> bool:
         """Whether columns are told apart by name, by a feature map, so that any may come."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
 from stream_dr import ESTIMATORS, hashing, random_fourier
@@ -181,3 +182,18 @@ def test_memory_counts_the_mapped_width_and_the_map():
     plain, fourier = stream_dr.LDA(), stream_dr.LDA(feature_map=random_fourier(500))
     assert fourier.state_bytes(100, 3) == plain.state_bytes(500, 3) + 4 * 500 * 128
     assert stream_dr.LDA(feature_map=hashing(100)).state_bytes(10**6, 3) < plain.state_bytes(10**6, 3)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        stream_dr.LDA(feature_map=MAPS["rbf"]),
+        stream_dr.PCA(feature_map=MAPS["orthogonal"]),
+        stream_dr.ClassMeans(feature_map=MAPS["hashing"]),
+        stream_dr.CCIPCA(feature_map=MAPS["laplace"]),
+        stream_dr.LPP(label_aware=True),
+    ],
+    ids=str,
+)
+def test_scikit_learns_checks(estimator):
+    check_estimator(estimator, on_skip=None)
