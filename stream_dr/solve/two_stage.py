@@ -105,7 +105,10 @@ def _root_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tup
         return None
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
-    if reciprocal < WELL_CONDITIONED + certain and (reciprocal if gamma == 0 else _cholesky(scatter, 0.0)[1]) <= certain:
+    if (
+        reciprocal < WELL_CONDITIONED + certain
+        and (reciprocal if gamma == 0 else _cholesky(scatter, 0.0)[1]) <= certain
+    ):
         return None
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
     return (

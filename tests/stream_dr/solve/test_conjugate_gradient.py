@@ -113,7 +113,9 @@ def test_angle():
     rng = np.random.default_rng(8)
     Q = np.linalg.qr(rng.standard_normal((30, 3)))[0]
     off = Q.copy()
-    off[:, 0] = np.cos(1e-9) * Q[:, 0] + np.sin(1e-9) * np.linalg.qr(np.column_stack([Q, rng.standard_normal(30)]))[0][:, 3]
+    off[:, 0] = (
+        np.cos(1e-9) * Q[:, 0] + np.sin(1e-9) * np.linalg.qr(np.column_stack([Q, rng.standard_normal(30)]))[0][:, 3]
+    )
     assert cg.angle(Q, off @ rng.standard_normal((3, 3))) == pytest.approx(1e-9, rel=1e-5)
     assert cg.angle(Q, Q[:, :2]) == pytest.approx(np.pi / 2)
     assert cg.angle(Q[:, :0], Q[:, :0]) == 0.0
