@@ -21,7 +21,8 @@ def rotations(spread: np.ndarray, cross: np.ndarray, most: int, floor: float = 0
     """Rotations r (features, p) and squared covariances σ² (p,), p ≤ most.
 
     spread: (features, features) Cxx or (features,) its diagonal. cross: (features, k) Cxy. ‖w‖ = 1, not ‖r‖; the largest
-    entry of w is positive. floor: covariances of at most this size are rounding. Stops where nothing of S, or no variance along r, is left but rounding.
+    entry of w is positive. floor: covariances of at most this size are rounding. Stops where nothing of S, or no
+    variance along r, is left but rounding.
     """
     S, largest = cross.copy(), 0.0
     found: list[np.ndarray] = []
