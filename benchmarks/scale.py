@@ -11,7 +11,8 @@ samples RssAnon of /proc/self/status every 20 ms (memory-mapped shards count in 
 `rows/s` of a replay is from its start to the last row learned: shards checked, read, validated, the log written, the rows
 learned, one model at a time; solving and the last snapshot come after, once whatever the number of rows, and are in `wall`.
 `memory` is the same accumulator over the first rows held in memory, measured before and after the replay; `ratio` is the
-replay's rate over the median of these.
+replay's rate over the median of these. A replay reads in one thread and learns in another: on a machine that others use
+too, the ratio of rows a second of processor time, printed beside it, says more.
 
 Asked for: peak below 2 GB and equal within 20 % at both sizes; ratio 0.7 or more. Exit status 1 if one is missed.
 """
@@ -58,19 +59,23 @@ def replayed(shards: str, folder: str, name: str) -> dict[str, Any]:
     """One model's replay into a new directory."""
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.replay import ReplaySettings, replay
+    from stream_dr.estimators import make
     from stream_dr.streams.shards import open_dataset
 
     key, params, _ = MODELS[name]
     dataset = open_dataset([shards])
     with Directory(folder, n_features=dataset.n_features) as directory:
         directory.add_model(name, key, params)
-        began, learned = time.perf_counter(), [0.0]
+        make(key, params).accumulator().add(
+            dataset.shards[0].read(0)
+        )  # kernels compiled or loaded before the clock starts
+        began, used, learned = time.perf_counter(), time.process_time(), [0.0, 0.0]
 
         def watch(progress: Any) -> None:
-            learned[0] = time.perf_counter() - began
+            learned[:] = time.perf_counter() - began, time.process_time() - used
 
-        report = replay(directory, dataset, ReplaySettings(), watch)
-        return {"rows": report.rows, "seconds": learned[0], "wall": time.perf_counter() - began}
+        rows = replay(directory, dataset, ReplaySettings(), watch).rows
+        return {"rows": rows, "seconds": learned[0], "cpu": learned[1], "wall": time.perf_counter() - began}
 
 
 def held(shards: str, folder: str, name: str) -> dict[str, Any]:
@@ -93,11 +98,11 @@ def held(shards: str, folder: str, name: str) -> dict[str, Any]:
     with threadpool_limits(1):
         for _ in range(2):
             accumulator = estimator.accumulator()
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             for block in blocks:
                 accumulator.add(block)
-            seconds = time.perf_counter() - began
-    return {"rows": rows, "seconds": seconds}
+            seconds, cpu = time.perf_counter() - began, time.process_time() - used
+    return {"rows": rows, "seconds": seconds, "cpu": cpu}
 
 
 def refined(shards: str, folder: str, name: str) -> dict[str, Any]:
@@ -146,7 +151,9 @@ def measure(work: Path, rows: int, only: list[str]) -> dict[str, int]:
             before = child("memory", work / targets, work, name)
             found = child("replay", work / targets, work / name, name)
             after = child("memory", work / targets, work, name)
-            memory = statistics.median([m["rows"] / m["seconds"] for m in (before, after)])
+            memory = {
+                unit: statistics.median([m["rows"] / m[unit] for m in (before, after)]) for unit in ("seconds", "cpu")
+            }
             peaks[name] = found["peak"]
             show(f"{name} replay", found, memory)
             if name == "cca":
@@ -158,15 +165,16 @@ def measure(work: Path, rows: int, only: list[str]) -> dict[str, int]:
     return peaks
 
 
-def show(name: str, found: dict[str, Any], memory: float | None) -> None:
+def show(name: str, found: dict[str, Any], memory: dict[str, float] | None) -> None:
     """One printed row; a ratio below 0.7 is remembered."""
     rate = found["rows"] / found["seconds"]
     wall, peak = found.get("wall", found["seconds"]), found["peak"] / 1e6
     line = f"  {name:<22} {found['rows']:>9} rows {wall:7.1f} s wall {rate:>9,.0f} rows/s {peak:6.0f} MB"
     if memory is not None:
-        line += f"   memory {memory:>9,.0f} rows/s, ratio {rate / memory:.2f}"
-        if rate < 0.7 * memory:
-            MISSED.append(f"{name}: ratio {rate / memory:.2f}")
+        ratio, cpu = rate / memory["seconds"], found["rows"] / found["cpu"] / memory["cpu"]
+        line += f"   memory {memory['seconds']:>8,.0f} rows/s, ratio {ratio:.2f} (of processor time {cpu:.2f})"
+        if ratio < 0.7:
+            MISSED.append(f"{name}: ratio {ratio:.2f}")
     print(line, flush=True)
 
 
