@@ -4,9 +4,7 @@
 
 70 / 30 splits; features scaled to [0, 1]; γ of the RBF kernel by cross-validation on the training rows. Printed:
 accuracy, mean of --runs splits. Drawn: the held-out rows (and faintly the training rows) of the first split. A method
-with one direction only (two classes: all the supervised ones) is drawn against a random height. SRP's random signs
-make a column zero where both classes draw the same one: with two columns and two classes a quarter of the seeds
-project everything to zero, which the mean over runs includes.
+with one direction only (two classes: all the supervised ones) is drawn against a random height.
 """
 
 import argparse
@@ -61,18 +59,12 @@ def _accuracy(name: str, m: str, gamma: float, options: Any) -> float:
     return float(np.mean(runs))
 
 
-def _first_that_projects(m: str, gamma: float, X: np.ndarray, y: np.ndarray, features: int) -> Any:
-    """The method under the first seed that does not make every column zero (SRP: all signs of each column alike)."""
-    models = (method(m, 2, gamma, seed, features).fit(X, y) for seed in range(20))
-    return next(model for model in models if model.components_.any())
-
-
 def _draw(names: list[str], gammas: dict[str, dict[str, float]], options: Any) -> None:
     picture, axes = figure(len(names), len(METHODS), 2.6, 2.6)
     for i, name in enumerate(names):
         X, y, T, truth = _rows(name, 0)
         for j, m in enumerate(METHODS):
-            model = _first_that_projects(m, gammas[name][m], X, y, options.features)
+            model = method(m, 2, gammas[name][m], 0, options.features).fit(X, y)
             for rows, labels, alpha, size in ((X, y, 0.15, 8), (T, truth, 0.9, 14)):
                 Z = model.transform(rows)
                 line = Z.shape[1] < 2 or np.linalg.matrix_rank(Z - Z.mean(axis=0), tol=1e-8 * np.abs(Z).max()) < 2

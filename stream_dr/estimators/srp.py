@@ -19,8 +19,11 @@ class SRP(ClosedForm):
     that E[R Rᵀ] = I, drawn from (random_state, label): states of several machines agree and merge. Continuous targets go
     through p random Fourier features ψ(y) of a Gaussian kernel of width `sigma`, and W = Cxψ.
 
-    One label a row: the columns of Cxy sum to zero, so a component whose signs are all equal is zero (with c classes, one in
-    2^(c−1)); it is made exactly zero, not rounding.
+    One label a row: the columns of Cxy sum to zero, so a component whose c signs are all equal would be zero, one in
+    2^(c−1). Its signs are drawn again until they differ, and R is scaled by √(1 − 2^(1−c)), which keeps E[W Wᵀ] =
+    Cxy Cxyᵀ (see `differing_signs`). R then depends on the set of labels seen: with a new label the scale changes, and
+    components drawn again for the old ones may take their first signs. With two classes all components are ± the
+    difference of the class means: one direction, whatever p is.
 
     W is used as it is: not orthonormal, and rows are not centred (`mean_` is zero). Its rank is at most min(p, c − 1), so
     more components than classes only average the randomness. Eigenvalues are the columns' squared lengths (W has none of
@@ -70,8 +73,8 @@ class SRP(ClosedForm):
             return cross[:, :0], np.zeros(0)
         if moments.labelled:
             labels = [label for label, there in zip(state.labels, moments.present, strict=True) if there]
-            signs = random_signs(labels, int(self.n_components or 10), self.random_state or 0)
-            cross = cross @ (signs - signs.mean(axis=0) if state.target_kind == "class" else signs)
+            draw = differing_signs if state.target_kind == "class" else random_signs
+            cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)
 
     def centre(self, moments: Moments) -> np.ndarray:
@@ -79,9 +82,28 @@ class SRP(ClosedForm):
         return np.zeros_like(moments.mean)
 
 
-def random_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
-    """(labels, p) of ±1/√p; a label's row depends on the seed and on that label alone."""
-    rows = [_bits(f"{seed}:{type(label).__name__}:{label}", p) for label in labels]
+def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
+    """R (labels, p) for one label a row: columns of `random_signs`, none of them of equal signs, centred and scaled.
+
+    A column of equal signs takes the next draw of its own (seed, label) bits until they differ, so it depends on the set
+    of labels, not on their order. Given that signs differ, E[r_i r_j] = −(1/p) / (2^(c−1) − 1) for i ≠ j by symmetry, so
+    E[H R Rᵀ H] = H / (1 − 2^(1−c)) with H the centring over c labels; the scale √(1 − 2^(1−c)) makes that H, and
+    Cxy H = Cxy. Fewer than two labels: zeros. O(labels · p).
+    """
+    signs, draw = random_signs(labels, p, seed), 0
+    if len(labels) < 2:
+        return np.zeros_like(signs)
+    while (equal := (signs == signs[0]).all(axis=0)).any():
+        draw += 1
+        signs[:, equal] = random_signs(labels, p, seed, draw)[:, equal]
+    centred: np.ndarray = signs - signs.mean(axis=0)
+    return centred * np.sqrt(1.0 - 2.0 ** (1 - len(labels)))
+
+
+def random_signs(labels: Sequence[Label], p: int, seed: int, draw: int = 0) -> np.ndarray:
+    """(labels, p) of ±1/√p; a label's row depends on the seed, the label and which draw it is, alone."""
+    redrawn = f":{draw}" if draw else ""
+    rows = [_bits(f"{seed}{redrawn}:{type(label).__name__}:{label}", p) for label in labels]
     return (2.0 * np.array(rows, dtype=np.float64).reshape(len(rows), p) - 1.0) / np.sqrt(p)
 
 

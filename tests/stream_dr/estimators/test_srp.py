@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import SRP, errors
-from stream_dr.estimators.srp import random_signs
+from stream_dr.estimators.srp import differing_signs, random_signs
 from tests.naive import two_stage as naive
 from tests.stream_dr.estimators.closed_form_cases import learn, rows
 
@@ -14,7 +14,7 @@ def test_components_are_cxy_r() -> None:
     labels = np.array(["a", "b", "c"])[y]
     srp = learn(SRP(n_components=6, random_state=3), X, labels)
     Y, names = naive.indicator(labels.tolist())
-    W = (X - X.mean(axis=0)).T @ Y @ random_signs(names, 6, 3)
+    W = (X - X.mean(axis=0)).T @ Y @ differing_signs(names, 6, 3)
     signs = np.sign((W * srp.components_.T).sum(axis=0))
     np.testing.assert_allclose(srp.components_.T * signs, W, atol=1e-9)
     np.testing.assert_allclose(srp.transform(X), X @ srp.components_.T)
@@ -57,12 +57,35 @@ def test_several_labels_a_row() -> None:
     np.testing.assert_allclose(np.abs(srp.components_.T), np.abs(W), atol=1e-9)
 
 
-def test_a_component_of_equal_signs_is_zero_not_rounding() -> None:
-    X, y = rows("offset")
-    W = SRP(n_components=40).fit(X, y % 2).components_
-    sizes = np.linalg.norm(W, axis=1)
-    assert (sizes == 0).any()
-    assert sizes[sizes > 0].min() > 1e-3 * sizes.max()
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_no_component_is_zero_and_the_kernel_guarantee_holds(classes: int) -> None:
+    labels, p, seeds = list(range(classes)), 4, 3000
+    H = np.eye(classes) - 1 / classes
+    total = np.zeros((classes, classes))
+    for seed in range(seeds):
+        R = differing_signs(labels, p, seed)
+        assert np.linalg.norm(R, axis=0).min() > 0.1
+        total += R @ R.T / seeds
+    np.testing.assert_allclose(total, H, atol=0.05)
+
+
+@pytest.mark.parametrize("kind", ["plain", "offset"])
+def test_two_classes_are_projected_under_every_seed(kind: str) -> None:
+    """Every component is ± the difference of means, and W Wᵀ is Cxy Cxyᵀ, not only on average."""
+    X, y = rows() if kind == "plain" else rows("offset")
+    cross = (X - X.mean(axis=0)).T @ np.eye(2)[y % 2]
+    for seed in range(12):
+        W = SRP(n_components=2, random_state=seed).fit(X, y % 2).components_
+        np.testing.assert_allclose(W.T @ W, cross @ cross.T, rtol=1e-6, atol=1e-6 * np.abs(cross @ cross.T).max())
+
+
+def test_merged_parts_with_other_classes_agree_with_all_rows_at_once() -> None:
+    X, y = rows()
+    parts = [SRP(random_state=5).fit(X[y != c], y[y != c]) for c in (0,)] + [
+        SRP(random_state=5).fit(X[y == 0], y[y == 0])
+    ]
+    merged, whole = parts[0].merge(parts[1]), SRP(random_state=5).fit(X, y)
+    np.testing.assert_allclose(merged.components_, whole.components_, atol=1e-9)
 
 
 def test_parameters_out_of_range() -> None:
