@@ -76,6 +76,9 @@ def _fill(items: Iterator[Any], ready: "queue.Queue[Any]", stopped: threading.Ev
         ready.put((end, None))
     except BaseException as e:
         ready.put((None, e))
+    finally:
+        if hasattr(items, "close"):
+            items.close()
 
 
 def _drain(ready: "queue.Queue[Any]") -> None:

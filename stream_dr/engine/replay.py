@@ -5,8 +5,9 @@ then the models advance. The same command, given again, catches the models up fr
 missing and ends with the same bits as an uninterrupted run. Passes 1 … loops; `again` completes a begun pass, or else
 starts the next.
 
-Reading and checking run ahead in a thread of their own; models run side by side; snapshots are written from frozen
-states meanwhile.
+Four stages overlap: the next shard's SHA-256, reading and checking batches, the log's commits, and learning (models side
+by side); snapshots are written from frozen states meanwhile. Groups of batches go from stage to stage; they start small,
+so that learning does not wait for the first, and are bounded in bytes: at most seven are held.
 
 Why this way: what has been done is read off the log and the snapshots; the only thing remembered beside them is how
 many passes an unfinished replay was to reach.
@@ -19,25 +20,21 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from stream_dr.engine.advance import Step, advance_all
+from stream_dr.engine.batches import Batches, references
 from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.decode import in_order
-from stream_dr.engine.draft import Draft, Receipt, Reference, reference_draft
+from stream_dr.engine.draft import Draft, Receipt
 from stream_dr.engine.forget import forget
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model
 from stream_dr.engine.publish import Frozen, freeze, publish, release_versions
 from stream_dr.engine.reading import ahead
 from stream_dr.engine.snapshot import snapshot
-from stream_dr.errors import DamagedShard, ModelFailed, StreamDRError
+from stream_dr.errors import ModelFailed, StreamDRError
 
 log = logging.getLogger("stream_dr.replay")
-
-GROUP_EVENTS, GROUP_ROWS = 64, 65_536
-"""A group commit of references ends at either."""
 
 
 class ReplaySettings(NamedTuple):
@@ -89,6 +86,13 @@ def replay(directory: Any, dataset: Any, settings: ReplaySettings, watch: Watch 
         return run.run()
 
 
+class _Appended(NamedTuple):
+    """A group that is in the log: its events to learn, and the refusal that ended it."""
+
+    steps: list[Step]
+    refused: StreamDRError | None
+
+
 class _Replay:
     """One run."""
 
@@ -99,10 +103,10 @@ class _Replay:
         self.pool = ThreadPoolExecutor(len(self.models) + 1, thread_name_prefix="stream_dr-model")
         self.cadence = Cadence(settings.snapshot_rows, settings.snapshot_seconds)
         self.writing: Future[None] | None = None
-        self.rows = self.events = self.caught_up = self.shards = 0
-        self.skipped: list[str] = list(getattr(dataset, "skipped", ()))
+        self.rows = self.events = self.caught_up = 0
         self.identity = _identity(dataset)
         self.passes = self._passes()
+        self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
     def __enter__(self) -> "_Replay":
         return self
@@ -120,31 +124,45 @@ class _Replay:
         catch_up(self.directory, self.models, self.directory.position, self.pool, self._caught_up)
         for model in self.models:
             model.status = "live" if model.status != "failed" else model.status
-        reading = ahead(self._groups())
+        reading = ahead(self._appended(), depth=1)
         try:
-            for drafts in reading:
-                self._learn(drafts)
+            for appended in reading:
+                self._learn(appended)
         finally:
             reading.close()  # type: ignore[attr-defined]
         self._finish()
         self._refuse_failed()
         seconds = time.monotonic() - begun
-        return Report(self.rows, self.events, self.caught_up, seconds, self.passes, tuple(self.skipped))
+        return Report(self.rows, self.events, self.caught_up, seconds, self.passes, tuple(self.batches.skipped))
 
-    def _learn(self, drafts: Sequence[Draft]) -> None:
-        """One group: durable first, then learned. A refusal is raised once what came before it is learned."""
-        answers = self.directory.append(drafts)
-        refused = next((a for a in answers if isinstance(a, StreamDRError)), None)
-        steps = [
+    def _appended(self) -> Iterator[_Appended]:
+        """The groups, durable in the log, in order; ends with the first that holds a refusal."""
+        groups = ahead(self.batches.groups())
+        try:
+            for drafts in groups:
+                answers = self.directory.append(drafts)
+                refused = next((a for a in answers if isinstance(a, StreamDRError)), None)
+                yield _Appended(self._steps(drafts, answers), refused)
+                if refused is not None:
+                    return
+        finally:
+            groups.close()  # type: ignore[attr-defined]
+
+    def _steps(self, drafts: Sequence[Draft], answers: Sequence[Receipt | StreamDRError]) -> list[Step]:
+        return [
             Step(a.position, in_order(d.block, self.directory.schema))
             for d, a in zip(drafts, answers, strict=True)
             if isinstance(a, Receipt) and d.block is not None
         ]
+
+    def _learn(self, appended: _Appended) -> None:
+        """One group, durable already. A refusal is raised once what came before it is learned."""
+        steps = appended.steps
         advance_all(self.models, steps, self.history, self.pool)
         self.events += len(steps)
         self._done(sum(step.block.rows for step in steps if step.block is not None), "learning")
-        if refused is not None:
-            raise refused
+        if appended.refused is not None:
+            raise appended.refused
 
     def _caught_up(self, steps: list[Step]) -> None:
         rows = sum(step.block.rows for step in steps if step.block is not None)
@@ -159,41 +177,10 @@ class _Replay:
             self._snapshot_soon()
         if self.watch is not None:
             shards = len(self.dataset.shards) * self.passes
-            told = Progress(self.rows + self.caught_up, self.dataset.rows * self.passes, self.shards, shards, phase)
+            told = Progress(
+                self.rows + self.caught_up, self.dataset.rows * self.passes, self.batches.shards, shards, phase
+            )
             self.watch(told)
-
-    def _groups(self) -> Iterator[list[Draft]]:
-        """Drafts of the batches that the log lacks, in groups."""
-        group: list[Draft] = []
-        rows = 0
-        for passed in range(1, self.passes + 1):
-            for shard in self._order(passed):
-                for draft in self._drafts(shard, passed):
-                    group.append(draft)
-                    rows += draft.rows
-                    if len(group) >= GROUP_EVENTS or rows >= GROUP_ROWS:
-                        yield group
-                        group, rows = [], 0
-                self.shards += 1
-        if group:
-            yield group
-
-    def _drafts(self, shard: Any, passed: int) -> Iterator[Draft]:
-        try:
-            for reference in _references(shard, passed):
-                if self.directory.log.find_key(reference.key) is None:
-                    yield reference_draft(reference, shard.read(reference.batch))
-        except DamagedShard as e:
-            if not self.settings.skip_damaged:
-                raise
-            self.skipped.append(str(e))
-
-    def _order(self, passed: int) -> list[Any]:
-        shards = list(self.dataset.shards)
-        if self.settings.shuffle is None:
-            return shards
-        order = np.random.default_rng((self.settings.shuffle, passed)).permutation(len(shards))
-        return [shards[i] for i in order]
 
     def _passes(self) -> int:
         """Passes to reach."""
@@ -208,7 +195,7 @@ class _Replay:
         while self.dataset.rows and all(
             self.directory.log.find_key(r.key) is not None
             for s in self.dataset.shards
-            for r in _references(s, passed + 1)
+            for r in references(s, passed + 1)
         ):
             passed += 1
         return passed
@@ -264,14 +251,6 @@ def _publish_last(model: Model, frozen: Frozen, directory: Any) -> None:
     except StreamDRError as e:
         model.solve_error = f"{e.code}: {e}"
         log.warning("model %s has no projection of position %d (%s): %s", model.name, frozen.position, e.code, e)
-
-
-def _references(shard: Any, passed: int) -> Iterator[Reference]:
-    """The batches of a shard that have rows."""
-    uri = shard.path.absolute().as_uri()
-    for batch, rows in enumerate(shard.batch_rows):
-        if rows:
-            yield Reference(uri, shard.sha256, batch, passed, rows)
 
 
 def _identity(dataset: Any) -> str:

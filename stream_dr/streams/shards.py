@@ -23,7 +23,7 @@ from stream_dr.block import Block
 from stream_dr.errors import DamagedFile, DamagedShard, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.streams.codec import block_from_arrow
 from stream_dr.streams.manifest import NAME, Manifest, ShardEntry, read_manifest
-from stream_dr.streams.shard_file import damaged, digest_of, identity_of, opened
+from stream_dr.streams.shard_file import Identity, damaged, digest_of, identity_of, opened
 from stream_dr.streams.shard_writer import ShardWriter
 
 __all__ = ["Dataset", "Shard", "ShardWriter", "open_dataset", "open_shard"]
@@ -41,7 +41,7 @@ class Shard:
 
     def __init__(self, path: Path, entry: ShardEntry | None = None, n_features: int | None = None) -> None:
         self.path, self._entry, self.n_features = path, entry, n_features
-        self._checked: tuple[Any, ...] | None = None
+        self._checked: Identity | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -64,9 +64,7 @@ class Shard:
         Raises SourceMissing, DamagedShard (not the bytes of its digest, unreadable), IndexError, or what the codec raises
         of its rows, naming the file.
         """
-        identity = identity_of(self.path)
-        if self._checked != identity:
-            self._check(identity)
+        identity = self.check()
         batches = opened(*identity).read(batch)
         try:
             return block_from_arrow(batches, n_features=self.n_features)
@@ -75,10 +73,17 @@ class Shard:
         except StreamDRError as e:
             raise type(e)(f"{self.path}, batch {batch}: {e}", **e.details) from e
 
-    def _check(self, identity: tuple[Path, int, int]) -> None:
-        if digest_of(*identity) != self.sha256:
-            raise damaged(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
-        self._checked = identity
+    def check(self) -> Identity:
+        """Compare the file's digest with the shard's, once for each state of the file; what the file is now.
+
+        Raises SourceMissing or DamagedShard. `read` does it too; called from another thread it takes it off the reader.
+        """
+        identity = identity_of(self.path)
+        if self._checked != identity:
+            if digest_of(*identity) != self.sha256:
+                raise damaged(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
+            self._checked = identity
+        return identity
 
 
 class Dataset(NamedTuple):

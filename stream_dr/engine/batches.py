@@ -1,0 +1,100 @@
+"""Batches: those of a data set that the log lacks, as drafts, in groups for one commit each.
+
+A batch is known by (shard sha256, batch, pass). The shard after the one being read is hashed meanwhile, in a thread of its
+own. Groups start small, so that learning does not wait for the first, and are bounded in bytes.
+
+Cost a batch: its reading and validation (see shards) and about 30 µs.
+
+Why this way: which batches are missing is asked of the log, so a replay that was killed needs no notes of its own.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from stream_dr.engine.draft import Draft, Reference, reference_draft
+from stream_dr.errors import DamagedShard, StreamDRError
+
+GROUP_EVENTS, GROUP_BYTES = 64, 64 << 20
+"""A group commit of references ends at either: events, or bytes of their rows."""
+
+FIRST_EVENTS = 4
+"""Events of the first group; every group may have twice as many as the one before."""
+
+
+class Batches:
+    """The batches of passes 1 … `passes` over a data set. shuffle: seed of the shards' order, another in every pass; None:
+    as given. skip_damaged: pass over shards that cannot be read. Attributes: shards (read so far, over all passes), skipped
+    (why each shard that was left out was). One owner (thread); the counts may be read by others."""
+
+    def __init__(self, log: Any, dataset: Any, passes: int, shuffle: int | None, skip_damaged: bool) -> None:
+        self._log, self._dataset, self._passes = log, dataset, passes
+        self._shuffle, self._skip_damaged = shuffle, skip_damaged
+        self.shards = 0
+        self.skipped: list[str] = list(getattr(dataset, "skipped", ()))
+
+    def groups(self) -> Iterator[list[Draft]]:
+        """The missing batches in order. Raises DamagedShard, SourceMissing, or what the codec raises of a batch's rows."""
+        group: list[Draft] = []
+        held, most = 0, min(FIRST_EVENTS, GROUP_EVENTS)
+        for draft in self._drafts():
+            group.append(draft)
+            held += _bytes(draft)
+            if len(group) >= most or held >= GROUP_BYTES:
+                yield group
+                group, held, most = [], 0, min(2 * most, GROUP_EVENTS)
+        if group:
+            yield group
+
+    def _drafts(self) -> Iterator[Draft]:
+        order = [(passed, shard) for passed in range(1, self._passes + 1) for shard in self._order(passed)]
+        with ThreadPoolExecutor(1, thread_name_prefix="stream_dr-digest") as digests:
+            for at, (passed, shard) in enumerate(order):
+                checked = digests.submit(self._check, *order[at + 1]) if at + 1 < len(order) else None
+                yield from self._drafts_of(passed, shard)
+                self.shards += 1
+                if checked is not None:
+                    checked.result()
+
+    def _drafts_of(self, passed: int, shard: Any) -> Iterator[Draft]:
+        try:
+            for reference in references(shard, passed):
+                if self._lacks(reference):
+                    yield reference_draft(reference, shard.read(reference.batch))
+        except DamagedShard as e:
+            if not self._skip_damaged:
+                raise
+            self.skipped.append(str(e))
+
+    def _check(self, passed: int, shard: Any) -> None:
+        """Take a shard's digest, if any of its batches will be read. What is wrong with it is told by the reading."""
+        with suppress(StreamDRError, OSError):
+            if any(self._lacks(reference) for reference in references(shard, passed)):
+                shard.check()
+
+    def _lacks(self, reference: Reference) -> bool:
+        return self._log.find_key(reference.key) is None
+
+    def _order(self, passed: int) -> list[Any]:
+        shards = list(self._dataset.shards)
+        if self._shuffle is None:
+            return shards
+        order = np.random.default_rng((self._shuffle, passed)).permutation(len(shards))
+        return [shards[i] for i in order]
+
+
+def _bytes(draft: Draft) -> int:
+    """Bytes of a draft's rows."""
+    X: Any = draft.block.X if draft.block is not None else None
+    return int(X.data.nbytes + X.indices.nbytes) if hasattr(X, "indices") else int(getattr(X, "nbytes", 0))
+
+
+def references(shard: Any, passed: int) -> Iterator[Reference]:
+    """The batches of a shard that have rows."""
+    uri = shard.path.absolute().as_uri()
+    for batch, rows in enumerate(shard.batch_rows):
+        if rows:
+            yield Reference(uri, shard.sha256, batch, passed, rows)
