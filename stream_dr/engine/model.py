@@ -114,8 +114,8 @@ class Model:
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """Labels learned so far."""
-        return tuple(self.accumulator.labels)
+        """Labels learned so far, sorted."""
+        return tuple(sorted(self.accumulator.labels))
 
     @property
     def stale(self) -> bool:
