@@ -9,9 +9,11 @@ after the other, so the result does not depend on how a stream is cut into batch
 rounding).
 
 D is re-multiplied (D ← D·M, M ← I, Gram matrix anew) when M has worn: after the stream has grown 64-fold (8-fold for
-dense rows, whose shift then moves to the mean) or 262,144 rows, when a diagonal entry falls below 1e-8, or when a
-vector is 1e4 times shorter than the terms it is summed from. Cost O(d p (p + c)), a few times a stream. The rule looks
-at the state and the row number alone, never at batches.
+dense rows, whose shift then moves to the mean) or 262,144 rows, when a diagonal entry falls below 1e-8, when a
+vector is 1e4 times shorter than the terms it is summed from, or when, in the first 2,048 rows, a residual's squared length
+has fallen 1e3-fold on its way down: its inner products then have three digits less than the vectors, and without a new
+Gram matrix the loss would stay. Cost O(d p (p + c)), a few times a stream, some dozen times where residuals are short.
+The rule looks at the state and the row number alone, never at batches.
 
 Why this way: the loops that do the algebra never see d, a sparse row costs what the two products X·V and Xᵀ·C cost, and a
 State holds D and M as they are, so going on from a snapshot is bit-equal to never having stopped.

@@ -43,7 +43,7 @@ def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic
 
     products (k,): Dᵀx. squared: |x − s|². raw: |x|². row: its number n. table: [Gram | M] of BlockBasis, changed in
     place. residual (2k,): scratch. weights (k,): filled with q, by which D ← D + x qᵀ. Returns the number of live
-    components.
+    components, and by how much the residual's squared length fell on its way.
     """
     size = products.shape[0]
     weights[:] = 0.0
@@ -53,13 +53,14 @@ def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic
     if centred:
         noise += RESOLVED * table[p, p]
         left = centre(products, squared, row, table, counts, live, p, residual)
-    first, share = left, 1.0
+    first, share, smallest = left, 1.0, left
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
     ended = False
     for i in range(live):
         length, along = table[i, i], residual[i]
         ended = ended or not length > 0.0
+        smallest = min(smallest, left)
         keep, s, c = 1.0, 0.0, 0.0
         if not ended:
             keep, s = old, new * along / np.sqrt(length)
@@ -81,12 +82,13 @@ def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic
         left = max(left - c * along, 0.0)
         share -= c * in_x
     if live < p and not ended and left > 1e-10 * first and first > TINY * raw and left > noise:
+        smallest = min(smallest, left)
         start(table, residual, weights, live, left, share, unit)
         mirror(table, live, live, p, centred)
         live += 1
     if centred:
         weights[p] = 1.0
-    return live
+    return live, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
 
 
 @compiled(fastmath=FAST)
@@ -116,10 +118,12 @@ def learn_sparse(indptr, indices, values, at, before, columns, table, lengths, c
         squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return t, live, TOO_LONG
-        live = learn_row(products, squared, squared, row, table, counts, live, p, unit, amnesic, residual, weights)
+        live, deflated = learn_row(
+            products, squared, squared, row, table, counts, live, p, unit, amnesic, residual, weights
+        )
         scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         measure(lengths[0], products, weights, squared)
-        if worn(table, lengths[0], counts, p, live, row, turned, 64):
+        if worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
             return t + 1, live, WORN
     return indptr.shape[0] - 1, live, GOES_ON
 
@@ -143,11 +147,11 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
                 why = TOO_LONG
                 break
             settle(products, inner, weights, t)
-            live = learn_row(
+            live, deflated = learn_row(
                 products[t], inner[t, t], raw[t], row, table, counts, live, p, unit, amnesic, residual, weights[t]
             )
             measure(lengths[0], products[t], weights[t], inner[t, t])
-            if worn(table, lengths[0], counts, p, live, row, turned, 8):
+            if worn(table, lengths[0], counts, p, live, row, turned, 8, deflated):
                 why = WORN
             done += 1
         weights[done:] = 0.0

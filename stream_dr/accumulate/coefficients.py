@@ -20,6 +20,10 @@ LOST = 1e4
 """A squared length this many times smaller than its terms: the Gram matrix is formed anew from the vectors."""
 RESOLVED = 1e-12
 """Squared lengths below this part of their terms are rounding in the Gram form; no component starts from one."""
+DEFLATED = 1e3
+"""A row whose residual's squared length falls by more than this on its way down has cost the Gram matrix three digits."""
+EARLY = 2048
+"""Rows in which such a loss is made good at once; afterwards a row weighs too little for it to matter."""
 HUGE = 1e100
 """A squared row length past which fourth powers would overflow: the unit of the basis is changed before it is learned."""
 GOES_ON, WORN, TOO_LONG = 0, 1, 2
@@ -70,10 +74,15 @@ def measure(lengths, products, weights, squared):  # type: ignore[no-untyped-def
 
 
 @compiled(fastmath=FAST)
-def worn(table, lengths, counts, p, live, row, turned, growth):  # type: ignore[no-untyped-def]
-    """Whether D must be re-multiplied after this row (see the module's text); the costly part every 32 rows at most."""
+def worn(table, lengths, counts, p, live, row, turned, growth, deflated):  # type: ignore[no-untyped-def]
+    """Whether D must be re-multiplied after this row (see block_basis); the costly part every 32 rows at most.
+
+    deflated: |u_1|² over the smallest |u_i|² of the row.
+    """
     size = lengths.shape[0]
     if row >= min(growth * max(turned, 1), turned + LONGEST):
+        return True
+    if deflated > DEFLATED and row < EARLY and row - turned > row // 16:
         return True
     for i in range(live):
         if abs(table[i, size + i]) < SMALLEST:

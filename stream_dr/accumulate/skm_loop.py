@@ -46,16 +46,18 @@ def learn_row(  # type: ignore[no-untyped-def]
     products (k,): Dᵀx. squared: |x − s|². row: its number n. label: its class. table: [Gram | M] of BlockBasis and
     formed (k,), the size of the terms its diagonal was summed from: changed in place. working (c + 1, 2k),
     shares (c + 1,), inner (c + 1, c + 1), scratch (3, c + 1): scratch. weights (k,): filled with q, by which
-    D ← D + x qᵀ. Returns the number of live components and the largest loss by cancellation.
+    D ← D + x qᵀ. Returns the number of live components, the largest loss by cancellation in a vector, and by how much
+    the squared length of u fell on its way.
     """
     size, c = products.shape[0], counts.shape[0]
     part, pull, turned = scratch[0], scratch[1], scratch[2]
     weights[:] = 0.0
     meet(products, squared, label, table, counts, live, p, working, shares, inner)
-    first, worst, ended = inner[0, 0], 1.0, False
+    first, worst, ended, smallest = inner[0, 0], 1.0, False, inner[0, 0]
     for i in range(live):
         length, keep = table[i, i], 1.0
         ended = ended or not length > 0.0
+        smallest = min(smallest, inner[0, 0])
         part[:] = turned[:] = 0.0
         if not ended:
             keep = (row - 1.0) / row
@@ -92,11 +94,12 @@ def learn_row(  # type: ignore[no-untyped-def]
         weights[i] = in_x / table[i, size + i]
     left = inner[0, 0]
     if live < p and not ended and left > 1e-10 * first and left > RESOLVED * squared * worst:
+        smallest = min(smallest, left)
         start(table, working[0], weights, live, left, shares[0], unit)
         mirror(table, live, live, p, c)
         live += 1
     weights[p + label] = 1.0
-    return live, worst
+    return live, worst, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
 
 
 @compiled(fastmath=FAST)
@@ -156,13 +159,13 @@ def learn_sparse(  # type: ignore[no-untyped-def]
         squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return t, live, TOO_LONG
-        live, worst = learn_row(
+        live, worst, deflated = learn_row(
             products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a,
             working, shares, inner, scratch, weights,
         )  # fmt: skip
         scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         measure(lengths[0], products, weights, squared)
-        if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64):
+        if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
             return t + 1, live, WORN
     return indptr.shape[0] - 1, live, GOES_ON
 
@@ -187,12 +190,12 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
                 why = TOO_LONG
                 break
             settle(products, inner, weights, t)
-            live, worst = learn_row(
+            live, worst, deflated = learn_row(
                 products[t], inner[t, t], row, labels[at + t], table, lengths[1], counts, live, p, unit, a,
                 working, shares, tied, scratch, weights[t],
             )  # fmt: skip
             measure(lengths[0], products[t], weights[t], inner[t, t])
-            if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64):
+            if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
                 why = WORN
             done += 1
         weights[done:] = 0.0
