@@ -16,7 +16,7 @@ from stream_dr.accumulate.protocol import pack
 from stream_dr.engine.model import Change, Model, Published
 from stream_dr.engine.model_table import ModelTable
 from stream_dr.projection import Projection
-from stream_dr.solve.orientation import alignment, orient
+from stream_dr.solve.orientation import alignment, oriented
 
 RESERVED = 1_000
 """Version numbers made durable at once."""
@@ -79,7 +79,7 @@ def _swap(
     model: Model, projection: Any, position: int, rows: int, table: ModelTable, refined: Refined | None = None
 ) -> Published:
     last = model.published
-    projection = _oriented(projection, last.projection if last else None)
+    projection = oriented(projection, last.projection if last else None)
     if hasattr(projection, "prepared"):
         projection = projection.prepared()
     published = Published(
@@ -97,15 +97,6 @@ def _swap(
     model.published = published
     model.published_at = time.monotonic()
     return published
-
-
-def _oriented(projection: Any, last: Any) -> Any:
-    """The projection with its components in the predecessor's order and signs, where it has loadings."""
-    loadings = getattr(projection, "loadings", None)
-    if loadings is None or not hasattr(projection, "oriented"):
-        return projection
-    order, signs = orient(loadings, projection.eigenvalues, getattr(last, "loadings", None))
-    return projection.oriented(order, signs)
 
 
 def _next_version(model: Model, table: ModelTable) -> int:

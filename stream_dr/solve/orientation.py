@@ -10,6 +10,8 @@ Why this way: order is changed only where the eigenvalues do not decide it, so c
 means anything; the very first projection makes its largest loading positive.
 """
 
+from typing import Any
+
 import numpy as np
 
 GAP = 0.05
@@ -30,6 +32,15 @@ def orient(loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray |
         towards = cosines[i, j] if i < len(cosines) and cosines[i, j] != 0 else largest
         signs[i] = -1.0 if towards < 0 else 1.0
     return order, signs
+
+
+def oriented(projection: Any, previous: Any) -> Any:
+    """`projection` with its components in the order and with the signs of `previous`; as it is where it has no loadings."""
+    loadings = getattr(projection, "loadings", None)
+    if loadings is None or not hasattr(projection, "oriented"):
+        return projection
+    order, signs = orient(loadings, projection.eigenvalues, getattr(previous, "loadings", None))
+    return projection.oriented(order, signs)
 
 
 def alignment(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
