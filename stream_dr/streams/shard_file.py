@@ -40,7 +40,9 @@ def digest_of(path: Path, _size: int, _changed: int) -> str:
 
 
 class ShardFile:
-    """An open shard: its batches by number."""
+    """An open shard: its batches by number. schema: their Arrow schema. batch_rows: rows of each."""
+
+    schema: pa.Schema
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
@@ -52,13 +54,13 @@ class ShardFile:
         source.seek(0)
         if start == b"ARROW1":
             reader = pa.ipc.open_file(source)
-            self._get = lambda n: [reader.get_batch(n)]
+            self._get, self.schema = lambda n: [reader.get_batch(n)], reader.schema
             self.batch_rows = tuple(reader.get_batch(n).num_rows for n in range(reader.num_record_batches))
         elif start[:4] == b"PAR1":
             self._open_parquet(source)
         elif start[:4] == b"\xff\xff\xff\xff":
             batches = read_arrow(source.read_buffer())
-            self._get = lambda n: [batches[n]]
+            self._get, self.schema = lambda n: [batches[n]], batches[0].schema if batches else pa.schema([])
             self.batch_rows = tuple(batch.num_rows for batch in batches)
         else:
             raise MalformedInput("it is neither an Arrow nor a Parquet file")
@@ -67,7 +69,7 @@ class ShardFile:
         import pyarrow.parquet as pq
 
         file = pq.ParquetFile(source)
-        schema = file.schema_arrow
+        self.schema = schema = file.schema_arrow
         groups = range(file.metadata.num_row_groups)
         self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in groups)
         self._get = lambda n: file.read_row_group(n).to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]

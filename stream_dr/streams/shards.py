@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
+
 from stream_dr.block import Block
 from stream_dr.errors import DamagedFile, DamagedShard, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.streams.codec import block_from_arrow
-from stream_dr.streams.manifest import NAME, Manifest, ShardEntry, read_manifest
+from stream_dr.streams.manifest import NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
 from stream_dr.streams.shard_file import Identity, damaged, digest_of, identity_of, opened
 from stream_dr.streams.shard_writer import ShardWriter
 
@@ -52,6 +54,11 @@ class Shard:
     def batch_rows(self) -> tuple[int, ...]:
         """Rows of each batch. Raises DamagedShard or SourceMissing when no manifest says it and the file cannot be read."""
         return self._entry.batch_rows if self._entry is not None else opened(*identity_of(self.path)).batch_rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the file's batches. Raises SourceMissing or DamagedShard."""
+        return opened(*identity_of(self.path)).schema
 
     @property
     def rows(self) -> int:
@@ -161,6 +168,11 @@ def _beside(path: Path) -> Manifest | None:
 def _part(path: Path) -> tuple[list[Shard], Manifest | None]:
     """The shards one source names, and its manifest."""
     if path.is_dir() and not (path / NAME).exists():
+        if (path / UNFINISHED).exists():
+            raise DamagedFile(
+                f"{path} is not whole: what wrote shards into it did not come to its end. Remove it and write it anew.",
+                path=str(path),
+            )
         files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES)
         if not files:
             raise SourceMissing(

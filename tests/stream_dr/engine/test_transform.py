@@ -104,3 +104,33 @@ def test_another_suffix(tmp_path: Path) -> None:
     folder = shards(tmp_path / "s", blocks=1)
     with trained(tmp_path / "d", dense(0)) as directory, pytest.raises(errors.InvalidParameter, match="parquet"):
         project(directory, directory.model("m"), open_dataset(folder), tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_shards_of_one_source_may_differ_in_what_is_given_beside_the_rows(tmp_path: Path, suffix: str) -> None:
+    features = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(12.0)), 4)
+    given = {"a": {}, "b": {"label": pa.array([None, "x", "y"])}, "c": {"id": pa.array(["p", "q", "r"])}}
+    (tmp_path / "rows").mkdir()
+    for name, columns in given.items():
+        batch = pa.record_batch({"features": features, **columns})
+        with pa.ipc.new_file(tmp_path / "rows" / f"{name}.arrow", batch.schema) as writer:
+            writer.write_batch(batch)
+    out = tmp_path / f"z.{suffix}"
+    with trained(tmp_path / "d", dense(0), dense(1)) as directory:
+        assert project(directory, directory.model("m"), open_dataset(tmp_path / "rows"), out) == 9
+    table = pq.read_table(out) if suffix == "parquet" else pa.ipc.open_file(out).read_all()
+    assert table.column_names[:3] == ["id", "label", "z0"]
+    assert table.column("id").to_pylist() == [None] * 6 + ["p", "q", "r"]
+    assert table.column("label").to_pylist() == [None] * 4 + ["x", "y"] + [None] * 3
+
+
+def test_shards_whose_labels_are_of_two_types_are_refused_by_name(tmp_path: Path) -> None:
+    features = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(12.0)), 4)
+    (tmp_path / "rows").mkdir()
+    for name, labels in (("a", [1, 2, 3]), ("b", ["x", "y", "z"])):
+        batch = pa.record_batch({"features": features, "label": pa.array(labels)})
+        with pa.ipc.new_file(tmp_path / "rows" / f"{name}.arrow", batch.schema) as writer:
+            writer.write_batch(batch)
+    with trained(tmp_path / "d", dense(0), dense(1)) as directory, pytest.raises(errors.SchemaMismatch, match="label"):
+        project(directory, directory.model("m"), open_dataset(tmp_path / "rows"), tmp_path / "z.parquet")
+    assert not (tmp_path / "z.parquet").exists()
