@@ -20,6 +20,9 @@ from stream_dr.streams.disk import write_atomically
 NAME = "manifest.json"
 FORMAT = 1
 
+UNFINISHED = "part-unfinished.tmp"
+"""Lies in a folder while shards are written into it."""
+
 
 class ShardEntry(NamedTuple):
     """One shard of a manifest: file name relative to it, rows, rows of each batch, size in bytes, hex sha256."""

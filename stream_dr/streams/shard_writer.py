@@ -4,6 +4,8 @@ Cost: each row is copied once into the file; memory is one batch (rows_per_batch
 
 Why this way: where rows come in (a line, a file, a generator's chunk) must not decide where events lie, so rows are cut
 anew: the same rows give the same batches. A shard is renamed into place when it is whole, the manifest is written last.
+After an error nothing is left; after a kill a mark is, by which the folder is refused, so that some of the rows are never
+taken for all of them.
 """
 
 import hashlib
@@ -17,7 +19,7 @@ from stream_dr.block import Block
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.streams.codec import arrow_from_block
 from stream_dr.streams.disk import TEMPORARY, fsync_directory, is_full, no_room
-from stream_dr.streams.manifest import NAME, Manifest, ShardEntry, write_manifest
+from stream_dr.streams.manifest import NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
 
 
 class ShardWriter:
@@ -80,19 +82,24 @@ class ShardWriter:
         self.manifest = Manifest(rows, self._width or None, self._target_kind, tuple(self._labels), entries)
         if self._keep_manifest:
             write_manifest(self.directory, self.manifest)
+        (self.directory / UNFINISHED).unlink(missing_ok=True)
         return self.manifest
 
     def __enter__(self) -> "ShardWriter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close; after an error the shard begun is removed and no manifest is written."""
+        """Close; after an error all shards are removed and no manifest is written."""
         if kind is None:
             self.close()
-        elif self._writer is not None:
+            return
+        if self._writer is not None:
             self._writer.close()
             self._sink.close()
             self._temporary.unlink(missing_ok=True)
+        for entry in self._entries:
+            (self.directory / entry.file).unlink(missing_ok=True)
+        (self.directory / UNFINISHED).unlink(missing_ok=True)
 
     def _note(self, block: Block, batch: pa.RecordBatch) -> None:
         """Remember width and labels; refuse other columns than the first Block's."""
@@ -135,6 +142,7 @@ class ShardWriter:
         return metadata
 
     def _begin_shard(self) -> None:
+        (self.directory / UNFINISHED).touch()
         suffix = "parquet" if self._parquet else "arrow"
         self._path = self.directory / f"part-{len(self._entries):05d}.{suffix}"
         self._temporary = self._path.with_name(self._path.name + TEMPORARY)

@@ -77,7 +77,17 @@ def test_after_an_error_there_is_no_manifest(tmp_path):
 
     with pytest.raises(KeyError):
         fail()
-    assert sorted(os.listdir(tmp_path)) == ["part-00000.arrow"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_shards_of_a_writer_that_was_killed_are_refused(tmp_path):
+    writer = ShardWriter(tmp_path, rows_per_batch=10, rows_per_shard=20)
+    writer.write(Block(np.ones((35, 3))))
+    with pytest.raises(errors.DamagedFile, match="not whole"):
+        open_dataset(tmp_path)
+    writer.close()
+    assert open_dataset(tmp_path).rows == 35
+    assert sorted(os.listdir(tmp_path)) == ["manifest.json", "part-00000.arrow", "part-00001.arrow"]
 
 
 def test_no_rows_make_an_empty_manifest(tmp_path):
