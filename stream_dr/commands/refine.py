@@ -22,20 +22,24 @@ def refine(
     """
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.refine import refine_model
+    from stream_dr.estimators.refining import not_reached
 
     with Directory(directory) as opened:
-        chosen = opened.model(model)
+        chosen, last = opened.model(model), {}
         with Bar("refine", None) as bar:
 
             def show(facts: dict[str, Any]) -> None:
                 bar.show(facts["rows"], facts["total_rows"], f"pass {facts['pass']}")
                 if "residual" in facts:
+                    last.update(facts)
                     say(
                         f"pass {facts['pass']}: residual {facts['residual']:.3g}, angle {facts['angle']:.3g} rad, "
                         f"{facts['seconds']:.1f} s"
                     )
 
             published = refine_model(opened, chosen, tol, max_passes, show)
+        if not last.get("converged", True):
+            say(f"warning (not_converged): {not_reached(last['pass'], last['residual'], last['angle'], tol)}")
         result(
             f"{model}: refined at position {published.position}, residual {published.residual:.3g}, version "
             f"{published.version}, {published.projection.n_components} components"

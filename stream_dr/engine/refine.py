@@ -1,8 +1,8 @@
 """Refine: a model's exact projection by passes over the log up to the position it was frozen at.
 
 After each pass what is needed to go on is written beside the snapshots, so that a refine that was killed or cancelled
-goes on at its next pass when it is asked for again at the same position. The refined projection stays published until
-the next refine.
+goes on at its next pass when it is asked for again at the same position; so does one that ended before it reached its
+tolerance, when it is given more passes. The refined projection stays published until the next refine.
 
 Cost: a pass reads every event the model has learned; the file is rewritten once a pass.
 
@@ -90,7 +90,8 @@ def refine(
     refined = Refined(last.projection, last.report.residual, frozen.position, frozen.rows)
     with model.solving:
         published = publish_refined(model, refined, directory.table)
-    path.unlink(missing_ok=True)
+    if last.report.converged:
+        path.unlink(missing_ok=True)
     return published
 
 

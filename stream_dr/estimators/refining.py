@@ -15,10 +15,12 @@ else, because between two steps nothing is alive but a value.
 """
 
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr.accumulate.protocol import nested_state
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
@@ -132,14 +134,26 @@ def refine(
     names: tuple[str, ...] | None = None,
     resume: Refining | None = None,
 ) -> tuple[Any, Report]:
-    """All passes at once: the last projection and the report. Raises what refine_steps raises."""
+    """All passes at once: the last projection and the report. Warns (ConvergenceWarning) when `tol` was not reached;
+    raises what refine_steps raises."""
     passes = []
     for step in refine_steps(estimator, state, source, tol=tol, max_passes=max_passes, names=names, resume=resume):
         passes.append(step.report)
     if not passes:
         raise InvalidParameter(f"max_passes={max_passes}; the refine to go on from has made as many. Give more.")
     done = passes[-1].converged
+    if not done:
+        last = passes[-1]
+        warnings.warn(not_reached(last.number, last.residual, last.angle, tol), ConvergenceWarning, stacklevel=3)
     return step.projection, Report(tuple(passes), done, None if done else step.refining)
+
+
+def not_reached(number: int, residual: float, angle: float, tol: float) -> str:
+    """What to say of a refine whose last pass, of that number, residual and angle (radians), has not converged."""
+    return (
+        f"refine stopped after pass {number} with residual {residual:.3g} and angle {angle:.3g} rad, not "
+        f"within tol={tol:g}. Go on with a larger max_passes, or take a larger tol or gamma."
+    )
 
 
 def check_refinable(estimator: Any, state: Any) -> None:

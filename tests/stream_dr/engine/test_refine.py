@@ -61,6 +61,20 @@ def test_a_cancelled_refine_goes_on_at_its_next_pass(tmp_path: Path) -> None:
         np.testing.assert_array_equal(published.projection.loadings, straight.projection.loadings)  # type: ignore[attr-defined]
 
 
+def test_more_passes_go_on_where_too_few_ended(tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+    with filled(tmp_path) as directory:
+        model = directory.model("lda")
+        refine_model(directory, model, 1e-9, 2, told.append)
+        assert [t["converged"] for t in told if "converged" in t] == [False, False]
+        told.clear()
+        refine_model(directory, model, 1e-9, 40, told.append)
+        assert next(t["pass"] for t in told if "converged" in t) == 3
+        told.clear()
+        refine_model(directory, model, 1e-9, 40, told.append)
+        assert next(t["pass"] for t in told if "converged" in t) == 1
+
+
 def test_rows_taken_out_are_not_read(tmp_path: Path) -> None:
     removal: Removal = {3: None, 4: [0, 1]}
     with filled(tmp_path) as directory:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr import random_fourier
 from stream_dr.accumulate.protocol import pack, unpack
@@ -171,11 +172,16 @@ def test_the_refined_projection_stays_until_the_next_refine():
 def test_unfinished_goes_on_where_it_was():
     X, y, _ = rows()
     source = Blocks(blocks(X, y))
-    straight = learned("lda", {"scatter": "diagonal"}, source).refine(source, 0.0, max_passes=9)
-    stopped = learned("lda", {"scatter": "diagonal"}, source).refine(source, 0.0, max_passes=4)
+    straight = learned("lda", {"scatter": "diagonal"}, source)
+    stopped = learned("lda", {"scatter": "diagonal"}, source)
+    with pytest.warns(ConvergenceWarning, match="after pass 9"):
+        straight.refine(source, 0.0, max_passes=9)
+    with pytest.warns(ConvergenceWarning, match="after pass 4"):
+        stopped.refine(source, 0.0, max_passes=4)
     assert not stopped.refine_report_.converged
     refining = unpack(Refining, *pack(stopped.refine_report_.refining))
-    stopped.refine(source, 0.0, max_passes=9, resume=refining)
+    with pytest.warns(ConvergenceWarning, match="larger max_passes"):
+        stopped.refine(source, 0.0, max_passes=9, resume=refining)
     assert [p.number for p in stopped.refine_report_.passes] == [5, 6, 7, 8, 9]
     np.testing.assert_array_equal(stopped.components_, straight.components_)
     with pytest.raises(InvalidParameter, match="max_passes"):
