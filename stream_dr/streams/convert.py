@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.block import Block
-from stream_dr.errors import InvalidParameter
+from stream_dr.errors import InvalidParameter, MalformedInput
 from stream_dr.streams.manifest import Manifest
 from stream_dr.streams.readers.columns import Roles
 from stream_dr.streams.shard_writer import ShardWriter
@@ -67,13 +67,22 @@ TAKES = {
 
 
 def read(paths: list[Any], format: str, options: Options = Options()) -> Iterator[Block]:
-    """Blocks of the files' rows, in order. Raises InvalidParameter (unknown format, an option it has no use for) and what
-    the reader raises."""
+    """Blocks of the files' rows, in order. Raises InvalidParameter (unknown format, an option it has no use for),
+    MalformedInput (no row at all) and what the reader raises."""
     if format not in FORMATS:
         raise InvalidParameter(f"there is no format {format!r}; formats are {', '.join(FORMATS)}.")
     for name, value in options._asdict().items():
         if value != Options._field_defaults[name] and name not in TAKES[format]:
             raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
+    rows = 0
+    for block in _blocks(paths, format, options):
+        rows += block.rows
+        yield block
+    if rows == 0:
+        raise MalformedInput(f"{', '.join(map(str, paths))}: no row in it. Give a file that holds rows.")
+
+
+def _blocks(paths: list[Any], format: str, options: Options) -> Iterator[Block]:
     if format == "rcv1":
         yield from _rcv1(paths, options)
         return

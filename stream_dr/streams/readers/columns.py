@@ -61,9 +61,9 @@ def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Bl
 
 
 def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
-    """The batch's targets by their columns, or None."""
+    """The batch's targets by their columns, or None. A row whose label is empty has no target."""
     if roles.label is not None:
-        return class_targets(batch.column(roles.label).to_pylist())
+        return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
     if roles.labels:
         Y = np.column_stack([numbers(batch.column(name), name) for name in roles.labels])
         if not np.all((Y == 0) | (Y == 1)):

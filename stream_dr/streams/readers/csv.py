@@ -7,19 +7,22 @@ Why this way: Arrow guesses types from the first piece and fails where a later o
 is opened twice, and the second time every feature is stated to be a float.
 """
 
+import csv
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from stream_dr.block import Block, check_finite
+from stream_dr.block import LARGEST, Block, check_finite
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.streams.readers.columns import Roles, block_of
 from stream_dr.streams.readers.lines import ROWS, open_bytes, read_lines
 
 PIECE = 1 << 20
 """Bytes parsed at once."""
+
+_WORDS = {pa.float64(): "number (finite, at most 1e100 in size); name the column as label or drop it"}
 
 
 def read_csv(
@@ -46,7 +49,11 @@ def read_csv(
     line = 1 + int(header)
     for batch in _batches(path, read, parse, convert, types):
         for at in range(0, batch.num_rows, rows):
-            yield _block(batch.slice(at, rows), features, roles, str(path), line + at)
+            try:
+                yield _block(batch.slice(at, rows), features, roles, str(path), line + at)
+            except MalformedInput:  # blank lines are no rows: ask the lines themselves
+                _name_the_line(path, delimiter, dict.fromkeys(features, pa.float64()), header)
+                raise
         line += batch.num_rows
 
 
@@ -80,7 +87,7 @@ def _name_the_line(path: Any, delimiter: str, types: dict[str, pa.DataType], hea
     names: list[str] = []
     for lines in read_lines(path, comment=b""):
         for i in range(lines.rows):
-            fields = [f.strip('"') for f in lines.text(i).split(delimiter)]
+            fields = next(csv.reader([lines.text(i)], delimiter=delimiter))
             if not names:
                 names = fields if header else [f"f{j}" for j in range(len(fields))]
                 if header:
@@ -88,16 +95,18 @@ def _name_the_line(path: Any, delimiter: str, types: dict[str, pa.DataType], hea
             if len(fields) != len(names):
                 lines.fail(i, f"{len(fields)} fields where {len(names)} are needed.")
             for name, field in zip(names, fields, strict=True):
+                if name in types and types[name] == pa.float64() and not field.strip():
+                    lines.fail(i, f"column {name!r} has no value; fill it or leave the row out.")
                 if name in types and not _parses(field, types[name]):
-                    lines.fail(i, f"{field!r} in column {name!r} is not {types[name]}.")
+                    lines.fail(i, f"{field!r} in column {name!r} is no {_WORDS.get(types[name], types[name])}.")
 
 
 def _parses(field: str, kind: pa.DataType) -> bool:
     try:
-        pa.array([field.strip()]).cast(kind)
+        value = pa.array([field.strip()]).cast(kind)[0].as_py()
     except pa.ArrowInvalid:
         return False
-    return True
+    return not isinstance(value, float) or abs(value) <= LARGEST
 
 
 def _block(batch: pa.RecordBatch, features: list[str], roles: Roles, path: str, line: int) -> Block:

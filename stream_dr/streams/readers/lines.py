@@ -28,6 +28,9 @@ PIECE = 1 << 20
 LONGEST = 64 << 20
 """Bytes a line may have."""
 
+MARK = b"\xef\xbb\xbf"
+"""UTF-8's byte order mark, which some editors put first."""
+
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -84,17 +87,18 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
 def read_lines(path: Any, rows: int = ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
     """Groups of `rows` lines (the last one shorter). comment: what starts a comment line; b"" for none.
 
-    Lines before `first_line` are passed over. Raises SourceMissing, and MalformedInput where the file is damaged (named
-    by the number of the line) or a line is too long.
+    Lines before `first_line` are passed over, and so is a byte order mark. Raises SourceMissing, and MalformedInput where
+    the file is damaged (named by the number of the line), a line is too long or holds a NUL byte, which no text does.
     """
-    kept, number = b"", 1
+    kept, number, begun = b"", 1, False
     with open_bytes(path) as file:
         while True:
             try:
                 piece = file.read(PIECE)
             except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as e:
                 raise MalformedInput(f"{path}: cannot be unpacked after line {number} ({e}).", file=str(path)) from e
-            kept += piece
+            kept += piece if begun else piece.removeprefix(MARK)
+            begun = True
             ends = np.flatnonzero(np.frombuffer(kept, np.uint8) == 10)
             if not piece and kept:
                 ends = np.append(ends, len(kept)) if not kept.endswith(b"\n") else ends
@@ -122,4 +126,14 @@ def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int)
     if comment:
         keep &= array[np.minimum(starts, len(array) - 1)] != comment[0]
     if keep.any():
-        yield Lines(path, array, numbers[keep], starts[keep], ends[keep])
+        lines = Lines(path, array, numbers[keep], starts[keep], ends[keep])
+        if b"\0" in data:
+            _refuse_binary(lines, data.index(b"\0"))
+        yield lines
+
+
+def _refuse_binary(lines: Lines, at: int) -> None:
+    """Raise MalformedInput naming the line with byte `at`, a NUL; one in a line that is left out is nobody's business."""
+    row = int(np.searchsorted(lines.starts, at, side="right")) - 1
+    if row >= 0 and at < lines.ends[row]:
+        lines.fail(row, "a NUL byte; this is no text, or text in UTF-16: write it as UTF-8.")

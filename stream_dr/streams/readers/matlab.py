@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
+from scipy.io.matlab import MatReadError
 
 from stream_dr.block import Block, check_finite
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
@@ -56,10 +57,12 @@ def _load(path: Any, names: list[str]) -> dict[str, Any]:
         present = [entry[0] for entry in scipy.io.whosmat(path)] if missing else []
     except NotImplementedError as e:
         raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
-    except (ValueError, TypeError, OSError, EOFError) as e:
+    except (MatReadError, ValueError, TypeError, OSError, EOFError) as e:
         raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
     if missing:
-        raise SchemaMismatch(f"{path} has no variable {missing[0]!r}; it has {', '.join(present)}.")
+        raise SchemaMismatch(
+            f"{path} has no variable {missing[0]!r}; it has {', '.join(present)}. Name them with features, labels, subset."
+        )
     return found
 
 

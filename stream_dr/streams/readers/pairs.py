@@ -11,12 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
+from stream_dr.block import LARGEST
 from stream_dr.streams.readers.lines import Lines
 
 WIDEST = 1 << 31
 """Indices are 32 bits wide."""
 
 COLON, SPACE, COMMENT = 58, 32, 35
+
+_NUMBERED = (
+    f"columns are numbered from 0, below {WIDEST}.",
+    f"columns are numbered from 1, up to {WIDEST}. Where a libsvm file numbers them from 0, give zero-based.",
+)
 
 
 def parse_pairs(lines: Lines, begins: np.ndarray, first_index: int, width: int = 0) -> sp.csr_matrix:
@@ -47,9 +53,9 @@ def _parse(lines: Lines, begins: np.ndarray, first_index: int, width: int) -> sp
     if len(numbers) != tokens.sum():
         raise _Refused
     indices, values = numbers[0::2] - first_index, np.ascontiguousarray(numbers[1::2])
-    if not np.all((indices >= 0) & (indices < WIDEST) & (indices == np.floor(indices))) or not np.all(
-        np.isfinite(values)
-    ):
+    if not np.all((indices >= 0) & (indices < WIDEST) & (indices == np.floor(indices))):
+        raise _Refused
+    if not np.all(np.abs(values) <= LARGEST):  # NaN is not
         raise _Refused
     indptr = np.concatenate(([0], np.cumsum(colons)))
     columns = max(width, int(indices.max(initial=-1)) + 1)
@@ -106,12 +112,10 @@ def _name_the_line(lines: Lines, begins: np.ndarray, first_index: int) -> None:
                 column, number = int(index), float(value)
             except ValueError:
                 lines.fail(i, f"{token!r} is not index:value; every token after the label must be.")
-            if not colon or not np.isfinite(number):
-                lines.fail(i, f"{token!r}: the value must be finite.")
+            if not colon or not abs(number) <= LARGEST:
+                lines.fail(i, f"{token!r}: the value must be finite and at most 1e100 in size.")
             if not 0 <= column - first_index < WIDEST:
-                lines.fail(
-                    i, f"index {column} is out of range; columns are numbered from {first_index} (option one-based)."
-                )
+                lines.fail(i, f"index {column} is out of range; {_NUMBERED[first_index]}")
             if column in seen:
                 lines.fail(i, f"index {column} stands twice in this row.")
             seen.add(column)

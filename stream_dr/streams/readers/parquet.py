@@ -19,7 +19,7 @@ from stream_dr.streams.readers.lines import ROWS
 def read_parquet(path: Any, roles: Roles = Roles(), *, rows: int = ROWS) -> Iterator[Block]:
     """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, MalformedInput naming file and row."""
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, page_checksum_verification=True)
     except FileNotFoundError as e:
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.") from e
     except (pa.ArrowInvalid, OSError) as e:

@@ -133,3 +133,17 @@ def test_the_commands(tmp_path):
     assert 0.3 < line["accuracy"] <= 1
     assert run("generate", "other", "--out", tmp_path / "x").returncode == 1
     assert Path(tmp_path / "made" / "part-00000.arrow").exists()
+
+
+def test_a_file_without_rows_is_refused_and_leaves_nothing(tmp_path):
+    (tmp_path / "a.svm").write_text("# nothing\n\n")
+    with pytest.raises(MalformedInput, match=r"a\.svm: no row"):
+        convert([tmp_path / "a.svm"], "libsvm", tmp_path / "out")
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_a_late_error_leaves_no_shards_to_be_taken_for_all(tmp_path):
+    (tmp_path / "a.svm").write_text("1 1:1\n" * 2_500 + "1 1:x\n")
+    with pytest.raises(MalformedInput, match="line 2501"):
+        convert([tmp_path / "a.svm"], "libsvm", tmp_path / "out", rows_per_shard=1_000)
+    assert os.listdir(tmp_path / "out") == []

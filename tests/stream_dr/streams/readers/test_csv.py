@@ -62,7 +62,8 @@ def test_without_a_header_and_packed(tmp_path):
         ("1,2,0\n3,4\n", "line 3: 2 fields where 3"),
         ("1,2,0\n3,,1\n", "line 3: .*'b' has no value"),
         ("1,2,0\n3,nan,1\n", "line 3"),
-        ("1,inf,0\n3,1,1\n", "line 2: .*infinity"),
+        ("1,2,0\n\n3,,1\n", "line 4: .*'b' has no value"),
+        ("1,inf,0\n3,1,1\n", "line 2: 'inf' in column 'b' is no number"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, rows, said):
@@ -82,3 +83,16 @@ def test_columns_that_are_not_there(tmp_path):
         list(read_csv(write(tmp_path, "a,a\n1,2\n")))
     with pytest.raises(SourceMissing):
         list(read_csv(tmp_path / "none.csv"))
+
+
+def test_a_delimiter_in_quotes_is_not_blamed(tmp_path):
+    path = write(tmp_path, 'a,y\n1,"x,y"\n2,z\nbad,z\n')
+    with pytest.raises(MalformedInput, match="line 4: 'bad' in column 'a'"):
+        list(read_csv(path, Roles(label="y")))
+
+
+def test_an_empty_label_is_none(tmp_path):
+    path = write(tmp_path, "a,y\n1,cat\n2,\n3,dog\n")
+    (block,) = read_csv(path, Roles(label="y"))
+    assert block.y.labels == ("cat", "dog")
+    assert block.y.present.tolist() == [True, False, True]

@@ -124,3 +124,21 @@ def test_missing_empty_and_binary_files(tmp_path, monkeypatch):
     monkeypatch.setattr("stream_dr.streams.readers.lines.LONGEST", 1 << 21)
     with pytest.raises(MalformedInput, match="longer than"):
         list(read_libsvm(write(tmp_path, b"1" * (5 << 20), "long")))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_label(tmp_path):
+    (block,) = read_libsvm(write(tmp_path, b"\xef\xbb\xbf1 1:0.5\n2 2:1\n1 1:1\n"))
+    assert block.y.labels == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"\x89PNG\0\0", "line 3: a NUL byte"),
+        (b"1 1:1e300", "line 3: .*1e100"),
+        (b"1 0:1", "line 3: index 0 .*zero-based"),
+    ],
+)
+def test_what_no_row_may_hold_is_named_by_line(tmp_path, line, said):
+    with pytest.raises(MalformedInput, match=said):
+        list(read_libsvm(write(tmp_path, b"1 1:1\n# a comment\n" + line + b"\n2 1:1\n")))

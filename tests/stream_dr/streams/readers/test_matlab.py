@@ -66,3 +66,9 @@ def test_20_newsgroups():
     assert sum(b.rows for b in blocks) == 7_532
     assert blocks[0].X.shape == (1_000, 26_214)
     assert len({label for b in blocks for label in b.y.labels}) == 20
+
+
+def test_an_empty_file_is_no_matlab_file(tmp_path):
+    (tmp_path / "empty.mat").touch()
+    with pytest.raises(MalformedInput, match=r"empty\.mat is not a MATLAB file"):
+        list(read_matlab(tmp_path / "empty.mat"))
