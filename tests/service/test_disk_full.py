@@ -1,0 +1,61 @@
+"""A full disk: 507 with its code, nothing acknowledged lost, and on again when there is room."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stream_dr
+from stream_dr.streams import failpoints
+from tests.service.serving import arrow, in_thread, post
+
+X = np.random.default_rng(4).normal(size=(1_000, 40))
+Y = ["ab"[i % 2] for i in range(1_000)]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 8 MiB, where this user may mount one."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)]
+    if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting a small tmpfs is not allowed here")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_the_commit_finds_no_room(tmp_path: Path) -> None:
+    with in_thread(tmp_path) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        post(served.http, arrow(X, Y), "first").raise_for_status()
+        with failpoints.armed("log.before_commit=enospc"):
+            answer = post(served.http, arrow(X, Y), "second")
+            assert (answer.status_code, answer.json()["code"]) == (507, "insufficient_storage")
+            assert served.http.get("/stream").json()["position"] == 0
+        again = post(served.http, arrow(X, Y), "second").json()
+        assert again == {"position": 1, "rows": 1_000, "duplicate": False}
+
+
+def test_a_disk_that_fills_up_and_is_emptied_again(small_disk: Path) -> None:
+    with in_thread(small_disk / "D", snapshot_rows=2_000) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        acknowledged = 0
+        for number in range(40):
+            answer = post(served.http, arrow(X, Y), f"k{number}")
+            if answer.status_code != 200:
+                break
+            acknowledged += 1
+        assert (answer.status_code, answer.json()["code"]) == (507, "insufficient_storage"), answer.text
+        assert acknowledged > 3
+        assert served.http.get("/transform?model=lda&x=" + ",".join(["1"] * 40)).status_code == 200
+        assert served.http.get("/livez").status_code == 200
+        assert served.http.get("/stream").json()["rows"] == 1_000 * acknowledged
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    with in_thread(small_disk / "D") as served:
+        answer = post(served.http, arrow(X, Y), f"k{acknowledged}", path="/partial_fit?wait=applied")
+        assert answer.json()["position"] == acknowledged
+        assert served.http.get("/models/lda").json()["rows"] == 1_000 * (acknowledged + 1)
+    with stream_dr.Directory(small_disk / "D", writable=False) as directory:
+        assert directory.log.verify().events == acknowledged + 1
