@@ -54,6 +54,11 @@ class Barycentre(NamedTuple):
         """Columns of its answer."""
         return int(self.places.shape[1])
 
+    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Barycentre":
+        """The same embedding with its components in another order (components,) and with signs (components,) ±1."""
+        places = np.ascontiguousarray(self.places[:, order] * signs)
+        return self._replace(places=places, eigenvalues=self.eigenvalues[order])
+
     def apply(self, X: Any) -> np.ndarray:
         """Place rows (rows, features), dense or CSR, at (rows, components). Raises WidthMismatch."""
         return placed(self.landmarks, self.places, X, self.mean_of_neighbours)

@@ -35,12 +35,28 @@ def orient(loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray |
 
 
 def oriented(projection: Any, previous: Any) -> Any:
-    """`projection` with its components in the order and with the signs of `previous`; as it is where it has no loadings."""
-    loadings = getattr(projection, "loadings", None)
-    if loadings is None or not hasattr(projection, "oriented"):
+    """`projection` with its components in the order and with the signs of `previous`; as it is where it has none to choose.
+
+    Landmarks (reservoir methods) are compared by their places with those that `previous` gives the same rows: O(r² ·
+    features).
+    """
+    now, before = _compared(projection, previous)
+    if now is None or not hasattr(projection, "oriented"):
         return projection
-    order, signs = orient(loadings, projection.eigenvalues, getattr(previous, "loadings", None))
+    order, signs = orient(now, projection.eigenvalues, before)
     return projection.oriented(order, signs)
+
+
+def _compared(projection: Any, previous: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Columns, one a component, that tell how the two agree: loadings, or the landmarks' places."""
+    loadings = getattr(projection, "loadings", None)
+    if loadings is not None:
+        return loadings, getattr(previous, "loadings", None)
+    inner, last = getattr(projection, "inner", projection), getattr(previous, "inner", previous)
+    places = getattr(inner, "places", None)
+    if places is None or getattr(last, "places", None) is None:
+        return places, None
+    return places, last.apply(inner.landmarks.rows)
 
 
 def alignment(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:

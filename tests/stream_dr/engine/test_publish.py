@@ -1,11 +1,12 @@
 """Publishing: versions ascend, components keep their sign along a stream, and the map leads from one answer to the next."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from stream_dr import errors
+from stream_dr import errors, random_fourier
 from stream_dr.engine import publish as publishing
 from stream_dr.engine.advance import Step, advance
 from stream_dr.engine.directory import Directory
@@ -34,6 +35,22 @@ def test_signs_hold_along_a_stream(key: str, tmp_path: Path) -> None:
                 assert now.change is not None
             before = now
         assert model.published is before
+
+
+@pytest.mark.parametrize("key", ["laplacian_eigenmaps", "lle"])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_landmarks_keep_their_signs_along_a_stream(key: str, mapped: bool, tmp_path: Path) -> None:
+    spec = {"feature_map": random_fourier(40, gamma=0.1)} if mapped else {}
+    with opened(tmp_path, m=(key, {"n_components": 2, "n_neighbors": 30, **spec})) as directory:
+        model, before = directory.model("m"), None
+        for seed in range(6):
+            learn(directory, seed)
+            now: Any = publish(model, freeze(model), directory.table).projection
+            rows = getattr(now, "inner", now).landmarks.rows
+            if before is not None:
+                rows = rows if not mapped else np.vstack([dense(s, 40).X for s in range(seed + 1)])
+                assert (np.sum(before.apply(rows) * now.apply(rows), axis=0) > 0).all()
+            before = now
 
 
 def test_the_map_carries_answers_over(tmp_path: Path) -> None:
