@@ -37,6 +37,13 @@ def test_equals_scikit_learns_mutual_information_on_digits():
     assert model.scores_ == pytest.approx(np.sort(mutual)[::-1][:10], abs=1e-12)
 
 
+@pytest.mark.parametrize("rows", [7, 49, 200, 333])
+def test_a_constant_presence_has_gain_exactly_zero_whatever_the_counts(rows):
+    random = np.random.default_rng(rows)
+    constant = np.column_stack([np.zeros(rows), np.ones(rows)])
+    assert (gains(InformationGain().fit(constant, random.integers(0, 7, rows))) == 0).all()
+
+
 def test_several_labels_a_row_sum_over_labels():
     model = InformationGain().fit(X, Y_SETS)
     assert gains(model) == pytest.approx(multilabel_information_gain(X.tolist(), Y_SETS), abs=1e-14)
