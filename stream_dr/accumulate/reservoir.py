@@ -1,19 +1,23 @@
 """reservoir: a uniform sample of the rows so far, at most `capacity` of them, kept as they came (dense or CSR).
 
-Row number i draws u_i, keyed by (seed, i), and has the key −log(u_i) / w_i; the rows with the smallest keys are kept. With
-equal weights that is a uniform sample without replacement, with others it is A-Res (Efraimidis and Spirakis 2006, whose key
-u^(1/w) is this one turned round); a row of weight 0 is never kept.
+Row number i draws u_i, keyed by (seed, first row, i), and has the key −log(u_i) / w_i; the rows with the smallest keys
+are kept. With equal weights that is a uniform sample without replacement, with others it is A-Res (Efraimidis and
+Spirakis 2006, whose key u^(1/w) is this one turned round); a row of weight 0 is never kept.
 
 Merge: without weights the keys of each side are drawn anew as the smallest order statistics of its N exponentials, keyed by
 (seed, N_A, N_B); then the smallest of both are kept, so the number taken from A is hypergeometric in (N_A, N_B). With
-weights the keys stay, and rows of equal number in A and B share a draw (each row's chance is right, the pair goes together).
+weights the keys stay.
 
 Cost a row: O(1), and O(entries) for the few that are kept, about capacity · log(N / capacity) of N; memory 8 · capacity ·
 features bytes dense, 12 · capacity · entries sparse. Merges: yes. Unlearns: no, since a row that made room is gone.
 
-Why this way: a smallest-keys sample depends on the set of rows and their numbers only, never on how they were batched.
+Why this way: a smallest-keys sample depends on the set of rows and their numbers only, never on how they were batched. The
+first row is in the key because parts that are merged have one seed and both count from 0: with (seed, i) alone they would
+keep rows of the same numbers, and such pairs would stay together five times too often. Parts whose first rows are equal
+still do that; each row's chance is right even so.
 """
 
+import hashlib
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -32,10 +36,11 @@ ROW_DRAW, MERGE_DRAW = 11, 12
 class Reservoir(NamedTuple):
     """The sample, ordered by row number.
 
-    rows, rows_skipped, n_features, target_kind, labels: as every state. capacity: most rows kept. seed: of the draws.
-    weighted: whether any row had a weight other than 1. numbers: (kept,) int64, the rows' numbers in the stream. keys:
-    (kept,) float64. codes: (kept,) int32 into labels, −1 where no labels are kept. values: (kept, features) float64, or
-    the CSR values (entries,); then indices and indptr are its int32 and int64 arrays, else None.
+    rows, rows_skipped, n_features, target_kind, labels: as every state. capacity: most rows kept. seed: of the draws,
+    the first row's hash mixed in once there is one. weighted: whether any row had a weight other than 1. numbers:
+    (kept,) int64, the rows' numbers in the stream. keys: (kept,) float64. codes: (kept,) int32 into labels, −1 where no
+    labels are kept. values: (kept, features) float64, or the CSR values (entries,); then indices and indptr are its
+    int32 and int64 arrays, else None.
     """
 
     rows: int
@@ -62,8 +67,8 @@ class Reservoir(NamedTuple):
 
     def merge(self, other: "Reservoir") -> "Reservoir":
         """A sample of both streams, `other` coming after self. Raises CannotMerge. O(capacity · features)."""
-        if (self.capacity, self.seed) != (other.capacity, other.seed):
-            raise CannotMerge("reservoirs of different capacity or seed cannot be merged; start both with the same.")
+        if self.capacity != other.capacity:
+            raise CannotMerge("reservoirs of different capacity cannot be merged; start both with the same.")
         if not other.rows:
             return self._replace(rows_skipped=self.rows_skipped + other.rows_skipped)
         if not self.rows:
@@ -100,11 +105,12 @@ class ReservoirAccumulator:
     """
 
     def __init__(self, capacity: int, seed: int, keep_labels: bool = False, state: Reservoir | None = None) -> None:
-        self.capacity, self.seed, self.keep_labels = capacity, seed, keep_labels
+        self.capacity, self.keep_labels = capacity, keep_labels
         none = np.zeros(0)
         if state is None:
             ints = np.zeros(0, dtype=np.int32)
             state = Reservoir(0, 0, 0, None, (), capacity, seed, False, ints.astype(np.int64), none, ints, none)
+        self.seed = state.seed if state.rows else seed
         self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
         self.target_kind, self.labels, self._weighted = state.target_kind, state.labels, state.weighted
         self._numbers, self._keys, self._codes = state.numbers, state.keys, state.codes
@@ -120,6 +126,7 @@ class ReservoirAccumulator:
         self.n_features = max(self.n_features, block.features)
         codes = self._learn_labels(block)
         if block.rows:
+            self.seed = self.seed if self.rows else _of_stream(self.seed, block.X[:1])
             self._offer(block, codes)
         self.rows += block.rows
         self.rows_skipped += skipped
@@ -186,6 +193,17 @@ class ReservoirAccumulator:
         self._keys = keys[best]
         self._numbers = np.concatenate([self._numbers, self.rows + offered])[best]
         self._codes = np.concatenate([self._codes, codes[offered]])[best]
+
+
+def _of_stream(seed: int, first: Any) -> int:
+    """The seed of a stream's draws: 63 bits of a hash of the user's seed and the first row (1, features), dense or CSR."""
+    row = sp.coo_matrix(first)
+    row.sum_duplicates()
+    there = np.flatnonzero(row.data)
+    digest = hashlib.sha256(str(seed).encode())
+    digest.update(row.col[there].astype("<i8").tobytes())
+    digest.update(row.data[there].astype("<f8").tobytes())
+    return int.from_bytes(digest.digest()[:8], "little") >> 1
 
 
 def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:

@@ -75,6 +75,17 @@ def test_a_merge_keeps_every_row_equally_often_and_numbers_the_second_part_on():
     assert stats.chisquare(counts).statistic * 400 / 320 < stats.chi2(39).ppf(0.999)
 
 
+@pytest.mark.parametrize("weights", [None, np.full(10, 2.0)], ids=["plain", "weighted"])
+def test_rows_of_equal_number_on_both_sides_of_a_merge_do_not_go_together(weights):
+    """Parts of one seed both count from 0; their draws differ by their first rows."""
+    together = 0
+    for seed in range(2000):
+        merged = sample(ROWS[:10], 2, seed, weights).merge(sample(ROWS[10:20], 2, seed, weights))
+        together += merged.numbers[1] - merged.numbers[0] == 10
+    expected = 2000 * 10 / 190
+    assert together == pytest.approx(expected, abs=4 * np.sqrt(expected))
+
+
 def test_learning_goes_on_after_a_merge_as_uniformly():
     counts = np.zeros(40)
     for seed in range(2000):
