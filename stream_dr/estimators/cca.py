@@ -17,8 +17,8 @@ class CCA(ClosedForm):
     each in [0, 1]. At most rank(Cyy) components. On one label a row the indicator's Cyy is singular and CCA is LDA.
 
     Targets: one or several labels a row (their indicator), or numbers. State: O(d·(k + 2) + k²) for k labels or columns,
-    + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving
-    O(d³ + d k² + k³), with the diagonal O(d k² + k³), which `refine` makes exact.
+    + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ +
+    d k² + k³), with the diagonal O(d k² + k³), which `refine` makes exact. Merges and unlearns.
 
     Left out: the targets' own canonical directions, and a ridge on Cyy.
 

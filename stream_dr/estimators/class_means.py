@@ -18,7 +18,7 @@ class ClassMeans(ClosedForm):
     whole space; on all components the distances differ by the same amount for every class.
 
     Targets: one or several labels a row. State: O(d·(k + 2)). Learning a row costs O(its entries); solving O(d k²);
-    predicting a row O(k · its entries).
+    predicting a row O(k · its entries). Merges and unlearns.
 
     Left out: the within-class spread (use LDA) and a shrinkage of means.
 

@@ -24,7 +24,7 @@ class HSL(ClosedForm):
 
     Targets: one or several labels a row. State: O(d·(k + 2)), for clique and star one sparse row sum a distinct label
     set, + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving
-    O(d³ + d k²), with the diagonal O(d k²), which `refine` makes exact.
+    O(d³ + d k²), with the diagonal O(d k²), which `refine` makes exact. Merges and unlearns.
 
     >>> from stream_dr import HSL
     >>> hsl = HSL(laplacian="star").fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])

@@ -15,7 +15,8 @@ class LDA(ClosedForm):
     the ridge is the paper's, in the units of the summed scatter.
 
     Targets: one label a row. State: O(d·(c + 2)) for d features and c classes, + d² with exact scatter. Learning a row
-    costs O(its entries), + O(d²) with exact scatter; solving O(d³ + d c²), with the diagonal O(d c²).
+    costs O(its entries), + O(d²) with exact scatter; solving O(d³ + d c²), with the diagonal O(d c²). Merges and
+    unlearns.
 
     From the diagonal of Cxx (`solution_` "diagonal") it is the one-pass approximation W1 ≈ (diag(Cxx) + γ)⁻¹ XH of
     MATH §4; `refine` makes it exact. Left out: priors as a parameter (sample_weight does it).

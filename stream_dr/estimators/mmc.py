@@ -18,7 +18,7 @@ class MMC(ClosedForm):
     n_components=None gives those, asked for more it goes on with negative ones (α ≠ 0).
 
     Targets: one label a row. State: O(d·(c + 2)), + d² with exact scatter where α ≠ 0. Learning a row costs O(its
-    entries), + O(d²) with exact scatter; solving O(d³), O(d c²) for α = 0.
+    entries), + O(d²) with exact scatter; solving O(d³), O(d c²) for α = 0. Merges and unlearns.
 
     With the diagonal of Cxx (`solution_` "diagonal") and α > 0, Sw is taken to be diagonal; for α < 0 that has no meaning
     and transform raises NeedsRefine.

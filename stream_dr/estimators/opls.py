@@ -12,8 +12,8 @@ class OPLS(ClosedForm):
     target, ordered by what it explains. At most (targets) components; eigenvalues are in the targets' squared units.
 
     Targets: one or several labels a row (their indicator), or numbers. State: O(d·(k + 2)) for k labels or columns, + d²
-    with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ + d k²),
-    with the diagonal O(d k²), which `refine` makes exact.
+    with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ + d
+    k²), with the diagonal O(d k²), which `refine` makes exact. Merges and unlearns.
 
     >>> from stream_dr import OPLS
     >>> opls = OPLS(gamma=1.0).fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])

@@ -15,7 +15,7 @@ class PLSDA(ClosedForm):
 
     Targets: one or several labels a row (their indicator), or numbers (then it is PLS regression's projection). State:
     O(d·(k + 2)), + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter;
-    solving O(p (d² + d k²)), with the diagonal O(p d k²).
+    solving O(p (d² + d k²)), with the diagonal O(p d k²). Merges and unlearns.
 
     With the diagonal of Cxx (`solution_` "diagonal") the first component is still exact; the later ones take features to
     be uncorrelated, until `refine`. Left out: the regression's coefficients and the targets' own scores.

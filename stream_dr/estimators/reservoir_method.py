@@ -6,7 +6,7 @@ They look at pairs of rows, so no sum over rows is enough for them: what is reme
 
 Weights (`partial_fit(X, y, sample_weight)`, or those of a stream) decide how likely a row is to be sampled; in the
 graph every sampled row counts alike. That is why `fit` takes none: on rows that all fit in the sample they would
-change nothing.
+change nothing. `decay` is left out: the sample is of the whole stream.
 
 Why this way: see accumulate/reservoir.py.
 """

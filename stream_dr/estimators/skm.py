@@ -19,7 +19,7 @@ class SKM(ClosedForm):
     n_components=None gives those; asked for more, a ≠ 1 goes on with negative ones, a = 1 has no more.
 
     Targets: one label a row. State: O(d·(c + 2)), + d² with exact scatter where a ≠ 1. Learning a row costs O(its
-    entries), + O(d²) with exact scatter; solving O(d c²) for a = 1, else O(d³).
+    entries), + O(d²) with exact scatter; solving O(d c²) for a = 1, else O(d³). Merges and unlearns.
 
     With the diagonal of Cxx (`solution_` "diagonal") and a > 1, Sw is taken to be diagonal; for a < 1 that has no meaning
     and transform raises NeedsRefine. The row-by-row recurrence is IncrementalSKM.

@@ -28,7 +28,7 @@ class SPCA(ClosedForm):
       approximation (14 / 3 / 0.6 % off at 100 / 1,000 / 10,000); n_components=None means 10 then.
 
     Targets: one or several labels a row, or numbers. State: O(d·(k + 2)) for k labels, columns or Fourier features.
-    Learning a row costs O(its entries × its labels or k); solving O(d k²). Cxx is not needed.
+    Learning a row costs O(its entries × its labels or k); solving O(d k²). Cxx is not needed. Merges and unlearns.
     """
 
     target_kinds: ClassVar[Any] = KernelKinds()

@@ -30,7 +30,7 @@ class SRP(ClosedForm):
     its own), in the columns' order. Several labels a row use the linear kernel on the indicator.
 
     Targets: one or several labels a row, or numbers. State: O(d·(k + 2)), k labels or p Fourier features. Learning a row
-    costs O(its entries × its labels); solving O(d k p). Cxx is not needed.
+    costs O(its entries × its labels); solving O(d k p). Cxx is not needed. Merges and unlearns.
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")

@@ -19,7 +19,7 @@ class WMV(ClosedForm):
     which is MMC.) Components are orthonormal and ordered by algebraic value; n_components=None gives the positive ones.
 
     State: c matrices W_j and Cxx, 8·(c + 1)·d² bytes (20 classes at d = 1,000: 170 MB), so the scatter is always exact:
-    more than 4,096 features are refused. Learning a row costs O(d²); solving O(d³ + c d²).
+    more than 4,096 features are refused. Learning a row costs O(d²); solving O(d³ + c d²). Merges and unlearns.
 
     Targets: one label a row. Left out: the diagonal form, since the classes' scatters are all it is made of; MMC has one.
 

@@ -4,6 +4,7 @@ Nothing here names an estimator: what one can do is read from `target_kinds` and
 """
 
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -255,3 +256,24 @@ def test_state_bytes_are_an_upper_bound(key: str) -> None:
     size = sum(a.nbytes for a in pack(estimator.state_)[0].values())
     assert ESTIMATORS[key]().state_bytes(6, 3) > 0
     assert size <= 4 * ESTIMATORS[key]().state_bytes(6, 3) + 4096
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_docstring_says_the_cost_and_whether_it_merges_and_unlearns(key: str) -> None:
+    text = " ".join((ESTIMATORS[key].__doc__ or "").split()).lower()
+    assert re.search(r"\ba row (costs )?o\(", text), "time a row"
+    assert re.search(r"\bstate: |\bmemory ", text), "memory"
+    assert "merge" in text
+    assert "unlearn" in text
+    X, y = rows()
+    part, labels = ESTIMATORS[key](), targets(key, y)
+    for verb, refusal, act in (
+        ("merge", errors.CannotMerge, lambda: part.merge(ESTIMATORS[key]().fit(X, labels))),
+        ("unlearn", errors.CannotUnlearn, lambda: part.unlearn(X[:1], None if labels is None else labels[:1])),
+    ):
+        part.fit(X, labels)
+        if f"does not {verb}" in text:
+            with pytest.raises(refusal):
+                act()
+        else:
+            act()
