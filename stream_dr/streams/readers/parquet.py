@@ -1,7 +1,8 @@
 """parquet: a Parquet file by column, a row group's batch at a time.
 
 Files in stream_dr's own layout (DESIGN.md section 5) need no reader: they are shards already. Memory: one batch and what
-Arrow buffers of its row group (a file with one huge row group is decoded column chunk by column chunk, not at once).
+Arrow buffers of its row group (a file with one huge row group is decoded column chunk by column chunk, not at once); nothing is fetched
+ahead, because what Arrow fetches ahead it keeps until the file is closed. Page checksums are verified where there are any.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from stream_dr.streams.readers.lines import ROWS
 def read_parquet(path: Any, roles: Roles = Roles(), *, rows: int = ROWS) -> Iterator[Block]:
     """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, MalformedInput naming file and row."""
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
     except FileNotFoundError as e:
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.") from e
     except (pa.ArrowInvalid, OSError) as e:

@@ -2,7 +2,9 @@
 
 import tracemalloc
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stream_dr.streams.readers import csv
@@ -10,6 +12,7 @@ from stream_dr.streams.readers.columns import Roles
 from stream_dr.streams.readers.csv import read_csv
 from stream_dr.streams.readers.libsvm import read_libsvm
 from stream_dr.streams.readers.mulan import read_arff
+from stream_dr.streams.readers.parquet import read_parquet
 from stream_dr.streams.readers.rcv1 import read_lyrl2004
 from stream_dr.streams.readers.vw import read_vw
 
@@ -74,4 +77,17 @@ def test_the_peak_does_not_grow(tmp_path, monkeypatch, format):
     small, rows = peak(read, tmp_path / "small", tmp_path)
     large, more = peak(read, tmp_path / "large", tmp_path)
     assert (rows, more) == (4_000, 40_000)
+    assert large < 1.3 * small + 2_000_000
+
+
+def test_the_peak_does_not_grow_with_parquet_either(tmp_path):
+    X = np.random.default_rng(0).standard_normal((4_000, 40))
+    rows = pa.table({f"a{j}": X[:, j] for j in range(40)})
+    for name, groups in (("small", 1), ("large", 10)):
+        with pq.ParquetWriter(tmp_path / name, rows.schema) as writer:
+            for _ in range(groups):
+                writer.write_table(rows)
+    small, _ = peak(lambda path, _: read_parquet(path), tmp_path / "small", tmp_path)
+    large, n = peak(lambda path, _: read_parquet(path), tmp_path / "large", tmp_path)
+    assert n == 40_000
     assert large < 1.3 * small + 2_000_000
