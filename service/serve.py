@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from pydantic import ValidationError
 
 import stream_dr
 from service import auth
@@ -45,6 +46,22 @@ def serve(settings: Settings | None = None, on_ready: Callable[[str], None] | No
             return _run(settings, directory, listening, on_ready)
     finally:
         listening.close()
+
+
+def main(**overrides: Any) -> int:
+    """`serve` as a command: what keeps it from serving is told on stderr with its code. Exit status 0, 1 or serve's."""
+    try:
+        return serve(**overrides)
+    except ValidationError as e:
+        wrong = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
+        return _refuse("settings", f"{wrong} (docs/settings.md)")
+    except (ValueError, OSError) as e:
+        return _refuse(getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e))
+
+
+def _refuse(code: str, message: str) -> int:
+    print(f"error ({code}): {message}", file=sys.stderr, flush=True)
+    return 1
 
 
 def check_one_worker() -> None:
@@ -104,7 +121,9 @@ def _run(settings: Settings, directory: Any, listening: socket.socket, on_ready:
     )
     server = Server(_config(app, settings), app.state.stopping.set, ready)
     server.run(sockets=[listening])
-    return 0 if server.started else 3
+    if not server.started:
+        return 3
+    return 1 if getattr(server.lifespan, "shutdown_failed", False) else 0
 
 
 def _config(app: Any, settings: Settings) -> uvicorn.Config:
