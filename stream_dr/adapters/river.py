@@ -8,6 +8,9 @@ names may appear at any time. `transform_one` gives {"z0": …, "z1": …}, as m
 every row learned: nothing is put off. It is {} before the first row. What a row's projection is solved into anew keeps the
 signs and order of the one before it, or a classifier behind it would see its inputs flip.
 
+With a feature map that goes by name (hashing) rows are passed on as dicts: a name's column is its hash, whichever names came
+before, a string value is legal, and names never learned count.
+
 Cost: `learn_one` is one `partial_fit` of one row: 25,000 rows a second and more with CCIPCA at 20 features and 3 components
 (python benchmarks/recurrences.py one); a stream that has its rows in batches learns them many times
 faster with `learn_many`.
@@ -77,6 +80,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             )
         self.estimator = estimator
         self.learner = clone(estimator)
+        self._by_name = bool(self.learner._goes_by_name())
         self._columns: dict[Hashable, int] = {}
         self._last = Layout.of((), {})
         self._solved: Any = None
@@ -109,13 +113,14 @@ class RiverTransformer(base.MiniBatchTransformer):
         names = list(self._columns)
         return [names[j] for j in chosen]
 
-    def _project(self, rows: sp.csr_matrix) -> np.ndarray:
-        if rows.shape[1] == 0:
-            return np.empty((rows.shape[0], 0))
+    def _project(self, rows: Any) -> np.ndarray:
+        nothing = np.empty((len(rows) if self._by_name else rows.shape[0], 0))
+        if not self._by_name and rows.shape[1] == 0:
+            return nothing
         try:
             return np.asarray(self.learner._project(self._projection(), rows))
         except NotFitted:
-            return np.empty((rows.shape[0], 0))
+            return nothing
 
     def _projection(self) -> Any:
         """The learner's projection, oriented like the last one shown; a recurrence's own moves smoothly as it is."""
@@ -125,8 +130,10 @@ class RiverTransformer(base.MiniBatchTransformer):
             self._solved = solved
         return self._shown
 
-    def _row(self, x: Mapping[Hashable, Any], grow: bool) -> sp.csr_matrix:
-        """One row as CSR (1, columns so far); new names get columns when `grow`."""
+    def _row(self, x: Mapping[Hashable, Any], grow: bool) -> Any:
+        """One row as CSR (1, columns so far); new names get columns when `grow`. By name: the dict, in a list."""
+        if self._by_name:
+            return [x]
         try:
             values = np.fromiter(x.values(), dtype=np.float64, count=len(x))
         except (TypeError, ValueError) as e:
@@ -134,8 +141,10 @@ class RiverTransformer(base.MiniBatchTransformer):
         layout = self._layout_of(tuple(x), grow)
         return layout.rows(values[layout.order] if layout.order is not None else values)
 
-    def _rows(self, X: Any, grow: bool) -> sp.csr_matrix:
-        """A data frame as CSR (rows, columns so far); new names get columns when `grow`."""
+    def _rows(self, X: Any, grow: bool) -> Any:
+        """A data frame as CSR (rows, columns so far); new names get columns when `grow`. By name: a list of dicts."""
+        if self._by_name:
+            return X.to_dict("records") if hasattr(X, "index") else X.to_dicts()
         try:
             values = np.asarray(X.to_numpy(), dtype=np.float64)
         except (TypeError, ValueError) as e:

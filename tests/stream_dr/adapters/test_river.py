@@ -184,3 +184,26 @@ def test_oriented_answers_serve_a_classifier_better() -> None:
         stream_of_rows = datasets.ImageSegments().take(500)
         scores.append(evaluate.progressive_val_score(stream_of_rows, model, metrics.Accuracy()).get())
     assert scores[1] > scores[0] + 0.02
+
+
+def test_a_map_that_goes_by_name_is_given_the_names() -> None:
+    """In any order, one by one or as a frame, the model is the one the estimator learns from the dicts themselves."""
+    spec = stream_dr.hashing(32)
+    rows, targets = zip(*stream(60, "class"), strict=True)
+    direct = stream_dr.LDA(feature_map=spec).fit(list(rows), list(targets))
+    model, batch = to_river(stream_dr.LDA(feature_map=spec)), to_river(stream_dr.LDA(feature_map=spec))
+    assert model.transform_one(rows[0]) == {}
+    for x, y in zip(rows, targets, strict=True):
+        model.learn_one(dict(reversed(list(x.items()))), y)
+    batch.learn_many(pd.DataFrame(rows), pd.Series(targets))
+    expected = np.abs(direct.transform(list(rows[:5])))
+    for row, at in zip(rows[:5], expected, strict=True):
+        assert np.abs(list(model.transform_one(row).values())) == pytest.approx(at)
+    assert np.abs(batch.transform_many(pd.DataFrame(rows[:5])).to_numpy()) == pytest.approx(expected)
+
+
+def test_string_values_are_learned_behind_hashing() -> None:
+    model = to_river(stream_dr.ClassMeans(feature_map=stream_dr.hashing(64)))
+    for colour, y in (("red", "a"), ("blue", "b")) * 5:
+        model.learn_one({"colour": colour, "size": 1.0}, y)
+    assert model.transform_one({"colour": "red"}) != model.transform_one({"colour": "blue"})
