@@ -196,13 +196,11 @@ class ReservoirAccumulator:
 
 
 def _of_stream(seed: int, first: Any) -> int:
-    """The seed of a stream's draws: 63 bits of a hash of the user's seed and the first row (1, features), dense or CSR."""
-    row = sp.coo_matrix(first)
-    row.sum_duplicates()
-    there = np.flatnonzero(row.data)
+    """The seed of a stream's draws: 63 bits of a hash of the user's seed and the first row's values (1, features), dense or
+    CSR; zeros and the order of the features do not count."""
+    values = first.data if sp.issparse(first) else first[0]
     digest = hashlib.sha256(str(seed).encode())
-    digest.update(row.col[there].astype("<i8").tobytes())
-    digest.update(row.data[there].astype("<f8").tobytes())
+    digest.update(np.sort(values[values != 0]).astype("<f8").tobytes())
     return int.from_bytes(digest.digest()[:8], "little") >> 1
 
 
