@@ -291,6 +291,5 @@ class ClosedForm(AdditiveEstimator):
         if moments.first_stage is not None:
             return second_stage(moments.first_stage(xh), xh)
         if xh.size < 1_000_000 or floor > 1e-9 * size:  # (Cxx + γI)⁻¹ would magnify what is rounding
-            vectors, values = moments.reduced(xh, h_norm)
-            xh = vectors * values
+            xh = moments.rounding.significant(xh, h_norm, moments.diagonal)
         return two_stage(moments.spread, xh, float(self.gamma), moments.rounding)

@@ -47,6 +47,19 @@ class Rounding(NamedTuple):
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
         return float(scale * self.cancelled * target_size)
 
+    def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
+        """Cross sums (features, k) turned to (features, r), r ≤ k, without the combinations of targets that are rounding.
+
+        M Mᵀ stays what it was, less rounding. Every column is measured by rounding of its own size, so that what shows in
+        columns of small scale only is kept beside large ones, to as many digits. O(d k min(d, k)).
+        """
+        varying = self.varying(diagonal)
+        own = 1e-12 * np.sqrt(np.count_nonzero(varying) * diagonal[varying]) + 8 * EPS * np.abs(self.shift[varying])
+        noise = self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum())))
+        _, values, targets = np.linalg.svd(cross[varying] / noise[:, None], full_matrices=False)
+        kept = values > max(target_size, EPS * max(cross.shape) * float(values.max(initial=0.0)))
+        return cross if kept.sum() == cross.shape[1] else cross @ targets[kept].T
+
 
 def exact_rounding(features: int) -> Rounding:
     """Rounding of sums whose rows lay about zero."""

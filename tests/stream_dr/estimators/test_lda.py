@@ -114,3 +114,14 @@ def test_several_labels_a_row_are_refused_by_name() -> None:
     for y in ([["a"], ["b", "a"]] * 45, np.eye(2)[np.arange(90) % 2]):
         with pytest.raises(errors.TargetKindMismatch, match="OPLS, CCA or HSL"):
             LDA().fit(X, y)
+
+
+def test_classes_that_differ_in_a_tiny_feature_beside_a_huge_one() -> None:
+    random = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    X = random.normal(size=(300, 4)) + np.array([[0, 0, 0, 0], [3, 0, 0, 0], [0, 0, 0, 3]])[y]
+    scale = np.array([1e7, 1.0, 1.0, 1e-7])
+    plain, scaled = learn(LDA(), X, y), learn(LDA(), X * scale, y)
+    assert scaled.rank_ == 2
+    np.testing.assert_allclose(scaled.eigenvalues_, plain.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(np.abs(scaled.transform(X * scale)), np.abs(plain.transform(X)), atol=1e-7)

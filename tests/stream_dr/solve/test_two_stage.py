@@ -103,3 +103,18 @@ def test_rounding_answers() -> None:
     lossy = Rounding(np.zeros(3), lost=1e-8)
     assert lossy.floor(np.ones(3)) == pytest.approx(3e-8)
     assert lossy.cross_floor(1.0, np.ones(3)) > 1e-12
+
+
+def test_significant_keeps_what_shows_in_small_columns_and_drops_rounding() -> None:
+    random = np.random.default_rng(4)
+    scale = np.array([1e8, 1.0, 1e-8])
+    diagonal = scale**2
+    cross = np.zeros((3, 3))
+    cross[0, 0], cross[2, 1] = 1e8, 1e-8
+    turn = np.linalg.qr(random.normal(size=(3, 3)))[0]
+    noisy = cross @ turn + 1e-15 * scale[:, None] * random.normal(size=(3, 3))
+    kept = exact_rounding(3).significant(noisy, 1.0, diagonal)
+    assert kept.shape == (3, 2)
+    np.testing.assert_allclose((kept @ kept.T) / np.outer(scale, scale), np.diag([1.0, 0.0, 1.0]), atol=1e-7)
+    assert exact_rounding(3).significant(1e-14 * scale[:, None] * np.ones((3, 2)), 1.0, diagonal).shape == (3, 0)
+    assert exact_rounding(3).significant(np.zeros((3, 2)), 1.0, np.zeros(3)).shape == (3, 0)
