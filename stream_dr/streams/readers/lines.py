@@ -113,6 +113,13 @@ def read_lines(path: Any, rows: int = ROWS, comment: bytes = b"#", first_line: i
 
 
 def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:
+    if (at := data.find(b"\0")) >= 0:
+        line = number + data.count(b"\n", 0, at)
+        raise MalformedInput(
+            f"{path}, line {line}: a NUL byte; this is no text, or text in UTF-16: write it as UTF-8.",
+            file=path,
+            line=line,
+        )
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == 10)
     if not data.endswith(b"\n"):
@@ -126,14 +133,4 @@ def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int)
     if comment:
         keep &= array[np.minimum(starts, len(array) - 1)] != comment[0]
     if keep.any():
-        lines = Lines(path, array, numbers[keep], starts[keep], ends[keep])
-        if b"\0" in data:
-            _refuse_binary(lines, data.index(b"\0"))
-        yield lines
-
-
-def _refuse_binary(lines: Lines, at: int) -> None:
-    """Raise MalformedInput naming the line with byte `at`, a NUL; one in a line that is left out is nobody's business."""
-    row = int(np.searchsorted(lines.starts, at, side="right")) - 1
-    if row >= 0 and at < lines.ends[row]:
-        lines.fail(row, "a NUL byte; this is no text, or text in UTF-16: write it as UTF-8.")
+        yield Lines(path, array, numbers[keep], starts[keep], ends[keep])
