@@ -1,18 +1,15 @@
 """`python -m service`: serve the directory that the settings name (docs/settings.md); the same as `stream-dr serve`."""
 
+import argparse
 import sys
 
-from service.serve import serve
-
-
-def main() -> int:
-    """Serve until a signal. Exit status 0 after a signal, 1 on an error."""
-    try:
-        return serve()
-    except (ValueError, OSError) as e:
-        print(f"error ({getattr(e, 'code', 'settings')}): {e}", file=sys.stderr)
-        return 1
-
+from service.serve import main
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        "python -m service",
+        description="Serve a directory over HTTP until Ctrl-C or SIGTERM; then drain, snapshot and exit 0.",
+        epilog="It takes no arguments: all settings come from STREAM_DR_... variables or the file that STREAM_DR_FILE "
+        "names (docs/settings.md). `stream-dr serve` does the same with options.",
+    ).parse_args()
     sys.exit(main())

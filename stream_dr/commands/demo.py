@@ -24,7 +24,7 @@ def demo(
 
     Serves on until Ctrl-C. Run again on the same directory it continues and learns nothing twice.
     """
-    from service.serve import serve
+    from service.serve import main
     from stream_dr import demo as steps
 
     data = steps.digits()
@@ -37,7 +37,7 @@ def demo(
             lambda p: bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards"),
         )
     client = _Client(shards[steps.REPLAYED :], data, rates, exit)
-    status = serve(dir=dir, host=HOST, port=port, log_level="warning", on_ready=client.start)
+    status = main(dir=dir, host=HOST, port=port, log_level="warning", on_ready=client.start)
     if client.error is not None:
         raise client.error
     raise typer.Exit(status)

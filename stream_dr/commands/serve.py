@@ -17,6 +17,6 @@ def serve(
 
     All other settings come from STREAM_DR_… variables or the file that STREAM_DR_FILE names (docs/settings.md).
     """
-    from service.serve import serve as run
+    from service.serve import main
 
-    raise typer.Exit(run(dir=dir, host=host, port=port))
+    raise typer.Exit(main(dir=dir, host=host, port=port))

@@ -45,6 +45,34 @@ def test_a_bad_setting(tmp_path: Path) -> None:
     assert "max_lag" in refuses(tmp_path, STREAM_DR_MAX_LAG="-1").lower()
 
 
+@pytest.mark.parametrize("command", [["service"], ["stream_dr.cli", "serve", "--dir", "d"], ["stream_dr.cli", "demo"]])
+@pytest.mark.parametrize("variable", ["WEB_CONCURRENCY=4", "STREAM_DR_MAX_LAG=few", "STREAM_DR_WRITE_TOKEN=hush123"])
+def test_every_way_to_serve_tells_a_bad_setting_in_one_line(tmp_path: Path, command: list[str], variable: str) -> None:
+    told = os.environ | {"PYTHONPATH": str(ROOT)} | dict([variable.split("=")])
+    done = subprocess.run(
+        [sys.executable, "-m", *command], env=told, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    *_, last = done.stderr.strip().splitlines()
+    assert done.returncode == 1, done.stderr
+    assert last.startswith("error (settings): ")
+    assert "Traceback" not in done.stderr
+    assert "hush123" not in done.stderr
+
+
+def test_help_does_not_serve(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "service", "--help"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert "STREAM_DR_" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_directory_in_use_names_the_process(tmp_path: Path) -> None:
     with stream_dr.Directory(tmp_path):
         assert str(os.getpid()) in refuses(tmp_path)
