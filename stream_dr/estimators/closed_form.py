@@ -286,10 +286,11 @@ class ClosedForm(AdditiveEstimator):
     def _two_stage(self, moments: Moments, xh: np.ndarray, h_norm: float) -> Directions:
         """[2S, Algorithm 2] on XH (features, k); none where XH is all rounding."""
         floor, size = moments.floor(h_norm), float(np.linalg.norm(xh))
-        if size <= floor:
+        kept = xh
+        if xh.size < 1_000_000 or floor > 1e-9 * size:  # (Cxx + γI)⁻¹ would magnify what is rounding
+            kept = moments.rounding.significant(xh, h_norm, moments.diagonal)
+        if kept.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
         if moments.first_stage is not None:
             return second_stage(moments.first_stage(xh), xh)
-        if xh.size < 1_000_000 or floor > 1e-9 * size:  # (Cxx + γI)⁻¹ would magnify what is rounding
-            xh = moments.rounding.significant(xh, h_norm, moments.diagonal)
-        return two_stage(moments.spread, xh, float(self.gamma), moments.rounding)
+        return two_stage(moments.spread, kept, float(self.gamma), moments.rounding)
