@@ -70,12 +70,20 @@ def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic
             c = 0.0 if ended else along / length
         in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
         in_x_of_basis = 0.0
-        for j in range(2 * size):
+        for j in range(size):
             moved = keep * table[i, j] + s * residual[j]
             table[i, j] = moved
             residual[j] -= c * moved
-        for j in range(size):
-            in_x_of_basis += weights[j] * table[i, size + j]
+        for j in range(size, size + i + 1):  # M is lower triangular but for the mean's column: the rest is zero
+            moved = keep * table[i, j] + s * residual[j]
+            table[i, j] = moved
+            residual[j] -= c * moved
+            in_x_of_basis += weights[j - size] * moved
+        for j in range(size + p, 2 * size):
+            moved = keep * table[i, j] + s * residual[j]
+            table[i, j] = moved
+            residual[j] -= c * moved
+            in_x_of_basis += weights[j - size] * moved
         table[i, i], residual[i] = length, 0.0
         mirror(table, i, live, p, centred)
         weights[i] = (in_x - in_x_of_basis) / table[i, size + i]
