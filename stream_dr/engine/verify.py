@@ -5,6 +5,7 @@ Why this way: a checksum that is never read protects nothing; this reads them al
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ def _shards(directory: Directory) -> list[tuple[str, str]]:
     """Every shard that an event names, once, in order."""
     found: dict[tuple[str, str], None] = {}
     for event in directory.log.read_kind("reference", directory.position + 1):
-        facts = json.loads(event.body)
-        found[(facts["uri"], facts["sha256"])] = None
+        with suppress(ValueError, KeyError):  # a damaged body: the log's own check names its event
+            facts = json.loads(event.body)
+            found[(facts["uri"], facts["sha256"])] = None
     return list(found)

@@ -1,6 +1,8 @@
 """Inspect tells what there is; verify finds what is damaged, and names it."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,14 @@ def test_a_missing_shard_is_found(filled: Path) -> None:
     (filled / "s/part-00000.arrow").unlink()
     bad = [f for f in verify(filled / "d") if f.error is not None]
     assert isinstance(bad[0].error, errors.SourceMissing)
+
+
+def test_a_damaged_reference_is_named_and_the_rest_still_checked(filled: Path) -> None:
+    (segment,) = (filled / "d" / "log").glob("0*.sqlite")
+    with closing(sqlite3.connect(segment)) as log, log:
+        assert log.execute("UPDATE events SET body = ? WHERE position = 2", (b"z{}",)).rowcount == 1
+    found = list(verify(filled / "d"))
+    assert isinstance(found[0].error, errors.DamagedFile)
+    assert "event 2" in str(found[0].error)
+    assert len(found) > 3
+    assert [f.error for f in found[1:]] == [None] * (len(found) - 1)
