@@ -70,15 +70,20 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         process = Process(Path(folder), max_features=10_000, log_level="warning")
-        with httpx.Client(base_url=process.url, timeout=60) as http:
-            http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
-            http.put("/models/pca", json={"estimator": "ccipca"}).raise_for_status()
-            first = arrow(mutating.ROWS, list("abcabca"))
-            http.post("/partial_fit?wait=applied", content=first, headers={"Content-Type": ARROW}).raise_for_status()
-            mutated(http, options.count, options.seed)
-            schemathesis(process.url, options.schemathesis, options.examples)
-            states = {name: model["state"] for name, model in http.get("/models").json()["models"].items()}
-        print(f"models afterwards: {states}; the service ended with {process.stop()}")
+        try:
+            with httpx.Client(base_url=process.url, timeout=60) as http:
+                http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+                http.put("/models/pca", json={"estimator": "ccipca"}).raise_for_status()
+                first = arrow(mutating.ROWS, list("abcabca"))
+                http.post(
+                    "/partial_fit?wait=applied", content=first, headers={"Content-Type": ARROW}
+                ).raise_for_status()
+                mutated(http, options.count, options.seed)
+                schemathesis(process.url, options.schemathesis, options.examples)
+                states = {name: model["state"] for name, model in http.get("/models").json()["models"].items()}
+        finally:
+            status = process.stop()
+        print(f"models afterwards: {states}; the service ended with {status}")
 
 
 if __name__ == "__main__":
