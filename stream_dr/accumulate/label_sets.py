@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.accumulate.centred_part import moved
 from stream_dr.accumulate.encoding import Encoded
 from stream_dr.accumulate.pair_table import PairTable
 from stream_dr.accumulate.protocol import nested_state
@@ -198,7 +199,9 @@ class LabelSetSums:
         left = self._weights[at] + sign * other.weights
         share = np.divide(sign * other.weights, left, out=np.zeros_like(left), where=left > 0.0)[:, None]
         step = (other.mean - self._mean[at]) + (other.low - self._low[at])
-        self._mean[at] += share * step
+        new = self._weights[at, None] == 0.0
+        mean, low = moved(self._mean[at], self._low[at], share * step)
+        self._mean[at], self._low[at] = np.where(new, other.mean, mean), np.where(new, other.low, low)
 
     def _clear(self, gone: np.ndarray) -> None:
         self._weights[gone] = 0.0

@@ -180,15 +180,16 @@ class MomentAccumulator:
     def _begin_features(self, batch: Plan) -> None:
         exact = self.scatter == "exact"
         if self._features is None and batch.sparse and not exact:
-            reference = np.zeros(self.columns)
-            if batch.encoded is not None and batch.encoded.values is not None:
-                reference = batch.encoded.values.mean(axis=0)
-            self._features = SparseSums(empty_sparse(self.n_features, reference))
+            self._features = SparseSums(empty_sparse(self.n_features, np.zeros(self.columns)))
         elif self._features is None:
             self._features = CentredSums(empty_part(self.n_features, self.columns, exact))
-        elif isinstance(self._features, SparseSums) and not batch.sparse:
-            self._features = CentredSums(centred_features(self.freeze()))
         self._features.grow(self.n_features, self.columns)
+        if not isinstance(self._features, SparseSums):
+            return
+        if self._weight == 0.0 and batch.encoded is not None and batch.encoded.values is not None:
+            self._features.refer(batch.encoded.values, batch.weights)
+        if not batch.sparse:
+            self._features = CentredSums(centred_features(self.freeze()))
 
     def _renormalise(self, factor: float) -> None:
         for sums in (self._features, self._targets, self._classes, self._sets):

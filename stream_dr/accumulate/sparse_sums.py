@@ -146,6 +146,12 @@ class SparseSums:
             scale = weights if encoded.row_values is None else weights * encoded.row_values
             add_label_sets(*rows, encoded.indptr, encoded.codes, scale, self._records)
 
+    def refer(self, values: np.ndarray, weights: np.ndarray) -> None:
+        """Before any row of weight: take the mean of continuous targets (rows, k) of weights (rows,) as the reference."""
+        total = float(weights.sum())
+        if total > 0.0:
+            self.reference = weights / total @ values
+
     def follow(self, targets: TargetSums) -> None:
         """Take ȳ as the reference of continuous targets where it has left it by eight standard deviations. O(d k)."""
         values = targets.values
