@@ -4,7 +4,7 @@ Remembered: the rows' weight N, means and second moments of the features (all pa
 target columns, sums of the targets; on request the scatter of each class (WMV) or sums per label set (HSL). Dense rows
 and exact scatter are kept centred, sparse rows of wide streams as sums about zero; `centred()` gives the same answer.
 
-Memory: 8·(d·(k + 4) + k²) bytes, with exact scatter 8·d² more.
+Memory: 8·(d·(k + 4) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
 
 Why this way: a state is the past as a value: empty is an exact identity, `merge` adds two, `without` takes one out.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_dr.accumulate.centred_part import CentredPart, empty_part
 from stream_dr.accumulate.class_scatter import ClassScatter
-from stream_dr.accumulate.encoding import Encoding
+from stream_dr.accumulate.encoding import Encoding, Fourier
 from stream_dr.accumulate.label_sets import LabelSets
 from stream_dr.accumulate.protocol import Absent
 from stream_dr.accumulate.sparse_sums import SparsePart
@@ -161,6 +161,19 @@ def trace(state: MomentState) -> float:
         return 0.0
     variances = part.variances(state.weight) if isinstance(part, SparsePart) else part.variances
     return state.scale * float(variances.sum())
+
+
+def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
+    """Bytes that the arrays of such a state take at most, `targets` being labels or columns of numbers.
+
+    8·(d·(k + 4) + k² + 4·k), with exact scatter 8·d² more, with class scatter 8·k·(d² + 2·d + 1) more. Sums per label set
+    are not in it: their number depends on the rows (`label_sets` has bounds of its own).
+    """
+    d, k = features, 0 if encoding == "none" else targets
+    if isinstance(encoding, Fourier):
+        k = max(k, encoding.size)
+    numbers = d * (k + 4) + k * k + 4 * k + (d * d if exact else 0)
+    return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter else 0))
 
 
 def keeps(state: MomentState) -> tuple[bool, bool]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from stream_dr.accumulate.mapped import MappedState
+from stream_dr.accumulate.moment_state import moment_bytes
 from stream_dr.accumulate.moments import EXACT_WIDTH, MomentAccumulator, MomentState
 from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_number, check_positive_int
@@ -254,7 +255,8 @@ class ClosedForm(AdditiveEstimator):
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Bytes the state takes: 8·(d·(k + 2) + k²), and 8·d² with exact scatter; d as mapped, where there is a map."""
+        """Bytes the state takes at most: 8·(d·(k + 4) + k² + 4·k), and 8·d² with exact scatter; d as mapped, where there
+        is a map. HSL's sums per label set come on top."""
         return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
 
     def widest(self, sparse: bool, stated: int) -> int | None:
@@ -267,9 +269,9 @@ class ClosedForm(AdditiveEstimator):
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Bytes of the moments of rows this wide."""
-        d, k = n_features, n_targets
-        exact = self.reads_scatter() and (self.scatter == "exact" or (self.scatter == "auto" and d <= EXACT_WIDTH))
-        return 8 * (d * (k + 2) + k * k + (d * d if exact else 0))
+        kept = self.scatter_kept()
+        exact = kept == "exact" or (kept == "auto" and n_features <= EXACT_WIDTH)
+        return moment_bytes(self.target_encoding(), n_features, n_targets, exact, self.keeps_class_scatter())
 
     @property
     def condition_(self) -> float:

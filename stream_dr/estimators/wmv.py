@@ -70,11 +70,6 @@ class WMV(ClosedForm):
         """One exact scatter a class."""
         return True
 
-    def moment_bytes(self, n_features: int, n_targets: int) -> int:
-        """Bytes the state takes: that of the exact moments and 8·c·d² more."""
-        d, k = n_features, n_targets
-        return 8 * (d * (k + 2) + k * k + d * d * (k + 1))
-
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Eigenvectors of Xᵀ L X; the positive ones unless more are asked for."""
         classes = state.class_scatter
