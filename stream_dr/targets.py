@@ -130,6 +130,8 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
             "pass one target a row."
         )
     wanted = known or (target if target != "auto" else None)
+    if parsed.kind == "multilabel" and parsed.kind not in kinds:
+        refuse_kind(parsed.kind, kinds)  # before the other kind's error, which would not say what can learn from these
     if wanted is not None and parsed.kind != wanted:
         raise TargetKindMismatch(
             f"targets are of kind {parsed.kind}; this model was started with {wanted}. "

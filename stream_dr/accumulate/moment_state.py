@@ -20,7 +20,7 @@ from stream_dr.accumulate.label_sets import LabelSets
 from stream_dr.accumulate.protocol import Absent
 from stream_dr.accumulate.sparse_sums import SparsePart
 from stream_dr.accumulate.target_sums import TargetPart, empty_targets
-from stream_dr.errors import CannotMerge
+from stream_dr.errors import CannotMerge, InvalidParameter
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -179,6 +179,15 @@ def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, c
 def keeps(state: MomentState) -> tuple[bool, bool]:
     """Whether it keeps label sets, and class scatter."""
     return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
+
+
+def check_kept(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
+    """Raise InvalidParameter unless the state remembers targets in this encoding, and the parts asked for."""
+    if state.encoding != encoding or keeps(state) != (label_sets, class_scatter):
+        raise InvalidParameter(
+            "what was learned does not hold what these parameters need: they were changed after the first row. "
+            "Call fit with the rows again, or set the parameters back."
+        )
 
 
 def check_spec(a: MomentState, b: MomentState) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from stream_dr.accumulate.mapped import MappedState
-from stream_dr.accumulate.moment_state import moment_bytes
+from stream_dr.accumulate.moment_state import check_kept, moment_bytes
 from stream_dr.accumulate.moments import EXACT_WIDTH, MomentAccumulator, MomentState
 from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_number, check_positive_int
@@ -214,6 +214,7 @@ class ClosedForm(AdditiveEstimator):
         return solved(state, self._solve)
 
     def _solve(self, state: Any) -> Projection:
+        check_kept(state, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = moments_of(state, self.standardize)
         exact = not self.reads_scatter() or moments.scatter is not None
         return self.finished(moments, self.directions(moments, state), "exact" if exact else "diagonal")

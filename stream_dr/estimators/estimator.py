@@ -265,6 +265,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if holder.accumulator.rows == 0:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
         if holder.projection is None:
+            self.check_parameters()
             holder.projection = holder.refined or self.solve(holder.accumulator.freeze())
         return holder.projection
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr import ESTIMATORS, OPLS, SPCA, SRP
+from stream_dr import ESTIMATORS, HSL, LDA, OPLS, SPCA, SRP, errors
 from stream_dr.accumulate.protocol import pack
 from stream_dr.estimators.closed_form import ClosedForm
 
@@ -39,3 +39,20 @@ def test_dense_rows_after_sparse_ones_may_bring_new_labels_and_take_the_same_sum
     dense = OPLS(scatter="diagonal").fit(X, y)
     np.testing.assert_allclose(mixed.state_.centred().cross, dense.state_.centred().cross, atol=1e-13)
     np.testing.assert_allclose(mixed.components_, dense.components_, atol=1e-12)
+
+
+def test_parameters_changed_after_fit_are_checked_before_they_are_solved_with() -> None:
+    X, y = np.random.default_rng(2).normal(size=(12, 3)), list("abc") * 4
+    hsl = HSL().fit(X, y).set_params(laplacian="star")
+    with pytest.raises(errors.InvalidParameter, match="fit with the rows again"):
+        hsl.transform(X)
+    assert hsl.set_params(laplacian="zhou").transform(X).shape == (12, 2)
+    with pytest.raises(errors.InvalidParameter, match="gamma"):
+        LDA().fit(X, y).set_params(gamma=-1.0).transform(X)
+
+
+def test_several_labels_a_row_are_refused_in_a_later_batch_in_the_same_words() -> None:
+    X = np.random.default_rng(3).normal(size=(4, 3))
+    lda = LDA().partial_fit(X, list("abab"))
+    with pytest.raises(errors.TargetKindMismatch, match="OPLS, CCA or HSL"):
+        lda.partial_fit(X, [["a"], ["a", "b"], ["b"], []])
