@@ -26,7 +26,8 @@ import pyarrow as pa
 from stream_dr import errors
 from stream_dr.block import Block, as_rows, as_weights
 from stream_dr.streams.codec import arrow_from_block, read_arrow, write_arrow
-from stream_dr.targets import KINDS, parse_targets
+from stream_dr.target_parsing import parse_targets
+from stream_dr.targets import KINDS
 
 ARROW = "application/vnd.apache.arrow.stream"
 AGAIN = (429, 502, 503, 504)

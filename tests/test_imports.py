@@ -11,13 +11,25 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "stream_dr").rglob("*.py"))
 
-NUMERIC = ("errors", "block", "targets", "source", "projection", "feature_maps", "accumulate", "solve", "estimators")
+NUMERIC = (
+    "errors",
+    "block",
+    "targets",
+    "target_parsing",
+    "source",
+    "projection",
+    "feature_maps",
+    "accumulate",
+    "solve",
+    "estimators",
+)
 RANK = {
     "errors": 0,
     "label_codes": 1,
     "block": 2,
     "source": 3,
     "targets": 3,
+    "target_parsing": 4,
     "feature_maps": 3,
     "projection": 4,
     "accumulate": 5,

@@ -21,7 +21,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from stream_dr.block import Block
-from stream_dr.estimators.estimator import Estimator, check_positive_int
+from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.parameter_checks import check_positive_int
 from stream_dr.projection import Linear, Projection
 
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from stream_dr.accumulate.basis_state import unit_columns
 from stream_dr.accumulate.ccipca import CCIPCAAccumulator, CCIPCAState
-from stream_dr.estimators.estimator import Estimator, check_choice, check_number, check_positive_int
+from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 
 

@@ -19,8 +19,9 @@ from stream_dr.accumulate.mapped import MappedState
 from stream_dr.accumulate.moment_state import check_kept, moment_bytes
 from stream_dr.accumulate.moments import EXACT_WIDTH, MomentAccumulator, MomentState
 from stream_dr.errors import InvalidParameter, NeedsRefine
-from stream_dr.estimators.estimator import AdditiveEstimator, check_choice, check_number, check_positive_int
+from stream_dr.estimators.additive import AdditiveEstimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.conjugate_gradient import second_stage

@@ -17,22 +17,22 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from stream_dr.block import Block, as_rows, as_weights
+from stream_dr.block import Block, as_weights
 from stream_dr.errors import (
     CannotMerge,
     CannotRefine,
     CannotUnlearn,
     EmptyInput,
-    InvalidParameter,
     InvalidWeights,
     NotFitted,
     TargetsRequired,
     WidthMismatch,
 )
+from stream_dr.estimators.named_columns import in_order, rows_and_names
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.hashing import are_named_rows, named_rows
 from stream_dr.projection import Projection
-from stream_dr.targets import Targets, check_label_type, parse_targets
+from stream_dr.target_parsing import parse_targets
+from stream_dr.targets import Targets, check_label_type
 
 
 class Holder:
@@ -208,13 +208,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         block = X if isinstance(X, Block) else Block(X)
         y, weights = block.y if y is None else y, block.weights if weights is None else weights
         by_name = self._goes_by_name()
-        rows, names = _as_rows(block.X, by_name)
+        rows, names = rows_and_names(block.X, by_name)
         names = block.names or names
         if refuse_empty:
             self._refuse_empty(rows)
         if started and not (by_name and names):
             if not by_name:
-                rows, names = _in_order(holder.names, names, rows, type(self).__name__)
+                rows, names = in_order(holder.names, names, rows, type(self).__name__)
             if not hasattr(rows, "indptr") and rows.shape[1] != accumulator.n_features:
                 self._refuse_width(rows.shape[1], accumulator.n_features)
         weights = as_weights(weights, rows.shape[0])
@@ -241,9 +241,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _project(self, projection: Any, X: Any) -> np.ndarray:
         """X projected, named columns in the stream's order or, with a map that goes by name, as they are."""
         by_name = self._goes_by_name()
-        rows, names = _as_rows(X, by_name)
+        rows, names = rows_and_names(X, by_name)
         if not by_name:
-            rows, _ = _in_order(self._holder().names, names, rows, type(self).__name__)
+            rows, _ = in_order(self._holder().names, names, rows, type(self).__name__)
         if not (by_name and names) and not hasattr(rows, "indptr") and rows.shape[1] != projection.n_features:
             self._refuse_width(rows.shape[1], projection.n_features)
         return np.asarray(projection.apply(rows, names) if by_name else projection.apply(rows))
@@ -286,90 +286,3 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
         if rows.shape[1] == 0:
             raise EmptyInput(f"Found array with 0 feature(s) (shape={rows.shape}) while a minimum of 1 is required.")
-
-
-class AdditiveEstimator(Estimator):
-    """Base of estimators whose state is a sum: they take weights, merge and unlearn."""
-
-    additive: ClassVar[bool] = True
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Forget everything, then learn rows X (rows, features) with targets y and weights (rows,)."""
-        return self._fit(X, y, sample_weight)
-
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Go on learning rows X (rows, features), targets y, weights (rows,). The state is unchanged on error."""
-        return self._partial_fit(X, y, sample_weight)
-
-    def merge(self, other: Estimator) -> Self:
-        """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
-        if type(other) is not type(self) or other.get_params() != self.get_params():
-            raise CannotMerge(
-                f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
-            )
-        mine, theirs = self._holder(), other._holder()
-        if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
-            raise CannotMerge(f"states of features {theirs.names} and {mine.names} cannot be merged.")
-        state = mine.accumulator.freeze().merge(theirs.accumulator.freeze())
-        self._fitted = Holder(self.accumulator(state), mine.names or theirs.names)
-        return self
-
-    def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Take rows X (rows, features), learned before with these targets and weights, out again. Raises CannotUnlearn."""
-        holder = self._holder()
-        block, _ = self._parse(holder, X, y, sample_weight)
-        holder.accumulator.remove(block)
-        holder.projection = holder.refined = None
-        return self
-
-
-def check_positive_int(name: str, value: Any, optional: bool = False) -> None:
-    """Raise InvalidParameter unless value is an integer ≥ 1 (or None, where optional)."""
-    if optional and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidParameter(f"{name}={value!r}; it must be an integer ≥ 1{' or None' if optional else ''}.")
-
-
-def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
-    """Raise InvalidParameter unless value is a finite number in [low, high] (or (low, high] where open_low)."""
-    good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
-    if not good or value > high or value < low or (open_low and value == low):
-        raise InvalidParameter(
-            f"{name}={value!r}; it must be a number in {'(' if open_low else '['}{low:g}, {high:g}]."
-        )
-
-
-def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Raise InvalidParameter unless value is one of choices."""
-    if value not in choices:
-        raise InvalidParameter(f"{name}={value!r}; it must be one of {', '.join(map(repr, choices))}.")
-
-
-def _as_rows(X: Any, by_name: bool) -> tuple[Any, tuple[str, ...] | None]:
-    """Rows and names of X, which may also be a list of dicts where columns go by name."""
-    if not (by_name and are_named_rows(X)):
-        return as_rows(X)
-    rows, names = named_rows(X)
-    return as_rows(rows)[0], names
-
-
-def _in_order(
-    known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
-) -> tuple[Any, tuple[str, ...] | None]:
-    """Rows with their named columns in the stream's order."""
-    if known is None or names is None or names == known:
-        return rows, known
-    if set(names) != set(known) or len(names) != len(known):
-        _refuse_names(known, names, who)
-    order = [names.index(n) for n in known]
-    return np.ascontiguousarray(rows[:, order]), known
-
-
-def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> None:
-    missing = [n for n in known if n not in names]
-    extra = [n for n in names if n not in known]
-    raise WidthMismatch(
-        f"The feature names should match those that were passed during fit of {who}. "
-        f"Missing: {missing[:5]}; unexpected: {extra[:5]}. Send the columns {list(known[:5])} … in that order."
-    )

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
-from stream_dr.estimators.estimator import check_choice
+from stream_dr.estimators.parameter_checks import check_choice
 
 
 class HSL(ClosedForm):

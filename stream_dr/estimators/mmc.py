@@ -3,8 +3,8 @@
 from typing import Any, ClassVar, Literal
 
 from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
-from stream_dr.estimators.estimator import check_number
 from stream_dr.estimators.margin import margin_directions
+from stream_dr.estimators.parameter_checks import check_number
 
 
 class MMC(ClosedForm):

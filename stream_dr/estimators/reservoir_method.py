@@ -16,8 +16,10 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from stream_dr.accumulate.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.errors import CannotUnlearn
-from stream_dr.estimators.estimator import AdditiveEstimator, Estimator, check_positive_int
+from stream_dr.estimators.additive import AdditiveEstimator
+from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.parameter_checks import check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from stream_dr.accumulate.encoding import Fourier
 from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
-from stream_dr.estimators.estimator import check_choice, check_number, check_positive_int
+from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 
 
 class KernelKinds:

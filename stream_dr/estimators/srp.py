@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_dr.accumulate.encoding import Fourier
 from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
-from stream_dr.estimators.estimator import check_number, check_positive_int
+from stream_dr.estimators.parameter_checks import check_number, check_positive_int
 from stream_dr.targets import Label
 
 

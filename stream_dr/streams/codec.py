@@ -31,7 +31,8 @@ from stream_dr.streams.arrow_targets import arrow_from_targets, targets_from_arr
 from stream_dr.streams.csr import WIDEST
 from stream_dr.streams.ipc import read_arrow, write_arrow
 from stream_dr.streams.json_rows import block_from_json, json_rows
-from stream_dr.targets import KINDS, Targets, parse_targets
+from stream_dr.target_parsing import parse_targets
+from stream_dr.targets import KINDS, Targets
 
 __all__ = ["arrow_from_block", "block_from_arrow", "block_from_json", "json_rows", "read_arrow", "write_arrow"]
 

@@ -7,7 +7,8 @@ import pytest
 
 from stream_dr.block import Block
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.targets import KINDS, check_label_type, labelled_rows, parse_targets
+from stream_dr.target_parsing import parse_targets
+from stream_dr.targets import KINDS, check_label_type, labelled_rows
 
 SINGLE = ("class",)
 

@@ -19,7 +19,8 @@ from scipy.io.matlab import MatReadError
 from stream_dr.block import Block, check_finite
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
 from stream_dr.streams.readers.lines import ROWS
-from stream_dr.targets import Targets, class_targets, continuous_targets, parse_targets
+from stream_dr.target_parsing import parse_targets
+from stream_dr.targets import Targets, class_targets, continuous_targets
 
 
 def read_matlab(

@@ -1,0 +1,46 @@
+"""AdditiveEstimator: the face of estimators whose state is a sum.
+
+Such an estimator takes weights, and what it learned can be added to another's or taken out again; the work is the state's.
+
+Why this way: the recurrences do not have these arguments at all, so no signature promises what is then refused.
+"""
+
+from typing import Any, ClassVar, Self
+
+from stream_dr.errors import CannotMerge
+from stream_dr.estimators.estimator import Estimator, Holder
+
+
+class AdditiveEstimator(Estimator):
+    """Base of estimators whose state is a sum: they take weights, merge and unlearn."""
+
+    additive: ClassVar[bool] = True
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Forget everything, then learn rows X (rows, features) with targets y and weights (rows,)."""
+        return self._fit(X, y, sample_weight)
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Go on learning rows X (rows, features), targets y, weights (rows,). The state is unchanged on error."""
+        return self._partial_fit(X, y, sample_weight)
+
+    def merge(self, other: Estimator) -> Self:
+        """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
+        if type(other) is not type(self) or other.get_params() != self.get_params():
+            raise CannotMerge(
+                f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
+            )
+        mine, theirs = self._holder(), other._holder()
+        if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
+            raise CannotMerge(f"states of features {theirs.names} and {mine.names} cannot be merged.")
+        state = mine.accumulator.freeze().merge(theirs.accumulator.freeze())
+        self._fitted = Holder(self.accumulator(state), mine.names or theirs.names)
+        return self
+
+    def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Take rows X (rows, features), learned before with these targets and weights, out again. Raises CannotUnlearn."""
+        holder = self._holder()
+        block, _ = self._parse(holder, X, y, sample_weight)
+        holder.accumulator.remove(block)
+        holder.projection = holder.refined = None
+        return self

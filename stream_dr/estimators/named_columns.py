@@ -1,0 +1,41 @@
+"""Named columns: rows of a table whose columns have names, brought into the stream's order.
+
+Why this way: a table's columns are matched by name, never by place, so that two tables of other column order agree.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from stream_dr.block import as_rows
+from stream_dr.errors import WidthMismatch
+from stream_dr.feature_maps.hashing import are_named_rows, named_rows
+
+
+def rows_and_names(X: Any, by_name: bool) -> tuple[Any, tuple[str, ...] | None]:
+    """Rows and names of X, which may also be a list of dicts where columns go by name."""
+    if not (by_name and are_named_rows(X)):
+        return as_rows(X)
+    rows, names = named_rows(X)
+    return as_rows(rows)[0], names
+
+
+def in_order(
+    known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
+) -> tuple[Any, tuple[str, ...] | None]:
+    """Rows with their named columns in the stream's order."""
+    if known is None or names is None or names == known:
+        return rows, known
+    if set(names) != set(known) or len(names) != len(known):
+        _refuse_names(known, names, who)
+    order = [names.index(n) for n in known]
+    return np.ascontiguousarray(rows[:, order]), known
+
+
+def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> None:
+    missing = [n for n in known if n not in names]
+    extra = [n for n in names if n not in known]
+    raise WidthMismatch(
+        f"The feature names should match those that were passed during fit of {who}. "
+        f"Missing: {missing[:5]}; unexpected: {extra[:5]}. Send the columns {list(known[:5])} … in that order."
+    )

@@ -1,0 +1,173 @@
+"""target_parsing: what a caller passes as y, as Targets.
+
+The form decides the kind once, unless `target` or an earlier batch has: 1-D str, int or bool is class; 1-D float class where
+the method takes one label a row and every value is whole, else continuous; 2-D of only 0 and 1 multilabel, any other
+numeric 2-D continuous; a list of lists label sets.
+
+Why this way: all that depends on how y happens to be written stands here; `targets` knows values only.
+"""
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stream_dr.block import LARGEST
+from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets, refuse_kind
+
+
+def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto", known: str | None = None) -> Targets:
+    """Targets from what a caller passes as y.
+
+    y: (rows,) labels or numbers, (rows, k) indicator or numbers, a list of label collections, or a Targets.
+    kinds: the kinds the estimator can learn from. target: "auto" or one of KINDS. known: the kind decided by an earlier
+    batch, or None. Raises InvalidTargets (unreadable, wrong length) or TargetKindMismatch (another kind).
+    """
+    if isinstance(y, Targets):
+        parsed = y
+    else:
+        kind = known or (target if target != "auto" else None)
+        parsed = _parse(y, kinds, kind)
+    if parsed.rows != rows:
+        raise InvalidTargets(
+            f"Found input variables with inconsistent numbers of samples: {rows} rows but {parsed.rows} targets; "
+            "pass one target a row."
+        )
+    wanted = known or (target if target != "auto" else None)
+    if parsed.kind == "multilabel" and parsed.kind not in kinds:
+        refuse_kind(parsed.kind, kinds)  # before the other kind's error, which would not say what can learn from these
+    if wanted is not None and parsed.kind != wanted:
+        raise TargetKindMismatch(
+            f"targets are of kind {parsed.kind}; this model was started with {wanted}. "
+            f"Pass {wanted} targets or start a new model."
+        )
+    if parsed.kind not in kinds:
+        refuse_kind(parsed.kind, kinds)
+    return parsed
+
+
+def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
+    """Targets of the given kind, or of the kind y's form says."""
+    if hasattr(y, "to_pylist"):
+        y = y.to_pylist()
+    elif hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if hasattr(y, "toarray"):
+        y = y.toarray()
+    elif hasattr(y, "__array__") and not hasattr(y, "__iter__"):
+        y = np.asarray(y)
+    if not isinstance(y, np.ndarray) and _holds_collections(y):
+        if kind != "continuous" and not _is_numeric_table(y):
+            return multilabel_targets(list(y))
+        y = _table(y)
+    if not isinstance(y, np.ndarray):
+        y = _column(y)
+    if y.ndim == 2 and y.shape[1] == 1 and kinds == ("class",):
+        y = y[:, 0]
+    if y.ndim == 2:
+        return _parse_table(y, kind)
+    if y.ndim != 1:
+        raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
+    if y.dtype == object and len(y) and isinstance(y[0], list | tuple | set | frozenset | np.ndarray):
+        return multilabel_targets(list(y))
+    return _parse_column(y, kinds, kind)
+
+
+def _table(y: Any) -> np.ndarray:
+    """A list of rows as an array; lists of different length are label sets where numbers are needed."""
+    try:
+        return np.asarray(y)
+    except ValueError as e:
+        raise TargetKindMismatch(
+            "lists of several lengths were given; this model was started with numbers. Pass a row of numbers a row."
+        ) from e
+
+
+def _refuse_text(y: np.ndarray) -> None:
+    """Raise TargetKindMismatch when labels are given where numbers are needed."""
+    if y.dtype.kind in "OSU" and any(isinstance(v, str | bytes) for v in y.ravel()[:1]):
+        raise TargetKindMismatch(
+            f"labels were given ({y.ravel()[0]!r}); this model was started with numbers. Pass numbers, or start a new model."
+        )
+
+
+def _parse_table(y: np.ndarray, kind: str | None) -> Targets:
+    if kind == "continuous":
+        _refuse_text(y)
+    if y.dtype.kind not in "biuf":
+        raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
+    if kind == "continuous":
+        return continuous_targets(y)
+    if kind == "class":
+        raise TargetKindMismatch("several labels a row were given where one is needed. Use OPLS, CCA or HSL.")
+    if np.all((y == 0) | (y == 1)) and (kind == "multilabel" or y.size):
+        codes = np.nonzero(y)[1].astype(np.int32)
+        indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(y, axis=1)))).astype(np.int64)
+        return Targets("multilabel", tuple(range(y.shape[1])), codes, indptr)
+    if kind == "multilabel":
+        raise TargetKindMismatch(
+            "a 2-D y with values other than 0 and 1; this model was started with multilabel targets."
+        )
+    return continuous_targets(y)
+
+
+def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targets:
+    if np.iscomplexobj(y):
+        raise InvalidTargets("Complex data not supported: targets are complex numbers.")
+    if y.dtype.kind == "f":
+        if not np.all(np.abs(y) <= LARGEST):
+            raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
+        whole = bool(np.all(y == np.floor(y)))
+        single = "class" in kinds and not {"multilabel", "continuous"} <= set(kinds)
+        if kind == "continuous" or (kind is None and not (single and whole)):
+            if kind is None and "continuous" not in kinds:
+                raise InvalidTargets(
+                    "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
+                    "labels: pass str, int or bool."
+                )
+            return continuous_targets(y)
+        if not whole:
+            raise TargetKindMismatch(
+                "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "
+                "pass str, int, bool or whole numbers, or start a new model."
+            )
+        y = y.astype(np.int64)
+    if kind == "continuous":
+        _refuse_text(y)
+        return continuous_targets(y)
+    if kind == "multilabel":
+        raise TargetKindMismatch(
+            "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
+        )
+    return class_targets(y)
+
+
+def _holds_collections(y: Any) -> bool:
+    kinds = (list, tuple, set, frozenset, np.ndarray)
+    try:
+        return any(isinstance(item, kinds) for item in y)
+    except TypeError as e:
+        raise InvalidTargets(f"y is {type(y).__name__}; pass one target a row.") from e
+
+
+def _is_numeric_table(y: Any) -> bool:
+    """Whether a list of lists is a rectangular table of floats, or of only 0 and 1 with more than one column."""
+    lengths = {len(item) if hasattr(item, "__len__") else -1 for item in y}
+    if len(lengths) != 1 or lengths <= {0, -1}:
+        return False
+    flat = [v for item in y for v in item]
+    return all(isinstance(v, float | np.floating) for v in flat)
+
+
+def _column(y: Any) -> np.ndarray:
+    """A list of scalars as a 1-D array that keeps each label's type."""
+    items = list(y)
+    if items and all(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in items):
+        return np.asarray(items)
+    if items and all(isinstance(v, bool | np.bool_) for v in items):
+        return np.asarray(items, dtype=bool)
+    column = np.empty(len(items), dtype=object)
+    column[:] = items
+    return column
