@@ -42,7 +42,7 @@ async def transform_one(request: Request) -> Response:
     responses=documents.TRANSFORM_ANSWERS,
 )
 async def transform_many(request: Request, model: Annotated[str, Query(description="the model's name")]) -> Response:
-    """Project many rows, the same rows as /partial_fit takes; targets are ignored."""
+    """Project many rows, the same rows as /partial_fit takes; targets are ignored, and no rows give none."""
     state = request.app.state
     media, accept = wire.media(request), wire.accepted(request, (wire.JSON, wire.ARROW_STREAM))
     live = state.directory.model(model)

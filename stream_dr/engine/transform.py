@@ -62,8 +62,13 @@ def transform(model: Model, block: Block, schema: Schema) -> Answer:
             f"model {model.name!r} has published no projection yet: it has learned no row. Send rows first."
         )
     check_finite(block.X)
-    block = in_order(block, schema)
     projection = published.projection
+    block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else in_order(block, schema)
     unseen = int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
     z = projection.apply(block.X)
     return Answer(model.name, published.version, published.position, projection.solution, z, block.ids, unseen)
+
+
+def _no_rows(block: Block, width: int) -> Block:
+    """An empty batch that says nothing of its columns, as {"rows": []}, in the width the projection takes."""
+    return block._replace(X=np.empty((0, width)))

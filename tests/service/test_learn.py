@@ -99,6 +99,17 @@ def test_one_row_many_rows_json_and_arrow_agree(served: Served, rows: Any) -> No
     assert table.schema.metadata[b"model"] == b"lda"
 
 
+def test_no_rows_are_answered_with_none_in_json_and_arrow(served: Served, rows: Any) -> None:
+    learn(served, rows)
+    empty = sparse_arrow(rows[:0]) if sp.issparse(rows) else arrow(rows[:0])
+    for name in SPECS:
+        for answer in (
+            served.http.post(f"/transform?model={name}", json={"rows": []}),
+            post(served.http, empty, path=f"/transform?model={name}"),
+        ):
+            assert (answer.status_code, answer.json()["z"]) == (200, []), answer.text
+
+
 def test_ids_and_unseen_are_echoed(served: Served) -> None:
     learn(served, SPARSE)
     batch = {

@@ -13,7 +13,7 @@ from stream_dr.engine.directory import Directory
 from stream_dr.engine.projecting import project
 from stream_dr.engine.replay import settle
 from stream_dr.engine.transform import transform
-from stream_dr.streams.codec import read_arrow
+from stream_dr.streams.codec import block_from_json, read_arrow
 from stream_dr.streams.shards import open_dataset
 from tests.stream_dr.engine.batches import dense, opened, put, shards, sparse
 
@@ -71,6 +71,22 @@ def test_what_is_refused(tmp_path: Path) -> None:
             transform(directory.model("m"), dense(0, features=3), directory.schema)
         with pytest.raises(errors.NotFinite):
             transform(directory.model("m"), dense(0)._replace(X=np.full((2, 4), np.nan)), directory.schema)
+
+
+def test_no_rows_are_projected_to_no_rows_in_any_layout(tmp_path: Path) -> None:
+    nothing = block_from_json({"rows": []})
+    with trained(tmp_path / "dense", dense(0)) as directory:
+        model = directory.model("m")
+        for block in (nothing, dense(0)._replace(X=np.empty((0, 4)), y=None)):
+            answer = transform(model, block, directory.schema)
+            assert answer.z.shape == (0, model.published.projection.n_components)  # type: ignore[union-attr]
+            assert read_arrow(answer.to_arrow())[0].num_rows == 0
+        with pytest.raises(errors.WidthMismatch):
+            transform(model, dense(0)._replace(X=np.empty((0, 3)), y=None), directory.schema)
+    with trained(tmp_path / "named", dense(0, names=NAMES)) as directory:
+        assert len(transform(directory.model("m"), nothing, directory.schema).z) == 0
+    with trained(tmp_path / "sparse", sparse(0, 40), key="opls") as directory:
+        assert len(transform(directory.model("m"), nothing, directory.schema).z) == 0
 
 
 def test_unseen_entries_are_counted_and_contribute_nothing(tmp_path: Path) -> None:
