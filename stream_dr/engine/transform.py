@@ -13,7 +13,7 @@ from stream_dr.block import Block, check_finite
 from stream_dr.engine.decode import in_order
 from stream_dr.engine.model import Model
 from stream_dr.engine.schema import Schema
-from stream_dr.errors import NotFitted
+from stream_dr.errors import NotFitted, SchemaMismatch
 
 
 class Answer(NamedTuple):
@@ -63,10 +63,20 @@ def transform(model: Model, block: Block, schema: Schema) -> Answer:
         )
     check_finite(block.X)
     projection = published.projection
+    _check_names(block, schema)
     block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else in_order(block, schema)
     unseen = int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
     z = projection.apply(block.X)
     return Answer(model.name, published.version, published.position, projection.solution, z, block.ids, unseen)
+
+
+def _check_names(block: Block, schema: Schema) -> None:
+    """Raise SchemaMismatch for named columns where the stream's have no names, so that nothing says which is which."""
+    if block.names is not None and schema.names is None:
+        raise SchemaMismatch(
+            f"the batch's columns have names ({', '.join(block.names[:5])} …); this stream was learned from {schema.layout} "
+            "rows without names. Send the rows as the stream's were sent, without names."
+        )
 
 
 def _no_rows(block: Block, width: int) -> Block:

@@ -150,6 +150,7 @@ REQUESTS: list[tuple[int, str, str, str, dict[str, Any]]] = [
     (422, "invalid_index", "GET", "/transform?model=lda&indices=99999999999&values=1", {}),
     (422, "width_mismatch", "GET", "/transform?model=lda&x=1,2", {}),
     (422, "width_mismatch", "POST", "/transform?model=lda", body(arrow(ROWS[:, :2]))),
+    (422, "schema_mismatch", "POST", "/transform?model=lda", rows({"rows": [{"x": 1, "y": 2, "z": 3}]})),
     (422, "not_finite", "POST", "/transform?model=lda", body(arrow(NAN))),
     (400, "malformed_input", "POST", "/transform?model=lda", body(arrow(ROWS)[:-300])),
     (422, "unknown_estimator", "PUT", "/models/new", {"json": {"estimator": "umap"}}),

@@ -73,6 +73,17 @@ def test_what_is_refused(tmp_path: Path) -> None:
             transform(directory.model("m"), dense(0)._replace(X=np.full((2, 4), np.nan)), directory.schema)
 
 
+def test_names_are_refused_where_the_stream_has_none(tmp_path: Path) -> None:
+    with trained(tmp_path / "dense", dense(0)) as directory:
+        with pytest.raises(errors.SchemaMismatch, match=r"names \(a, b, c, d …\); .* dense rows without names. Send"):
+            transform(directory.model("m"), dense(9, names=NAMES), directory.schema)
+    with trained(tmp_path / "sparse", sparse(0, 40), key="opls") as directory:
+        with pytest.raises(errors.SchemaMismatch, match="sparse rows without names"):
+            transform(directory.model("m"), dense(9, names=NAMES), directory.schema)
+    with trained(tmp_path / "named", dense(0, names=NAMES)) as directory:
+        assert transform(directory.model("m"), dense(9), directory.schema).z.size  # by place: as GET /transform?x= does
+
+
 def test_no_rows_are_projected_to_no_rows_in_any_layout(tmp_path: Path) -> None:
     nothing = block_from_json({"rows": []})
     with trained(tmp_path / "dense", dense(0)) as directory:
