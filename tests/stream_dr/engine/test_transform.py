@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_dr import errors
+from stream_dr.block import Block
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.projecting import project
@@ -73,15 +74,19 @@ def test_what_is_refused(tmp_path: Path) -> None:
             transform(directory.model("m"), dense(0)._replace(X=np.full((2, 4), np.nan)), directory.schema)
 
 
-def test_names_are_refused_where_the_stream_has_none(tmp_path: Path) -> None:
-    with trained(tmp_path / "dense", dense(0)) as directory:
-        with pytest.raises(errors.SchemaMismatch, match=r"names \(a, b, c, d …\); .* dense rows without names. Send"):
+@pytest.mark.parametrize(("rows", "layout"), [(dense(0), "dense"), (sparse(0), "sparse")], ids=["dense", "sparse"])
+def test_names_are_refused_where_the_stream_has_none(tmp_path: Path, rows: Block, layout: str) -> None:
+    with trained(tmp_path, rows, key="opls" if layout == "sparse" else "class_means") as directory:
+        says = rf"names \(a, b, c, d …\); .* {layout} rows without names. Send"
+        with pytest.raises(errors.SchemaMismatch, match=says):
             transform(directory.model("m"), dense(9, names=NAMES), directory.schema)
-    with trained(tmp_path / "sparse", sparse(0, 40), key="opls") as directory:
-        with pytest.raises(errors.SchemaMismatch, match="sparse rows without names"):
-            transform(directory.model("m"), dense(9, names=NAMES), directory.schema)
-    with trained(tmp_path / "named", dense(0, names=NAMES)) as directory:
-        assert transform(directory.model("m"), dense(9), directory.schema).z.size  # by place: as GET /transform?x= does
+
+
+def test_rows_without_names_are_taken_by_place_on_a_named_stream(tmp_path: Path) -> None:
+    with trained(tmp_path, dense(0, names=NAMES)) as directory:
+        by_place, by_name = dense(9), dense(9, names=NAMES)
+        answers = [transform(directory.model("m"), block, directory.schema).z for block in (by_place, by_name)]
+    np.testing.assert_array_equal(*answers)
 
 
 def test_no_rows_are_projected_to_no_rows_in_any_layout(tmp_path: Path) -> None:
