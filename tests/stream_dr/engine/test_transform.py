@@ -85,8 +85,8 @@ def test_names_are_refused_where_the_stream_has_none(tmp_path: Path, rows: Block
 def test_rows_without_names_are_taken_by_place_on_a_named_stream(tmp_path: Path) -> None:
     with trained(tmp_path, dense(0, names=NAMES)) as directory:
         by_place, by_name = dense(9), dense(9, names=NAMES)
-        answers = [transform(directory.model("m"), block, directory.schema).z for block in (by_place, by_name)]
-    np.testing.assert_array_equal(*answers)
+        a, b = (transform(directory.model("m"), block, directory.schema).z for block in (by_place, by_name))
+    np.testing.assert_array_equal(a, b)
 
 
 def test_no_rows_are_projected_to_no_rows_in_any_layout(tmp_path: Path) -> None:
