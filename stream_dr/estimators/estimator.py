@@ -272,7 +272,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _linear(self, name: str) -> np.ndarray:
         projection = self._projection()
         if not hasattr(projection, name):
-            raise AttributeError(f"{type(self).__name__} has a projection of kind {projection.kind}, without {name}.")
+            raise AttributeError(
+                f"{type(self).__name__} has no {name}_: its map is not linear, and rows are placed by the sampled rows "
+                "nearest to them. Read eigenvalues_, and project with transform."
+            )
         return getattr(projection, name)
 
     def _refuse_width(self, given: int, known: int) -> None:

@@ -31,7 +31,8 @@ class InformationGain(AdditiveEstimator):
 
     Parameters: n_components, features kept; target, "auto", "class" or "multilabel"; feature_map,
     None or the spec of a map that rows go through first (hashing; of Fourier features every one is always present).
-    Fitted: columns_ (components,) int64, best first; scores_ (components,) float64 in nats.
+    Fitted: columns_ (components,) int64, best first; scores_ (components,) float64 in nats, which is also what
+    eigenvalues_ gives; components_ (components, features), rows of the identity, made when read; mean_, zeros.
     Time a row O(entries · labels of the row); memory 8 · features · (labels + 1) bytes. Merges and unlearns exactly.
     Left out: continuous targets and features' values, for which presence is no measure; use PLSDA or CCA. The common
     parameter `decay`: the counts are exact whole numbers, by which merge, unlearn and equal choices from equal counts
@@ -88,6 +89,30 @@ class InformationGain(AdditiveEstimator):
     def scores_(self) -> np.ndarray:
         """(components,) float64 information gain of the features kept, in nats."""
         return self._linear("scores")
+
+    @property
+    def components_(self) -> np.ndarray:
+        """(components, features) float64, a 1 a row: rows · components_ᵀ is the kept columns. Made anew each time, of
+        8 · components · features bytes; `columns_` says the same."""
+        columns = self.columns_
+        chosen = np.zeros((len(columns), self._width()))
+        chosen[np.arange(len(columns)), columns] = 1.0
+        return chosen
+
+    @property
+    def eigenvalues_(self) -> np.ndarray:
+        """(components,) float64, `scores_`: what each component is worth, in nats."""
+        return self.scores_
+
+    @property
+    def mean_(self) -> np.ndarray:
+        """(features,) float64 zeros: columns are kept as they are."""
+        return np.zeros(self._width())
+
+    def _width(self) -> int:
+        """Features to choose from: the rows', or their map's."""
+        projection: Any = self._projection()
+        return int(getattr(projection, "inner", projection).n_features)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The kept features' own names: the table's, `input_features`, or x0, x1 …; with a map its columns' numbers."""

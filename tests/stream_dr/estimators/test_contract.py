@@ -173,11 +173,11 @@ def test_one_class_gives_no_component(key: str, offset: float) -> None:
     """Not one made of rounding; where features are chosen, no score above 0."""
     X, y = rows()
     estimator = learned(key, X + offset, targets(key, np.zeros_like(y)), 3)
-    if hasattr(estimator, "components_"):
+    if hasattr(estimator, "scores_"):
+        assert np.abs(estimator.scores_).max() < 1e-12
+    else:
         assert estimator.transform(X).shape == (60, 0)
         assert estimator.components_.shape == (0, 6)
-    else:
-        assert np.abs(estimator.scores_).max() < 1e-12
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -190,6 +190,24 @@ def test_clone_pickle_names_and_frames(key: str) -> None:
     assert len(names) == estimator.rank_
     frame = estimator.set_output(transform="pandas").transform(X)
     assert list(frame.columns) == list(names)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_fitted_attributes_are_the_projection_or_say_what_to_read(key: str) -> None:
+    X, y = rows()
+    estimator = learned(key, X, targets(key, y))
+    p = estimator.rank_
+    assert estimator.eigenvalues_.shape == (p,)
+    assert (estimator.n_samples_seen_, estimator.n_features_in_) == (60, 6)
+    assert estimator.solution_ in ("exact", "diagonal", "recurrence")
+    assert len(estimator.classes_) == (3 if ESTIMATORS[key].target_kinds else 0)
+    if hasattr(estimator, "components_"):
+        assert estimator.components_.shape == (p, 6)
+        close(estimator.transform(X), (X - estimator.mean_) @ estimator.components_.T)
+    else:
+        for name in ("components_", "mean_"):
+            with pytest.raises(AttributeError, match=f"has no {name}: .* Read eigenvalues_"):
+                getattr(estimator, name)
 
 
 @pytest.mark.parametrize("key", KEYS)
