@@ -5,8 +5,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stream_dr.errors import NotFitted
-from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments, moments_of
+from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.mapping import through
+from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.projection import Linear
 
 

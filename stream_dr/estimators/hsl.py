@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
+from stream_dr.estimators.closed_form import ClosedForm, Directions
+from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_choice
 
 

@@ -4,7 +4,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
+from stream_dr.estimators.closed_form import ClosedForm, Directions
+from stream_dr.estimators.moments import Moments
 
 
 class LDA(ClosedForm):

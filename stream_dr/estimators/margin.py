@@ -7,7 +7,8 @@ refusal stand once.
 import numpy as np
 
 from stream_dr.errors import NeedsRefine
-from stream_dr.estimators.closed_form import Directions, Moments
+from stream_dr.estimators.closed_form import Directions
+from stream_dr.estimators.moments import Moments
 from stream_dr.solve.discriminant import combined, combined_diagonal
 
 

@@ -3,7 +3,8 @@
 from typing import Any, ClassVar, Literal
 
 from stream_dr.errors import NeedsRefine
-from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
+from stream_dr.estimators.closed_form import ClosedForm, Directions
+from stream_dr.estimators.moments import Moments
 from stream_dr.solve.spectral import symmetric
 
 

@@ -2,7 +2,8 @@
 
 from typing import Any, ClassVar, Literal
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
+from stream_dr.estimators.closed_form import ClosedForm, Directions
+from stream_dr.estimators.moments import Moments
 from stream_dr.solve.pls import rotations
 
 

@@ -24,8 +24,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr.accumulate.protocol import nested_state
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
-from stream_dr.estimators.closed_form import moments_of
 from stream_dr.estimators.mapping import through
+from stream_dr.estimators.moments import moments_of
 from stream_dr.estimators.parameter_checks import check_number, check_positive_int
 from stream_dr.estimators.refining_methods import METHODS
 from stream_dr.estimators.replayed import Progress, Replayed, unmapped

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr.errors import CannotRefine
-from stream_dr.estimators.closed_form import Moments
+from stream_dr.estimators.moments import Moments
 from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve import subspace
 from stream_dr.solve.spectral import EPS

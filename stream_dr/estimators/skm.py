@@ -2,8 +2,9 @@
 
 from typing import Any, ClassVar, Literal
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
+from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.margin import margin_directions
+from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_number
 
 

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.closed_form import ClosedForm, Directions, Moments
+from stream_dr.estimators.closed_form import ClosedForm, Directions
+from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_number
 from stream_dr.solve.spectral import algebraic
 

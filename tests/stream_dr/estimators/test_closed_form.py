@@ -56,3 +56,11 @@ def test_several_labels_a_row_are_refused_in_a_later_batch_in_the_same_words() -
     lda = LDA().partial_fit(X, list("abab"))
     with pytest.raises(errors.TargetKindMismatch, match="OPLS, CCA or HSL"):
         lda.partial_fit(X, [["a"], ["a", "b"], ["b"], []])
+
+
+def test_a_method_without_directions_cannot_be_made() -> None:
+    class Nameless(ClosedForm):
+        """Gives no formula."""
+
+    with pytest.raises(TypeError, match="directions"):
+        Nameless()  # type: ignore[abstract]
