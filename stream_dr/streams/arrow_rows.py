@@ -44,6 +44,10 @@ def check_columns(schema: pa.Schema, dense: bool, sparse: bool) -> None:
 
 
 def dense_rows(column: pa.Array) -> np.ndarray:
+    """Rows (rows, d) float32 or float64 of column `features`, fixed_size_list<float|double, d>; a view where it can be.
+
+    Raises SchemaMismatch (another type) and InvalidRows (a null).
+    """
     kind = column.type
     if not pa.types.is_fixed_size_list(kind) or kind.list_size == 0:
         raise SchemaMismatch(f"column features is {kind}; it must be fixed_size_list<double, d>.", column="features")
@@ -57,6 +61,11 @@ def dense_rows(column: pa.Array) -> np.ndarray:
 
 
 def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | None) -> sp.csr_matrix:
+    """CSR rows (rows, `stated` or largest index + 1) of columns `indices` and `values`, sorted, without repeats.
+
+    Raises SchemaMismatch (another type), InvalidRows (nulls, lists of two lengths) and InvalidIndex (below 0, repeated, at
+    or past the stated width or max_features).
+    """
     indices, indptr = _flat_list(batch.column("indices"), "indices")
     values, value_indptr = _flat_list(batch.column("values"), "values")
     if not np.array_equal(indptr, value_indptr):
@@ -74,6 +83,8 @@ def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | N
 
 
 def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Rows (rows, features) and names of all numeric columns beside targets, weight and id; float32 if all are, else
+    float64. Copies. Raises SchemaMismatch (no column, or one without numbers) and InvalidRows (a null)."""
     names = tuple(name for name in batch.schema.names if name not in BESIDE)
     if not names:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
@@ -88,6 +99,10 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def feature_columns(block: Block) -> dict[str, pa.Array]:
+    """A block's rows as the columns that the functions above read; sparse and unnamed dense ones share its memory.
+
+    Raises SchemaMismatch where a feature has a name of RESERVED.
+    """
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
         lists = (("indices", block.X.indices.astype(np.int32, copy=False)), ("values", block.X.data))
@@ -102,6 +117,7 @@ def feature_columns(block: Block) -> dict[str, pa.Array]:
 
 
 def refuse_null(column: pa.Array, name: str) -> None:
+    """Raise InvalidRows naming the first row in which the column is null."""
     if column.null_count:
         row = first_null(column)
         raise InvalidRows(
