@@ -8,27 +8,32 @@ import typer
 from stream_dr.commands.output import Bar, result
 from stream_dr.streams.manifest import Manifest
 
+Sources = Annotated[
+    list[Path], typer.Argument(metavar="SRC…", help="Files; .gz, .bz2, .xz and archive.zip!member are unpacked.")
+]
+Target = Annotated[str, typer.Option(help="libsvm, vw: class, multilabel or continuous; auto asks the first rows.")]
+Labels = Annotated[
+    str | None,
+    typer.Option(help="arff: MULAN's XML. mat: labels' variable. csv, parquet: indicator columns, by comma."),
+]
+Label = Annotated[str | None, typer.Option(help="arff, csv, parquet: the attribute or column that holds the class.")]
+Tfidf = Annotated[bool, typer.Option("--tfidf", help="Weight raw counts; reads the files once more to count.")]
+TfidfFrom = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Weight raw counts by another conversion's tfidf.safetensors.")
+]
+
 
 def convert(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="SRC…", help="Files; .gz, .bz2, .xz and archive.zip!member are unpacked.")
-    ],
+    sources: Sources,
     format: Annotated[str, typer.Option("--format", help="libsvm, vw, rcv1, arff, mat, csv or parquet.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards; made if it is not there.")],
-    target: Annotated[
-        str, typer.Option(help="libsvm, vw: class, multilabel or continuous; auto asks the first rows.")
-    ] = "auto",
+    target: Target = "auto",
     zero_based: Annotated[bool, typer.Option("--zero-based", help="libsvm: columns are numbered from 0.")] = False,
     one_based: Annotated[bool, typer.Option("--one-based", help="vw: columns are numbered from 1.")] = False,
     n_features: Annotated[int | None, typer.Option(min=1, help="Width of sparse rows, where it is known.")] = None,
     topics: Annotated[Path | None, typer.Option(metavar="FILE", help="rcv1: the topics file.")] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(help="arff: MULAN's XML. mat: labels' variable. csv, parquet: indicator columns, by comma."),
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="arff, csv, parquet: the attribute or column that holds the class.")
-    ] = None,
+    labels: Labels = None,
+    label: Label = None,
     targets: Annotated[str | None, typer.Option(help="csv, parquet: columns of continuous targets, by comma.")] = None,
     weight: Annotated[str | None, typer.Option(help="csv, parquet: the column of weights.")] = None,
     id: Annotated[str | None, typer.Option(help="csv, parquet: the column of ids.")] = None,
@@ -37,12 +42,8 @@ def convert(
     subset: Annotated[str | None, typer.Option(help="mat: the variable of row numbers to take, say trainIdx.")] = None,
     delimiter: Annotated[str, typer.Option(help="csv: what stands between fields; \\t for a tab.")] = ",",
     header: Annotated[bool, typer.Option("--header/--no-header", help="csv: the first line names the columns.")] = True,
-    tfidf: Annotated[
-        bool, typer.Option("--tfidf", help="Weight raw counts; reads the files once more to count.")
-    ] = False,
-    tfidf_from: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Weight raw counts by another conversion's tfidf.safetensors.")
-    ] = None,
+    tfidf: Tfidf = False,
+    tfidf_from: TfidfFrom = None,
     rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows a file.")] = 100_000,
     rows_per_batch: Annotated[int, typer.Option(min=1, help="Rows a batch, which is an event of the log.")] = 1_000,
 ) -> None:
