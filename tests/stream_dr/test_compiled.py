@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from stream_dr.accumulate import compiled as module
-from stream_dr.accumulate.compiled import compiled
+from stream_dr import compiled as module
+from stream_dr.compiled import compiled
 
 SOURCE = "def add(a, b):\n    return a + b\n"
 
