@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "stream_dr").rglob("*.py"))
 
 NUMERIC = (
+    "compiled",
     "errors",
     "block",
     "targets",
@@ -25,6 +26,7 @@ NUMERIC = (
 )
 RANK = {
     "errors": 0,
+    "compiled": 0,
     "label_codes": 1,
     "block": 2,
     "source": 3,

@@ -24,7 +24,6 @@ from stream_dr.accumulate.coefficients import (
     start,
     worn,
 )
-from stream_dr.accumulate.compiled import compiled
 from stream_dr.accumulate.row_products import (
     BLOCK,
     FAST,
@@ -35,6 +34,7 @@ from stream_dr.accumulate.row_products import (
     settle,
     shift_rows,
 )
+from stream_dr.compiled import compiled
 
 
 @compiled(fastmath=FAST)

@@ -9,8 +9,8 @@ symmetric and knowing when D must be re-multiplied is the same.
 
 import numpy as np
 
-from stream_dr.accumulate.compiled import compiled
 from stream_dr.accumulate.row_products import FAST
+from stream_dr.compiled import compiled
 
 LONGEST = 262_144
 """Rows after which D is re-multiplied at the latest: bounds the drift of the Gram matrix."""

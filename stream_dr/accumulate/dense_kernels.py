@@ -7,7 +7,7 @@ of a scatter is kept up to date, as the product of a matrix with its own transpo
 
 import numpy as np
 
-from stream_dr.accumulate.compiled import compiled
+from stream_dr.compiled import compiled
 
 STRIP = 256
 """Columns centred at once."""

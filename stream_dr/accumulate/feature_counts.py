@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.accumulate.compiled import compiled
 from stream_dr.block import Block
+from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, WidthMismatch
 from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
 

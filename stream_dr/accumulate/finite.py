@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.accumulate.compiled import compiled
 from stream_dr.block import LARGEST, check_finite
+from stream_dr.compiled import compiled
 
 
 @compiled()

@@ -7,7 +7,7 @@ Why this way: the arrays are the state: nothing is rebuilt to save or restore it
 
 import numpy as np
 
-from stream_dr.accumulate.compiled import compiled
+from stream_dr.compiled import compiled
 
 FULL = 0.6
 

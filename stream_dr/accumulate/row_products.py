@@ -19,7 +19,7 @@ Mind, when changing this file or coefficients.py: numba's cache of a loop in ano
 
 import numpy as np
 
-from stream_dr.accumulate.compiled import compiled
+from stream_dr.compiled import compiled
 
 FAST = {"reassoc", "contract", "nsz"}
 """Sums may be reordered; NaN and infinity keep their meaning."""

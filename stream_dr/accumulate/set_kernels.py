@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stream_dr.accumulate.compiled import compiled
+from stream_dr.compiled import compiled
 
 
 @compiled()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.accumulate.compiled import compiled
+from stream_dr.compiled import compiled
 
 
 class Shifted(NamedTuple):

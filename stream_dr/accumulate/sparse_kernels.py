@@ -11,8 +11,8 @@ for ahead. Indices are unsigned to the compiler, which then leaves out the check
 
 import numpy as np
 
-from stream_dr.accumulate.compiled import compiled
 from stream_dr.accumulate.prefetch import AHEAD, prefetch
+from stream_dr.compiled import compiled
 
 LINE = 8
 """Numbers of a record in its first cache line."""
