@@ -45,6 +45,7 @@ def _open(uri: str, sha256: str) -> None:
     from stream_dr.streams.shards import open_shard
 
     shard = open_shard(uri, sha256)
+    shard.verify()
     for batch in range(len(shard.batch_rows)):
         shard.read(batch)
 

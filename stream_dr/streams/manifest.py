@@ -1,9 +1,11 @@
 """manifest: what a data set's shards are, in one JSON file beside them.
 
     {"stream_dr": "shards", "format": 1, "rows": 804414, "width": 47236, "target_kind": "multilabel", "labels": ["CCAT", …],
-     "shards": [{"file": "part-00000.arrow", "rows": 100000, "batch_rows": [1000, …], "bytes": 92000000, "sha256": "…"}, …]}
+     "shards": [{"file": "part-00000.arrow", "rows": 100000, "batch_rows": [1000, …], "bytes": 92000000, "sha256": "…",
+                 "seal": "…"}, …]}
 
-`width` is null when it is not known (rows of named columns have their names in each shard).
+`width` is null when it is not known (rows of named columns have their names in each shard). `seal` may be missing: then the
+file is told by its digest alone.
 
 Why this way: a digest that was written with the shard tells damage from difference, and rows a batch need no file opened.
 The manifest is written last, so a folder that has one is whole.
@@ -11,6 +13,7 @@ The manifest is written last, so a folder that has one is whole.
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,18 +23,22 @@ from stream_dr.streams.disk import write_atomically
 NAME = "manifest.json"
 FORMAT = 1
 
+_DIGEST = re.compile("[0-9a-f]{64}")
+
 UNFINISHED = "part-unfinished.tmp"
 """Lies in a folder while shards are written into it."""
 
 
 class ShardEntry(NamedTuple):
-    """One shard of a manifest: file name relative to it, rows, rows of each batch, size in bytes, hex sha256."""
+    """One shard of a manifest: file name relative to it, rows, rows of each batch, size in bytes, hex sha256, hex seal (see
+    seal.py; "": none)."""
 
     file: str
     rows: int
     batch_rows: tuple[int, ...]
     bytes: int
     sha256: str
+    seal: str = ""
 
 
 class Manifest(NamedTuple):
@@ -75,4 +82,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
 
 def _entry(facts: dict[str, Any]) -> ShardEntry:
     batch_rows = tuple(int(n) for n in facts["batch_rows"])
-    return ShardEntry(str(facts["file"]), int(facts["rows"]), batch_rows, int(facts["bytes"]), str(facts["sha256"]))
+    told = (int(facts["bytes"]), str(facts["sha256"]), str(facts.get("seal", "")))
+    if not _DIGEST.fullmatch(told[1]):
+        raise ValueError("a sha256 of 64 hex digits")
+    return ShardEntry(str(facts["file"]), int(facts["rows"]), batch_rows, *told)

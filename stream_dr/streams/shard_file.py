@@ -40,7 +40,7 @@ def digest_of(path: Path, _size: int, _changed: int) -> str:
 
 
 class ShardFile:
-    """An open shard: its batches by number. schema: their Arrow schema. batch_rows: rows of each."""
+    """An open shard: its batches by number. schema: their Arrow schema. batch_rows: rows of each. bytes: the whole file."""
 
     schema: pa.Schema
 
@@ -50,7 +50,8 @@ class ShardFile:
             self._open(pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b""))
 
     def _open(self, source: Any) -> None:
-        start = bytes(source.read(6))
+        self.bytes = source.read_buffer()
+        start = bytes(self.bytes[:6])
         source.seek(0)
         if start == b"ARROW1":
             reader = pa.ipc.open_file(source)
@@ -59,7 +60,7 @@ class ShardFile:
         elif start[:4] == b"PAR1":
             self._open_parquet(source)
         elif start[:4] == b"\xff\xff\xff\xff":
-            batches = read_arrow(source.read_buffer())
+            batches = read_arrow(self.bytes)
             self._get, self.schema = lambda n: [batches[n]], batches[0].schema if batches else pa.schema([])
             self.batch_rows = tuple(batch.num_rows for batch in batches)
         else:

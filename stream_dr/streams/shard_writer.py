@@ -9,6 +9,7 @@ taken for all of them.
 """
 
 import hashlib
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.streams.codec import arrow_from_block
 from stream_dr.streams.disk import TEMPORARY, fsync_directory, is_full, no_room
 from stream_dr.streams.manifest import NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
+from stream_dr.streams.seal import seal_of
 
 
 class ShardWriter:
@@ -160,11 +162,11 @@ class ShardWriter:
             return
         self._writer.close()
         self._sink.close()
-        with open(self._temporary, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            size = os.fstat(file.fileno()).st_size
+        with open(self._temporary, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as written:
+            digest = hashlib.sha256(written).hexdigest()
+            known = (len(written), digest, seal_of(written, digest))
             os.fsync(file.fileno())
         self._temporary.rename(self._path)
         fsync_directory(self.directory)
-        self._entries.append(ShardEntry(self._path.name, sum(self._batches), tuple(self._batches), size, digest))
+        self._entries.append(ShardEntry(self._path.name, sum(self._batches), tuple(self._batches), *known))
         self._writer, self._batches = None, []

@@ -1,5 +1,6 @@
 """Shards give back the rows written, uncopied where they can, and are known by their bytes."""
 
+import json
 import os
 
 import numpy as np
@@ -11,7 +12,9 @@ import scipy.sparse as sp
 from stream_dr import errors
 from stream_dr.block import Block
 from stream_dr.source import Source
+from stream_dr.streams import shards
 from stream_dr.streams.codec import arrow_from_block
+from stream_dr.streams.shard_file import digest_of
 from stream_dr.streams.shards import ShardWriter, open_dataset, open_shard
 from stream_dr.targets import multilabel_targets
 
@@ -142,6 +145,46 @@ def test_a_flipped_byte_is_found_by_the_digest(tmp_path):
     shard.path.write_bytes(body)
     with pytest.raises(errors.DamagedShard, match=shard.path.name):
         open_dataset(tmp_path).shards[2].read(0)
+
+
+def change_manifest(folder, **facts):
+    """Write other facts of the first shard into the manifest."""
+    path = folder / "manifest.json"
+    told = json.loads(path.read_text())
+    told["shards"][0].update(facts)
+    path.write_text(json.dumps(told))
+
+
+def test_a_sealed_shard_is_read_without_its_digest_and_verify_takes_it(tmp_path, monkeypatch):
+    write(tmp_path)
+    taken = []
+    monkeypatch.setattr(shards, "digest_of", lambda *identity: taken.append(identity) or digest_of(*identity))
+    shard = open_dataset(tmp_path).shards[0]
+    shard.read(0)
+    assert not taken
+    shard.verify()
+    assert len(taken) == 1
+
+
+@pytest.mark.parametrize("facts", [{"seal": ""}, {"seal": "0" * 16}, {"seal": "x"}])
+def test_a_seal_that_does_not_fit_leaves_it_to_the_digest(tmp_path, facts):
+    write(tmp_path)
+    change_manifest(tmp_path, **facts)
+    assert open_dataset(tmp_path).shards[0].read(0).rows == 100
+
+
+def test_a_digest_that_was_changed_is_not_covered_by_the_seal(tmp_path):
+    write(tmp_path)
+    change_manifest(tmp_path, sha256="0" * 64)
+    with pytest.raises(errors.DamagedShard, match="sha256 0000"):
+        open_dataset(tmp_path).shards[0].read(0)
+
+
+def test_a_digest_that_is_no_digest_is_damage_of_the_manifest(tmp_path):
+    write(tmp_path)
+    change_manifest(tmp_path, sha256="hello")
+    with pytest.raises(errors.DamagedFile, match="manifest"):
+        open_dataset(tmp_path)
 
 
 @pytest.mark.parametrize("form", [".arrow", ".parquet", ".arrows"])
