@@ -125,7 +125,7 @@ def run_text(rows: int, rounds: int) -> None:
         if p == 10:
             others += [("gensim LSI", lsi(p), 5), ("IncrementalPCA", incremental_pca(p), 1)]
         compare(f"CCIPCA p = {p}", batches, [("CCIPCA", learner(lambda p=p: stream_dr.CCIPCA(p)), 0), *others], rounds)
-    for p in (3, 10):
+    for p in (3, 10, 50):
         skm = learner(lambda p=p: stream_dr.IncrementalSKM(p), labels=True)
         compare(
             f"IncrementalSKM p = {p}, 4 classes",
