@@ -190,7 +190,8 @@ class Directory:
 
     def _restored(self, entry: Entry) -> Model:
         estimator = make(entry.spec.estimator, entry.spec.params)
-        model = Model(entry.name, entry.id, entry.spec, entry.start, estimator, self.limits.keep_versions)
+        folder = self.path if self.writable else None
+        model = Model(entry.name, entry.id, entry.spec, entry.start, estimator, self.limits.keep_versions, folder)
         model.policy = entry.policy
         model.version_ceiling = entry.version_ceiling
         model.next_version = entry.version_ceiling + 1

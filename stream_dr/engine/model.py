@@ -9,11 +9,12 @@ again.
 
 import threading
 import time
-from collections import deque
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.engine.versions import Versions
 from stream_dr.errors import UnknownVersion
 from stream_dr.projection import Projection
 
@@ -76,11 +77,20 @@ class Model:
 
     name, id (never used twice in a directory), spec, start (first position it learns from), status ("live",
     "catching_up" or "failed"), position (last event applied; start − 1 before any), rows, rows_skipped, failure,
-    published, versions (kept ones, oldest first), policy (None: the engine's), advance_seconds and advanced_rows (time
+    published, versions (kept ones), policy (None: the engine's), advance_seconds and advanced_rows (time
     spent learning, and rows learned, by this process).
     """
 
-    def __init__(self, name: str, id: int, spec: Spec, start: int, estimator: Any, keep_versions: int = 32) -> None:
+    def __init__(
+        self,
+        name: str,
+        id: int,
+        spec: Spec,
+        start: int,
+        estimator: Any,
+        keep_versions: int = 32,
+        folder: Path | None = None,
+    ) -> None:
         self.name, self.id, self.spec, self.start = name, id, spec, start
         self.estimator = estimator
         self.policy: PublishPolicy | None = None
@@ -89,7 +99,7 @@ class Model:
         self.accumulator: Any = estimator.accumulator()
         self.failure: Failure | None = None
         self.published: Published | None = None
-        self.versions: deque[Published] = deque(maxlen=keep_versions)
+        self.versions = Versions(keep_versions, folder)
         self.next_version = 1
         self.version_ceiling = 0
         self.snapshot_position = start - 1
@@ -126,13 +136,13 @@ class Model:
 
     def version(self, number: int) -> Published:
         """A kept projection by its version. Raises UnknownVersion."""
-        for kept in tuple(self.versions):
-            if kept.version == number:
-                return kept
-        numbers = [kept.version for kept in tuple(self.versions)]
-        raise UnknownVersion(
-            f"model {self.name!r} keeps versions {numbers[:1]} … {numbers[-1:]}; {number} is not there."
-        )
+        kept: Published | None = self.versions.find(number)
+        if kept is None:
+            numbers = self.versions.numbers
+            raise UnknownVersion(
+                f"model {self.name!r} keeps versions {numbers[:1]} … {numbers[-1:]}; {number} is not there."
+            )
+        return kept
 
     def describe(self, last: int) -> dict[str, Any]:
         """All that is told about a model, JSON-able; `last` is the log's last position (for the lag, in events)."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.accumulate.protocol import pack
 from stream_dr.engine.model import Change, Model, Published
 from stream_dr.engine.model_table import ModelTable
 from stream_dr.projection import Projection
@@ -20,9 +19,6 @@ from stream_dr.solve.orientation import alignment, oriented
 
 RESERVED = 1_000
 """Version numbers made durable at once."""
-
-KEPT_BYTES = 256 << 20
-"""Older versions are dropped past this many bytes a model, whatever keep_versions says; two always stay."""
 
 
 class Frozen(NamedTuple):
@@ -91,9 +87,7 @@ def _swap(
         refined.position if refined else None,
         refined.residual if refined else None,
     )
-    model.versions.append(published)
-    while len(model.versions) > 2 and sum(_bytes(kept.projection) for kept in model.versions) > KEPT_BYTES:
-        model.versions.popleft()
+    model.versions.add(published)
     model.published = published
     model.published_at = time.monotonic()
     return published
@@ -113,7 +107,3 @@ def _mean(projection: Any, width: int) -> np.ndarray:
     known = getattr(projection, "mean", np.zeros(0))[:width]
     mean[: len(known)] = known
     return mean
-
-
-def _bytes(projection: Any) -> int:
-    return sum(array.nbytes for array in pack(projection)[0].values())

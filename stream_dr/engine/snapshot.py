@@ -184,7 +184,7 @@ def _restore_published(model: Model, arrays: dict[str, np.ndarray], facts: dict[
         told = dict(facts["published"])
         projection = _projection("published", arrays, told.pop("projection"))
         model.published = Published(projection=projection, **told)
-        model.versions.append(model.published)
+        model.versions.add(model.published)
 
 
 def _packed(prefix: str, state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

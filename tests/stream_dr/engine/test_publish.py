@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dr import errors, random_fourier
-from stream_dr.engine import publish as publishing
+from stream_dr import random_fourier
 from stream_dr.engine.advance import Step, advance
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.history import LogHistory
@@ -64,21 +63,6 @@ def test_the_map_carries_answers_over(tmp_path: Path) -> None:
         carried = old.projection.apply(X) @ new.change.map + new.change.offset
         np.testing.assert_allclose(carried, new.projection.apply(X), atol=1e-9)
         assert new.change.residual < 1e-12
-
-
-def test_kept_versions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tmp_path, m=("class_means", {})) as directory:
-        model = directory.model("m")
-        learn(directory, 0)
-        for _ in range(40):
-            publish(model, freeze(model), directory.table)
-        assert [v.version for v in model.versions] == list(range(9, 41))
-        assert model.version(9).version == 9
-        with pytest.raises(errors.UnknownVersion):
-            model.version(8)
-        monkeypatch.setattr(publishing, "KEPT_BYTES", 1)
-        publish(model, freeze(model), directory.table)
-        assert len(model.versions) == 2
 
 
 def test_unused_versions_are_given_back(tmp_path: Path) -> None:
