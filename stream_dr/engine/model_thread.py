@@ -33,6 +33,10 @@ NEAR = 8
 TICK = 0.05
 """Seconds between looks at publishing policies while nothing arrives."""
 
+PAUSE, IDLE_PAUSE = 4, 19
+"""Between two solutions of a model pass so many times what the last one took; the longer one where only a drained log asks
+for it, for under heavy ingest the log is drained for a moment after most batches."""
+
 
 class ModelThread:
     """directory: whose log is read. publish, snapshot: called with frozen states, must only hand them to a worker.
@@ -166,9 +170,9 @@ class ModelThread:
         if model.attempted < min(self.wanted, model.position):
             return True
         waited = time.monotonic() - model.published_at
-        if waited < 4 * model.publish_seconds:
+        if waited < PAUSE * model.publish_seconds:
             return False
         learned = model.rows - (published.rows if published else 0)
         by_rows = policy.rows is not None and learned >= policy.rows
         by_time = policy.seconds is not None and waited >= policy.seconds
-        return by_rows or by_time or (idle and policy.idle)
+        return by_rows or by_time or (idle and policy.idle and waited >= IDLE_PAUSE * model.publish_seconds)
