@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from stream_dr.accumulate.encoding import Encoded, Encoding, check_kind, encode
-from stream_dr.accumulate.finite import check_values
-from stream_dr.block import Block, as_weights
+from stream_dr.block import Block, as_weights, check_finite
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.targets import Targets, check_label_type, labelled_rows
 
@@ -81,7 +80,7 @@ def plan(learner: Learner, codes: dict[Any, int], block: Block) -> Plan:
     Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
     """
     _check_width(learner, block)
-    check_values(block.X)
+    check_finite(block.X)
     weights = as_weights(block.weights, block.rows)
     skipped = 0
     if learner.encoding == "none":

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.streams.arrow_targets import TARGET_COLUMNS, first_null, is_list
-from stream_dr.streams.csr import WIDEST, canonical_csr
+from stream_dr.streams.csr import WIDEST, canonical_csr, sound_width
 
 BESIDE = (*TARGET_COLUMNS, "weight", "id")
 """Columns that may stand beside the features."""
@@ -74,12 +74,16 @@ def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | N
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
     columns = indices.to_numpy()
-    low, high = (int(columns.min()), int(columns.max())) if len(columns) else (0, -1)
     limit = min(stated or WIDEST, WIDEST if max_features is None else max_features)
-    if low < 0 or high >= limit:
-        _refuse_index(columns, indptr, limit)
-    data = _numbers(values, "values")
-    return canonical_csr(data, columns.astype(np.int32, copy=False), indptr, stated or high + 1)
+    if columns.dtype != np.int32:
+        _refuse_outside(columns, indptr, limit)
+        columns = columns.astype(np.int32)
+    width = sound_width(indptr, columns, limit)
+    sound = width >= 0
+    if not sound:
+        _refuse_outside(columns, indptr, limit)
+        width = int(columns.max()) + 1
+    return canonical_csr(_numbers(values, "values"), columns, indptr, stated or width, sound)
 
 
 def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -158,8 +162,12 @@ def _numbers(flat: pa.Array, name: str) -> np.ndarray:
     raise SchemaMismatch(f"column {name} holds {flat.type}; it must hold float or double.", column=name)
 
 
-def _refuse_index(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
-    at = int(np.flatnonzero((columns < 0) | (columns >= limit))[0])
+def _refuse_outside(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
+    """Raise InvalidIndex naming the first entry that is not within 0 … limit − 1, if there is one."""
+    outside = np.flatnonzero((columns < 0) | (columns >= limit))
+    if not len(outside):
+        return
+    at = int(outside[0])
     row = int(np.searchsorted(indptr, at, side="right")) - 1
     raise InvalidIndex(
         f"row {row} has index {columns[at]}; indices run from 0 to {limit - 1}.", row=row, column=int(columns[at])

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.block import LARGEST
+from stream_dr.compiled import compiled
 from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.targets import Targets
 
@@ -77,15 +78,13 @@ def _multilabel(column: pa.Array) -> Targets:
             f"column labels is {column.type}; it holds a list of labels a row. Call a column of single labels label.",
             column="labels",
         )
-    counts = pc.list_value_length(column).fill_null(0).to_numpy()
-    indptr = np.zeros(len(column) + 1, dtype=np.int64)
-    np.cumsum(counts, out=indptr[1:])
+    indptr = _bounds(column)
     flat = column.flatten()  # leaves out what lies under null slots
     if flat.null_count:
         row = int(np.searchsorted(indptr, first_null(flat), side="right")) - 1
         raise InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
     labels, codes = _encode(flat, "labels")
-    codes, indptr = _distinct_within(codes, indptr, len(labels))
+    codes, indptr = _distinct_within(codes, indptr)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
 
@@ -136,20 +135,37 @@ def _is_label(kind: pa.DataType) -> bool:
     return bool(text or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
-def _distinct_within(codes: np.ndarray, indptr: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Codes ascending and distinct within each row, and the row boundaries that then hold."""
-    rows, labels = len(indptr) - 1, max(labels, 1)
-    kind = np.int32 if rows * labels < 2**31 else np.int64
-    starts = (labels * np.arange(rows)).astype(kind)
-    base = np.repeat(starts, np.diff(indptr))
-    keys = np.sort(base + codes)
-    new = keys[1:] != keys[:-1]
-    if not new.all():
-        keys = keys[np.concatenate([[True], new])]
-        counts = np.bincount(keys // labels, minlength=rows)
-        indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        base = np.repeat(starts, counts)
-    return (keys - base).astype(np.int32, copy=False), indptr
+def _bounds(column: pa.Array) -> np.ndarray:
+    """Where each row's labels begin and end in the flattened column (rows + 1,) int64; a null row has none."""
+    if column.null_count == 0:
+        offsets = column.offsets.to_numpy()
+        return offsets.astype(np.int64) - offsets[0]
+    indptr = np.zeros(len(column) + 1, dtype=np.int64)
+    np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), out=indptr[1:])
+    return indptr
+
+
+@compiled()
+def _distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes ascending and distinct within each row, and the row boundaries (rows + 1,) that then hold."""
+    found, bounds, kept = np.empty_like(codes), np.zeros_like(indptr), 0
+    for row in range(len(indptr) - 1):
+        begun = kept
+        for code in _ascending(codes[indptr[row] : indptr[row + 1]]):
+            if kept == begun or code != found[kept - 1]:
+                found[kept] = code
+                kept += 1
+        bounds[row + 1] = kept
+    return found[:kept], bounds
+
+
+@compiled()
+def _ascending(codes: np.ndarray) -> np.ndarray:
+    """Codes sorted; as they are where they are."""
+    for i in range(1, len(codes)):
+        if codes[i] < codes[i - 1]:
+            return np.sort(codes)
+    return codes
 
 
 def _label_array(labels: tuple[Any, ...]) -> pa.Array:

@@ -100,6 +100,8 @@ def _joined(batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table) -> pa
         parts = [batches] if isinstance(batches, pa.RecordBatch) else list(batches)
         if not parts:
             raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
+        if len(parts) == 1 and _valid(parts[0]):
+            return parts[0]
         table = pa.Table.from_batches(parts[:1]) if len(parts) == 1 else _table(parts)
     try:
         table.validate(full=True)
@@ -107,6 +109,15 @@ def _joined(batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table) -> pa
     except (pa.ArrowException, MemoryError) as e:
         raise MalformedInput(f"the record batches are not valid Arrow ({e}); write them anew.") from e
     return joined[0] if joined else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _valid(batch: pa.RecordBatch) -> bool:
+    """Whether a batch is valid as it stands; what is wrong with one that is not is told by who joins it."""
+    try:
+        batch.validate(full=True)
+    except (pa.ArrowException, MemoryError):
+        return False
+    return True
 
 
 def _table(parts: list[pa.RecordBatch]) -> pa.Table:

@@ -354,3 +354,17 @@ def test_mutated_inputs_are_read_or_refused():
     counts = fuzz_codec.run(1500, seed=0)
     assert counts["malformed_input"] > 500
     assert counts["read"] > 20
+
+
+def test_labels_of_a_row_come_ascending_and_once_however_they_were_sent():
+    random = np.random.default_rng(4)
+    rows = [[f"t{j}" for j in random.integers(0, 30, random.integers(0, 60))] for _ in range(200)]
+    for sent in (rows, [None if n % 7 == 3 else row for n, row in enumerate(rows)]):
+        batch = pa.record_batch({"a": np.zeros(200), "labels": pa.array(sent, pa.list_(pa.string()))})
+        for first in (0, 5):
+            y = block_from_arrow(batch.slice(first)).y
+            assert [set(r) if r is not None else None for r in y.row_labels()] == [
+                set(r) if r is not None else None for r in sent[first:]
+            ]
+            pieces = [y.codes[a:b] for a, b in zip(y.indptr[:-1], y.indptr[1:], strict=True)]
+            assert all(np.all(np.diff(piece) > 0) for piece in pieces)
