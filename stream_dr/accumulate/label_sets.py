@@ -32,6 +32,11 @@ SHIFT = 32
 """A pair's key is (set << SHIFT) | feature."""
 
 
+def most_sets(width: int, dense: bool) -> int:
+    """Distinct label sets that are kept of rows of this width."""
+    return min(MOST_SETS, MOST_VALUES // (2 * max(width, 1))) if dense else MOST_SETS
+
+
 @nested_state
 class LabelSets(NamedTuple):
     """Frozen; stored units.
@@ -123,6 +128,16 @@ class LabelSetSums:
         self._mean, self._low = part.mean.copy(), part.low.copy()
         self._table = PairTable(part.keys.copy(), part.sums.copy())
 
+    @property
+    def count(self) -> int:
+        """Sets met so far."""
+        return len(self._ids)
+
+    @property
+    def sets(self) -> tuple[Any, ...]:
+        """Tuples of ascending codes, in order of first appearance."""
+        return tuple(self._ids)
+
     def freeze(self) -> LabelSets:
         """The sums so far, copied."""
         n = len(self._ids)
@@ -144,10 +159,11 @@ class LabelSetSums:
             found = self._ids.get(own) if own else -1
             ids[i] = new.setdefault(own, known + len(new)) if found is None else found
         total = known + len(new)
-        if total > MOST_SETS or ((dense or self._dense) and total * 2 * width > MOST_VALUES):
+        most = most_sets(width, dense or self._dense)
+        if total > most:
             raise LimitExceeded(
-                f"{total} distinct label sets over {width} features; clique and star keep sums for at most "
-                f'{MOST_SETS} sets and 1 GiB. Use laplacian="zhou", which needs none.'
+                f"{total} distinct label sets over {width} features; clique and star keep sums for at most {most} of them "
+                '(20,000, and 1 GiB). Use laplacian="zhou", which needs none.'
             )
         return ids, new
 

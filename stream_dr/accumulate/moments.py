@@ -126,6 +126,17 @@ class MomentAccumulator:
         return len(self._targets.total) if self._targets.labelled else len(self._targets.values.mean)
 
     @property
+    def label_set_count(self) -> int:
+        """Distinct label sets whose sums are kept."""
+        return 0 if self._sets is None else self._sets.count
+
+    def label_sets(self) -> set[frozenset[Any]]:
+        """The distinct sets of labels whose sums are kept; may be asked from another thread while rows are learned."""
+        sets = () if self._sets is None else self._sets.sets
+        labels = self.labels  # after the sets: no set has a label that is not there
+        return {frozenset(labels[code] for code in s) for s in sets}
+
+    @property
     def one_label(self) -> bool:
         """Whether rows must have just one label."""
         return self._classes is not None

@@ -15,27 +15,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from stream_dr.engine.admit import admit, admit_model
-from stream_dr.engine.draft import REFERENCE, Draft, Receipt
+from stream_dr.engine.admit import admit_model
+from stream_dr.engine.draft import Draft, Receipt
+from stream_dr.engine.group import Group
+from stream_dr.engine.label_sets import LabelSetLimit
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.model import Failure, Model, PublishPolicy, Spec
 from stream_dr.engine.model_table import Entry, ModelTable
 from stream_dr.engine.recent import Recent
-from stream_dr.engine.schema import Schema, delta, grown
+from stream_dr.engine.schema import Schema, grown
 from stream_dr.engine.snapshot import forget_snapshots, oldest_snapshot, restore, restore_published
 from stream_dr.errors import (
     DirectoryMissing,
     HistoryGone,
-    InsufficientStorage,
     InvalidParameter,
-    KeyConflict,
     ModelExists,
     StreamDRError,
     UnknownModel,
 )
 from stream_dr.estimators import make
-from stream_dr.streams.disk import DirectoryLock, free_bytes
-from stream_dr.streams.log import EventDraft, Log
+from stream_dr.streams.disk import DirectoryLock
+from stream_dr.streams.log import Log
 
 Start = int | Literal["start", "now"]
 
@@ -75,6 +75,7 @@ class Directory:
         self.log = Log(self.path / "log", writable=self.writable)
         self.table = ModelTable(self.path / "models.db", self.writable)
         self._appending = threading.Lock()
+        self.label_sets = LabelSetLimit()
         self.recent: Recent | None = None  # set by who wants to have what was appended last
         self.schema = grown(Schema(), self.log.schema_changes())
         if self.schema.layout is None:
@@ -102,11 +103,11 @@ class Directory:
         before with the same body gives the same position with duplicate=True; with another body, KeyConflict.
         """
         with self._appending:
-            return _Group(self, drafts).write()
+            return Group(self, drafts).write()
 
     def check(self, draft: Draft) -> None:
         """Raise what `append` would refuse the draft with; write nothing."""
-        _Group(self, [draft]).admit(draft)
+        Group(self, [draft]).admit(draft)
 
     def add_model(
         self, name: str, key: str, params: dict[str, Any], start: Start = "start", policy: PublishPolicy | None = None
@@ -205,93 +206,3 @@ class Directory:
         elif model.position >= self.position:
             model.status = "live"
         return model
-
-
-class _Group:
-    """One group commit: drafts admitted one after the other against a schema that grows with them."""
-
-    def __init__(self, directory: Directory, drafts: Sequence[Draft]) -> None:
-        self.directory, self.drafts = directory, drafts
-        self.schema = directory.schema
-        self.estimators = [m.estimator for m in directory.models.values() if m.status != "failed"]
-        self.events: list[EventDraft] = []
-        self.admitted: list[Draft] = []
-        self.keys: dict[str, int] = {}
-
-    def write(self) -> list[Receipt | StreamDRError]:
-        """Answers to all drafts; the events are in the log on return."""
-        full = self._storage()
-        placed = [full or self._place(draft) for draft in self.drafts]
-        positions: list[int] = []
-        if self.events:
-            try:
-                positions = self.directory.log.append(self.events)
-            except InsufficientStorage as e:
-                return [p if isinstance(p, StreamDRError | Receipt) else e for p in placed]
-            self.directory.schema = self.schema
-            self._hold(positions)
-        return [self._answer(p, positions) for p in placed]
-
-    def admit(self, draft: Draft) -> Schema:
-        """The schema once this draft is in. Raises what refuses it."""
-        if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
-            raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
-        return admit(draft, self.schema, self.estimators, self.directory.limits)
-
-    def _place(self, draft: Draft) -> "Receipt | StreamDRError | tuple[int, bool]":
-        """A finished answer, or (number of its event in this group, whether it repeats one of this group)."""
-        try:
-            known = self._known(draft)
-            if known is not None:
-                return known
-            schema = self.admit(draft)
-        except StreamDRError as e:
-            return e
-        changes = delta(self.schema if self.schema.layout is not None else Schema(), schema)
-        self.schema = schema
-        if draft.key is not None:
-            self.keys[draft.key] = len(self.events)
-        self.admitted.append(draft)
-        self.events.append(EventDraft(draft.kind, draft.key, draft.sha256, draft.rows, draft.body, changes))
-        return len(self.events) - 1, False
-
-    def _known(self, draft: Draft) -> "Receipt | tuple[int, bool] | None":
-        """What is known of the draft's key."""
-        if draft.key is None:
-            return None
-        if draft.key in self.keys:
-            event = self.events[self.keys[draft.key]]
-            self._same_body(draft, event.sha256)
-            return self.keys[draft.key], True
-        found = self.directory.log.find_key(draft.key)
-        if found is None:
-            return None
-        position, sha256, rows = found
-        self._same_body(draft, sha256)
-        return Receipt(position, rows, True)
-
-    def _same_body(self, draft: Draft, sha256: str) -> None:
-        if draft.sha256 != sha256:
-            raise KeyConflict(
-                f"idempotency key {draft.key!r} was used for another body (sha256 {sha256[:12]}…, now "
-                f"{draft.sha256[:12]}…). Use a new key for new rows."
-            )
-
-    def _answer(self, placed: Any, positions: list[int]) -> Receipt | StreamDRError:
-        if isinstance(placed, tuple) and not isinstance(placed, Receipt):
-            number, repeated = placed
-            return Receipt(positions[number], self.events[number].rows, repeated)
-        return placed
-
-    def _hold(self, positions: list[int]) -> None:
-        if self.directory.recent is not None:
-            for position, draft in zip(positions, self.admitted, strict=True):
-                self.directory.recent.put(position, draft)
-
-    def _storage(self) -> InsufficientStorage | None:
-        free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
-        if free >= needed:
-            return None
-        return InsufficientStorage(
-            f"{free} bytes free on the disk of {self.directory.path}; {needed} are needed (min_free_bytes). Make room."
-        )

@@ -68,6 +68,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Bytes its state takes at this width and number of labels or target columns."""
 
+    def most_label_sets(self, n_features: int, sparse: bool) -> int | None:
+        """Distinct label sets past which a batch of such a stream would be refused; None: no bound."""
+        return None
+
     def fit(self, X: Any, y: Any = None) -> Self:
         """Forget everything, then learn rows X (rows, features), with targets y where the method is supervised."""
         return self._fit(X, y, None)

@@ -5,9 +5,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.accumulate.label_sets import most_sets
 from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_choice
+from stream_dr.feature_maps import feature_map
 
 
 class HSL(ClosedForm):
@@ -20,8 +22,10 @@ class HSL(ClosedForm):
     - "star": XH = Cxy' diag(1/n_e), divided by √(Σ_{e∋i} 1/n_e).
 
     The diagonal of I − L is kept and counted in the degrees. n_e are final totals, so clique and star keep the sum of rows
-    of each distinct label set and compute degrees when read: exact in one pass, whatever the order of rows. At most one
-    component a label; eigenvalues lie in [0, 1]. Rows with an empty list of labels count in the mean and in Cxx only.
+    of each distinct label set and compute degrees when read: exact in one pass, whatever the order of rows. They keep at
+    most 20,000 sets, and 1 GiB of dense rows' sums; a batch that would pass that is refused, in a directory before it is in
+    the log. At most one component a label; eigenvalues lie in [0, 1]. Rows with an empty list of labels count in the mean
+    and in Cxx only.
 
     Targets: one or several labels a row. State: O(d·(k + 2)), for clique and star one sparse row sum a distinct label
     set, + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving
@@ -67,6 +71,15 @@ class HSL(ClosedForm):
     def keeps_label_sets(self) -> bool:
         """Whether the sums of each distinct label set are remembered."""
         return self.laplacian != "zhou"
+
+    def most_label_sets(self, n_features: int, sparse: bool) -> int | None:
+        """Distinct label sets whose sums are kept, clique and star: 20,000, or as many as 1 GiB holds of dense rows."""
+        if not self.keeps_label_sets():
+            return None
+        if self.feature_map is None:
+            return most_sets(n_features, not sparse)
+        made = feature_map(self.feature_map)
+        return most_sets(made.out_features, not made.sparse)
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """At most one component a label."""

@@ -37,6 +37,11 @@ class FeatureMap(Protocol):
         ...
 
     @property
+    def sparse(self) -> bool:
+        """Whether mapped rows are CSR."""
+        ...
+
+    @property
     def out_features(self) -> int:
         """Columns of the mapped rows."""
         ...

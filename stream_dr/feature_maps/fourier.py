@@ -55,6 +55,11 @@ class RandomFourier(NamedTuple):
         return False
 
     @property
+    def sparse(self) -> bool:
+        """False: no column is zero."""
+        return False
+
+    @property
     def out_features(self) -> int:
         """D."""
         return self.n_features

@@ -42,6 +42,11 @@ class Hashing(NamedTuple):
         return True
 
     @property
+    def sparse(self) -> bool:
+        """True: most columns of a row are zero."""
+        return True
+
+    @property
     def out_features(self) -> int:
         """Columns of the hashed rows."""
         return self.n_features
