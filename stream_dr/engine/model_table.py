@@ -81,6 +81,11 @@ class ModelTable:
             row = db.execute("SELECT passes FROM replays WHERE dataset = ?", (dataset,)).fetchone()
         return row[0] if row else 0
 
+    def replaying(self) -> bool:
+        """Whether any replay of several passes has begun and not ended."""
+        with self._connection() as db:
+            return db.execute("SELECT 1 FROM replays LIMIT 1").fetchone() is not None
+
     def begin_replay(self, dataset: str, passes: int) -> None:
         """Remember that a replay of this data set is to reach `passes` passes."""
         with self._connection() as db:

@@ -5,9 +5,10 @@ then the models advance. The same command, given again, catches the models up fr
 missing and ends with the same bits as an uninterrupted run. Passes 1 … loops; `again` completes a begun pass, or else
 starts the next.
 
-Four stages overlap: the next shard's SHA-256, reading and checking batches, the log's commits, and learning (models side
-by side); snapshots are written from frozen states meanwhile. Groups of batches go from stage to stage; they start small,
-so that learning does not wait for the first, and are bounded in bytes: at most seven are held.
+Four stages overlap: checking the next shard's bytes, reading and checking batches, the log's commits, and learning (models
+side by side, as many as there are processors); snapshots are written from frozen states meanwhile. Groups of batches go
+from stage to stage; they start small, so that learning does not wait for the first, and are bounded in bytes: at most
+seven are held.
 
 Why this way: what has been done is read off the log and the snapshots; the only thing remembered beside them is how
 many passes an unfinished replay was to reach.
@@ -15,11 +16,13 @@ many passes an unfinished replay was to reach.
 
 import hashlib
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from stream_dr.engine.advance import Step, advance_all
@@ -107,11 +110,11 @@ class _Replay:
         self.directory, self.dataset, self.settings, self.watch = directory, dataset, settings, watch
         self.models: list[Model] = [m for m in directory.models.values() if m.status != "failed"]
         self.history = LogHistory(directory)
-        self.pool = ThreadPoolExecutor(len(self.models) + 1, thread_name_prefix="stream_dr-model")
+        threads = min(len(self.models), len(os.sched_getaffinity(0))) + 1  # one for snapshots
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-model")
         self.cadence = Cadence(settings.snapshot_rows, settings.snapshot_seconds)
         self.writing: Future[None] | None = None
         self.rows = self.events = self.caught_up = 0
-        self.identity = _identity(dataset)
         self.passes = self._passes()
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
@@ -127,7 +130,8 @@ class _Replay:
     def run(self) -> Report:
         """Catch up, append and advance, publish, snapshot."""
         begun = time.monotonic()
-        self.directory.table.begin_replay(self.identity, self.passes)
+        if self.passes > 1:  # a first pass is known by what the log lacks
+            self.directory.table.begin_replay(self.identity, self.passes)
         catch_up(self.directory, self.models, self.directory.position, self.pool, self._caught_up)
         for model in self.models:
             model.status = "live" if model.status != "failed" else model.status
@@ -159,7 +163,7 @@ class _Replay:
         return [
             Step(a.position, in_order(d.block, self.directory.schema))
             for d, a in zip(drafts, answers, strict=True)
-            if isinstance(a, Receipt) and d.block is not None
+            if isinstance(a, Receipt) and not a.duplicate and d.block is not None
         ]
 
     def _learn(self, appended: _Appended) -> None:
@@ -189,9 +193,14 @@ class _Replay:
             )
             self.watch(told)
 
+    @cached_property
+    def identity(self) -> str:
+        """What names the data set: its shards' digests, in any order. Reads the shards that no manifest gives a digest."""
+        return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
+
     def _passes(self) -> int:
         """Passes to reach."""
-        begun = int(self.directory.table.replay_passes(self.identity))
+        begun = int(self.directory.table.replay_passes(self.identity)) if self.directory.table.replaying() else 0
         if not self.settings.again:
             return max(self.settings.loops, begun)
         return begun or self._complete() + 1
@@ -224,10 +233,11 @@ class _Replay:
     def _finish(self) -> None:
         if self.writing is not None:
             self.writing.result()
-        for model in self.models:
-            settle(self.directory, model)
+        for settled in [self.pool.submit(settle, self.directory, model) for model in self.models]:
+            settled.result()
         forget(self.directory)
-        self.directory.table.end_replay(self.identity)
+        if self.passes > 1:
+            self.directory.table.end_replay(self.identity)
 
     def _refuse_failed(self) -> None:
         for model in self.models:
@@ -269,8 +279,3 @@ def _switching(seconds: float) -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
-
-
-def _identity(dataset: Any) -> str:
-    """What names a data set: its shards' digests, in any order."""
-    return hashlib.sha256("".join(sorted(s.sha256 for s in dataset.shards)).encode()).hexdigest()

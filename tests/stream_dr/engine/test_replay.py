@@ -12,6 +12,8 @@ from stream_dr.engine.directory import Directory
 from stream_dr.engine.replay import Progress, ReplaySettings, Report, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import ESTIMATORS
+from stream_dr.streams import shards as shard_reading
+from stream_dr.streams.shard_file import digest_of
 from stream_dr.streams.shards import open_dataset
 from tests.stream_dr.engine.batches import SMALL, dense, opened, put, shards
 
@@ -186,3 +188,47 @@ def test_sparse_rows_and_label_sets(tmp_path: Path) -> None:
         assert report.rows == directory.model("opls").rows == 240
         assert (seen[-1].rows, seen[-1].total_rows, seen[-1].shards, seen[-1].total_shards) == (240, 240, 6, 6)
         assert directory.schema.stated == open_dataset(folder).n_features
+
+
+def test_passes_of_a_replay_that_was_killed_before_its_first_batch_are_remembered(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+
+    def stop(progress: Progress) -> None:
+        raise Stop
+
+    with Directory(tmp_path / "a", limits=SMALL) as directory:
+        directory.add_model("cm", "class_means", {})
+        directory.append = stop  # type: ignore[method-assign]
+        with pytest.raises(Stop):
+            replay(directory, open_dataset(folder), ReplaySettings(loops=2))
+    assert run(tmp_path / "a", folder).passes == 2
+    assert run(tmp_path / "a", folder).passes == 1
+
+
+def test_shards_without_a_manifest_are_hashed_one_ahead_of_what_is_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "GROUP_EVENTS", 1)
+    folder = shards(tmp_path / "s", blocks=24)
+    (folder / "manifest.json").unlink()
+    hashed: list[str] = []
+    monkeypatch.setattr(
+        shard_reading, "digest_of", lambda path, *rest: hashed.append(path.name) or digest_of(path, *rest)
+    )
+
+    def stop(progress: Progress) -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        run(tmp_path / "a", folder, stop)
+    assert 0 < len(set(hashed)) < 12
+    run(tmp_path / "a", folder)
+    run(tmp_path / "b", folder)
+    assert states(tmp_path / "a") == states(tmp_path / "b")
+
+
+def test_a_shard_given_twice_is_learned_once(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    with opened(tmp_path / "d", cm=("class_means", {})) as directory:
+        report = replay(directory, open_dataset([folder, folder]), ReplaySettings())
+        assert (report.rows, report.events, directory.model("cm").rows) == (240, 12, 240)
