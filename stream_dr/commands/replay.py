@@ -32,7 +32,8 @@ def replay(
 ) -> None:
     """Replay shards into a directory and advance its models.
 
-    Given again after an interruption of any kind, the same command goes on and ends with the same states.
+    Given again after an interruption of any kind, the same command goes on and ends with the same states. Shards that were
+    moved since are found again by replaying them from where they are now.
 
         stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20 --dir D
     """

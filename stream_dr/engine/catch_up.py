@@ -38,7 +38,7 @@ def catch_up(
     if start + 1 < directory.log.first:
         raise HistoryGone(f"events before position {directory.log.first} are no longer kept; {start + 1} is needed.")
     history = LogHistory(directory)
-    reading = ahead(pages(directory.log, directory.schema, start, until, Decoder(directory.limits)))
+    reading = ahead(pages(directory.log, directory.schema, start, until, Decoder(directory.limits, directory.path)))
     try:
         for steps in reading:
             advance_all(behind, steps, history, pool)

@@ -1,13 +1,14 @@
 """Decode: bytes and events back to Blocks, in the stream's own order of columns.
 
-A body is Arrow or JSON, told apart by its first bytes. A reference event names a batch of a shard; shards are opened
-once and kept open. Rows of a named stream come out in the stream's order of columns, whatever order they were sent in.
+A body is Arrow or JSON, told apart by its first bytes. A reference event names a batch of a shard; shards are found once
+(places.py), and kept. Rows of a named stream come out in the stream's order of columns, whatever order they were sent in.
 
 Why this way: an event's Block depends on the event and the schema alone, so every model that reads it sees the same
 numbers.
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,11 @@ def _widened(X: Any, width: int) -> Any:
 
 
 class Decoder:
-    """Reads events into Blocks; keeps the shards it has opened. One owner (thread) each."""
+    """Reads events into Blocks; keeps the shards it has found. directory: whose table says where moved shards are, or None.
+    One owner (thread) each."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, limits: Limits | None = None, directory: Path | None = None) -> None:
+        self.limits, self._directory = limits or Limits(), directory
         self._shards: dict[tuple[str, str], Any] = {}
 
     def block(self, event: Any, schema: Schema) -> Block:
@@ -92,10 +94,10 @@ class Decoder:
         return in_order(parse_rows(event.body, media_of(event.body), self.limits), schema)
 
     def _referenced(self, facts: dict[str, Any]) -> Block:
-        from stream_dr.streams.shards import open_shard
+        from stream_dr.engine.places import find_shard
 
         where = (facts["uri"], facts["sha256"])
         shard = self._shards.get(where)
         if shard is None:
-            shard = self._shards[where] = open_shard(*where)
+            shard = self._shards[where] = find_shard(self._directory, *where)
         return shard.read(facts["batch"])

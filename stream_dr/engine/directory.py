@@ -1,6 +1,6 @@
 """Directory: one stream's log, its schema and its models, in one folder with one writing process.
 
-    D/lock   D/log/ (segments)   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors
+    D/lock   D/log/ (segments)   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)
 
 Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log
 holds after it; opened read-only it does the same without the lock, while another process may be writing. It has no

@@ -37,7 +37,7 @@ class LogHistory:
 
     def numbered(self, after: int, until: int) -> Iterator[tuple[int, Block, np.ndarray]]:
         """As `remaining`, with the numbers (rows,) that the rows had in their event when it was appended."""
-        gone, decoder = self._removed(until + 1), Decoder(self._directory.limits)
+        gone, decoder = self._removed(until + 1), self._decoder()
         for event in self._events(after, until):
             left_out = gone.get(event.position, ())
             if event.kind == "unlearn" or not event.body or left_out is None:
@@ -50,7 +50,7 @@ class LogHistory:
     def picked(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
         """The Blocks of the rows a removal at `until` names, of events past `after`, less what was taken out before
         it."""
-        gone, decoder = self._removed(until), Decoder(self._directory.limits)
+        gone, decoder = self._removed(until), self._decoder()
         for position in sorted(p for p in removal if after < p < until):
             for event in self._events(position - 1, position):
                 before, wanted = gone.get(position, ()), removal[position]
@@ -68,6 +68,9 @@ class LogHistory:
         if model.failure is not None:
             self._directory.table.set_failure(model.id, model.failure)
             keep_published(model, self._directory.path)
+
+    def _decoder(self) -> Decoder:
+        return Decoder(self._directory.limits, self._directory.path)
 
     def _parsed(self, event: Any, decoder: Decoder) -> tuple[Block, np.ndarray]:
         block = decoder.block(event, self._directory.schema)

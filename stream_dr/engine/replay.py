@@ -34,6 +34,7 @@ from stream_dr.engine.draft import Draft, Receipt
 from stream_dr.engine.forget import forget
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model
+from stream_dr.engine.places import remember_places
 from stream_dr.engine.publish import Frozen, freeze, publish, release_versions
 from stream_dr.engine.reading import ahead
 from stream_dr.engine.snapshot import snapshot
@@ -130,6 +131,7 @@ class _Replay:
     def run(self) -> Report:
         """Catch up, append and advance, publish, snapshot."""
         begun = time.monotonic()
+        remember_places(self.directory, self.dataset)
         if self.passes > 1:  # a first pass is known by what the log lacks
             self.directory.table.begin_replay(self.identity, self.passes)
         catch_up(self.directory, self.models, self.directory.position, self.pool, self._caught_up)

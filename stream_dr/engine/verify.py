@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.engine.directory import Directory
+from stream_dr.engine.places import find_shard
 from stream_dr.engine.snapshot import snapshot_files, snapshot_folder
 from stream_dr.engine.snapshot_file import read_file
 from stream_dr.errors import StreamDRError
@@ -27,7 +28,7 @@ def verify(path: Path) -> Iterator[Finding]:
     with Directory(path, writable=False) as directory:
         yield _checked(f"log of {directory.position + 1} events", directory.log.verify)
         for uri, sha256 in _shards(directory):
-            yield _checked(f"shard {uri}", lambda uri=uri, sha256=sha256: _open(uri, sha256))
+            yield _checked(f"shard {uri}", lambda uri=uri, sha256=sha256: _open(path, uri, sha256))
         for model in directory.models.values():
             for file in snapshot_files(snapshot_folder(directory.path, model.name, model.id)):
                 yield _checked(f"snapshot {file.parent.name}/{file.name}", lambda file=file: read_file(file))
@@ -41,10 +42,8 @@ def _checked(what: str, check: Any) -> Finding:
     return Finding(what)
 
 
-def _open(uri: str, sha256: str) -> None:
-    from stream_dr.streams.shards import open_shard
-
-    shard = open_shard(uri, sha256)
+def _open(directory: Path, uri: str, sha256: str) -> None:
+    shard = find_shard(directory, uri, sha256)
     shard.verify()
     for batch in range(len(shard.batch_rows)):
         shard.read(batch)
@@ -53,7 +52,7 @@ def _open(uri: str, sha256: str) -> None:
 def _shards(directory: Directory) -> list[tuple[str, str]]:
     """Every shard that an event names, once, in order."""
     found: dict[tuple[str, str], None] = {}
-    for event in directory.log.read_kind("reference", directory.position + 1):
+    for event in directory.log.read_readable("reference"):
         with suppress(ValueError, KeyError):  # a damaged body: the log's own check names its event
             facts = json.loads(event.body)
             found[(facts["uri"], facts["sha256"])] = None

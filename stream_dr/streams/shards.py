@@ -159,7 +159,10 @@ def open_shard(uri: Source, sha256: str | None = None) -> Shard:
     """One shard by path or file URI; a manifest beside it says its width. With sha256 only those bytes are read from it."""
     path = _local(uri)
     if not path.exists():
-        raise SourceMissing(f"{path} is not there; put the shard back where it was replayed from.", path=str(path))
+        raise SourceMissing(
+            f"{path} is not there; put the shard back where it was replayed from, or replay it from where it is now.",
+            path=str(path),
+        )
     manifest = _beside(path)
     entry = next((e for e in manifest.shards if e.file == path.name), None) if manifest else None
     if entry is not None and sha256 not in (None, entry.sha256):

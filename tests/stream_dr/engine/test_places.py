@@ -1,0 +1,117 @@
+"""Moved shards: a replay from the new place, and all that is read afterwards is read from there."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from stream_dr import errors
+from stream_dr.engine import batches as batching
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.draft import unlearn_draft
+from stream_dr.engine.places import NAME
+from stream_dr.engine.refine import refine_model
+from stream_dr.engine.replay import ReplaySettings, replay
+from stream_dr.engine.snapshot import state_sha256
+from stream_dr.engine.verify import verify
+from stream_dr.streams.shards import open_dataset
+from tests.stream_dr.engine.batches import SMALL, shards
+
+MODELS = {"lda": {"gamma": 1.0, "scatter": "diagonal"}, "ccipca": {}}
+
+
+class Stop(BaseException):
+    """Ends a replay where a watcher says."""
+
+
+def run(path: Path, folder: Path, stop: bool = False, **late: str) -> dict[str, str]:
+    """Replay; stopped after the first batch where asked. Each model's state."""
+
+    def watch(progress: object) -> None:
+        if stop:
+            raise Stop
+
+    with Directory(path, limits=SMALL) as directory:
+        for name, params in MODELS.items():
+            directory.add_model(name, name, params)
+        for name, key in late.items():
+            directory.add_model(name, key, {})
+        replay(directory, open_dataset(folder), ReplaySettings(), watch)
+        return {name: state_sha256(m.accumulator.freeze()) for name, m in directory.models.items()}
+
+
+def found_wrong(path: Path) -> list[str]:
+    return [str(finding.error) for finding in verify(path) if finding.error is not None]
+
+
+def test_a_stopped_replay_goes_on_from_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shards(tmp_path / "old")
+    expected = run(tmp_path / "whole", folder, late="class_means")
+    monkeypatch.setattr(batching, "GROUP_EVENTS", 3)
+    with pytest.raises(Stop):
+        run(tmp_path / "d", folder, stop=True)
+    folder.rename(tmp_path / "new")
+    assert run(tmp_path / "d", tmp_path / "new", late="class_means") == expected
+    assert found_wrong(tmp_path / "d") == []
+
+
+def test_refine_reads_from_the_new_place(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "old")
+    run(tmp_path / "d", folder)
+    folder.rename(tmp_path / "new")
+    with Directory(tmp_path / "d", limits=SMALL) as directory, pytest.raises(errors.SourceMissing, match="replay it"):
+        refine_model(directory, directory.model("lda"), 1e-6, 20)
+    run(tmp_path / "d", tmp_path / "new")
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        assert refine_model(directory, directory.model("lda"), 1e-6, 20).projection.solution == "refined"
+    assert (tmp_path / "d" / NAME).stat().st_size > 0
+
+
+def test_unlearning_rebuilds_from_the_new_place(tmp_path: Path) -> None:
+    folder, states = shards(tmp_path / "old"), []
+    for name in ("before", "after"):
+        run(tmp_path / name, folder)
+    for name in ("before", "after"):
+        if name == "after":
+            folder = folder.rename(tmp_path / "new")
+            run(tmp_path / name, folder)
+        with Directory(tmp_path / name, limits=SMALL) as directory:
+            directory.append([unlearn_draft({3: None})])
+        states.append(run(tmp_path / name, folder))
+    assert states[0] == states[1]
+
+
+def test_moved_once_more_and_back(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "a")
+    run(tmp_path / "d", folder)
+    assert not (tmp_path / "d" / NAME).exists()
+    for number, place in enumerate(("b", "c", "a")):
+        folder = folder.rename(tmp_path / place)
+        run(tmp_path / "d", folder, **{f"late{number}": "pca"})
+    assert found_wrong(tmp_path / "d") == []
+
+
+def test_other_bytes_in_the_old_place_are_passed_over(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "old")
+    run(tmp_path / "d", folder)
+    shutil.copytree(folder, tmp_path / "new")
+    victim = sorted(folder.glob("*.arrow"))[0]
+    victim.write_bytes(victim.read_bytes()[:-9] + b"different")
+    assert len(found_wrong(tmp_path / "d")) == 1
+    run(tmp_path / "d", tmp_path / "new", late="class_means")
+    assert found_wrong(tmp_path / "d") == []
+    copy = tmp_path / "new" / victim.name
+    copy.write_bytes(b"neither")
+    assert str(copy) in "".join(found_wrong(tmp_path / "d"))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", json.dumps({"stream_dr": "places", "format": 9, "shards": {}})])
+def test_a_table_that_cannot_be_read_is_named_and_written_anew(tmp_path: Path, text: str) -> None:
+    folder = shards(tmp_path / "old")
+    run(tmp_path / "d", folder)
+    (tmp_path / "d" / NAME).write_text(text)
+    folder.rename(tmp_path / "new")
+    assert all(NAME in said for said in found_wrong(tmp_path / "d"))
+    run(tmp_path / "d", tmp_path / "new")
+    assert found_wrong(tmp_path / "d") == []
