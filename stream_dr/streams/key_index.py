@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from stream_dr.errors import InsufficientStorage
 from stream_dr.streams.disk import TEMPORARY, fsync_directory
-from stream_dr.streams.sqlite_file import FORMAT, connect, translated
+from stream_dr.streams.sqlite_file import FORMAT, connect, transaction, translated
 
 _APPLICATION = 0x5344524B  # "SDRK"
 _FLUSH = 4096
@@ -122,8 +122,7 @@ class KeyIndex:
 
     def _write(self, connection: sqlite3.Connection) -> None:
         rows = [(known.position, key, known.sha256, known.rows) for key, known in self._pending.items()]
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             connection.executemany("INSERT OR IGNORE INTO keys VALUES (?,?,?,?)", rows)
             connection.executemany("INSERT OR IGNORE INTO schemas VALUES (?,?)", self._schemas.items())
             connection.execute("UPDATE known SET position=?", (self.known,))
@@ -132,11 +131,6 @@ class KeyIndex:
                 "(SELECT position FROM keys ORDER BY position DESC LIMIT 1 OFFSET ?)",
                 (self._keys,),
             )
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     def _stored_position(self) -> int:
         if self._connection is None:

@@ -1,15 +1,17 @@
 """log: the durable, ordered record of everything a directory was given; the queue between appending and learning.
 
-Events have positions 0, 1, 2 … without gap. `append` returns when they are on the disk. They lie in segment files
-(SQLite, see segment.py), so that retention removes whole files; idempotency keys are columns of their event and are found
-through an index derived from the events (key_index.py).
+Events have positions 0, 1, 2 … without gap. `append` returns when they are on the disk. They lie in segments
+(segment.py: a SQLite index, and a plain file for the larger bodies), so that retention removes whole files; idempotency
+keys are columns of their event and are found through an index derived from the events (key_index.py).
 
-Cost: an append of a group is one transaction and one fsync; `python benchmarks/log_append.py` prints appends/s and MB/s
-by size of body and group. A read of n events holds no lock and no cursor on return.
+Cost: an append of a group is one transaction, one fsync when its bodies are small and two when they are large; `python
+benchmarks/log_append.py` prints appends/s and MB/s by size of body and group. A read of n events holds no lock, no cursor
+and no file on return.
 
 Why this way: kill -9 at any moment leaves a prefix of the transactions, the acknowledged ones among them, because SQLite's
 recovery is somebody else's well-tested code: a hand-written log was 1.7 times faster and took a zero-filled tail for 42
-records. One transaction touches one file: SQLite commits over several are not atomic in WAL mode. A reader that finds a
+records. Bodies in a file beside it have no recovery of their own: they are synced before the transaction that says where
+they are. One transaction touches one SQLite file: commits over several are not atomic in WAL mode. A reader that finds a
 position missing says so instead of going on.
 """
 
@@ -18,15 +20,16 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from stream_dr.errors import DirectoryMissing, HistoryGone
-from stream_dr.streams.disk import fsync_directory, remove_temporaries
+from stream_dr.errors import DamagedFile, HistoryGone
 from stream_dr.streams.event import Event, EventDraft, draft, event_at
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.key_index import KeyIndex, Known
-from stream_dr.streams.log_check import Verified, check_order, verify
-from stream_dr.streams.segment import Segment
+from stream_dr.streams.log_check import Verified, check_order, readable, verify
+from stream_dr.streams.log_folder import prepare, remove_segment, segment_files
+from stream_dr.streams.segment import Segment, Totals
 from stream_dr.streams.sqlite_file import damaged
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
@@ -55,13 +58,14 @@ class Log:
         self._lock = threading.RLock()
         self._last, self._events, self._rows, self._bytes = -1, 0, 0, 0
         self._unsure = False
-        self._prepare()
-        self._segments = [Segment(p, writable) for p in self._files()]
+        prepare(self.path, writable)
+        self._segments = [Segment(p, writable) for p in segment_files(self.path)]
         if not self._segments and writable:
             self._segments = [Segment.create(self.path, 0, 0)]
         self._index = KeyIndex(self.path, writable, keys)
         try:
             if writable:
+                self._erase()
                 self._seal()
             self._look_again()
         except BaseException:
@@ -88,7 +92,7 @@ class Log:
         """Rows of all events ever appended, dropped ones included; unlearn events count none."""
         if not self.writable:
             self._current()
-            return self._totals()[2]
+            return self._totals().rows
         return self._rows
 
     def append(self, drafts: Sequence[EventDraft]) -> list[int]:
@@ -148,6 +152,10 @@ class Log:
         """The retained events of a kind whose position is below `before`; for kinds that are few ("unlearn": indexed)."""
         return [e for s in self._current() if s.first < before for e in s.read_kind(kind, before)]
 
+    def read_readable(self, kind: str) -> list[Event]:
+        """The retained events of a kind, but for those that are damaged."""
+        return readable(self._current(), kind)
+
     def holding(self, rows: int) -> int:
         """First position of the newest segment from which on the log holds at least `rows` rows; `first` where none does."""
         total = self.rows
@@ -184,9 +192,7 @@ class Log:
                 segment = self._segments[0]
                 self._segments = self._segments[1:]
                 segment.close()
-                for suffix in ("", "-wal", "-shm"):
-                    segment.path.with_name(segment.path.name + suffix).unlink(missing_ok=True)
-                fsync_directory(self.path)
+                remove_segment(segment.path)
             return count
 
     def verify(self) -> Verified:
@@ -212,27 +218,8 @@ class Log:
         for segment in self._segments:
             segment.close()
 
-    def _prepare(self) -> None:
-        if self.writable:
-            if not self.path.is_dir():
-                self.path.mkdir(parents=True)
-                fsync_directory(self.path.parent)
-            remove_temporaries(self.path)
-            self._remove_orphans()
-        elif not self.path.is_dir():
-            raise DirectoryMissing(f"{self.path} holds no log; give a directory that replay or serve has written.")
-
-    def _remove_orphans(self) -> None:
-        """Remove the journals of segments whose removal a crash interrupted."""
-        for journal in (*self.path.glob("*.sqlite-wal"), *self.path.glob("*.sqlite-shm")):
-            if not journal.with_name(journal.name[:-4]).exists():
-                journal.unlink()
-
-    def _files(self) -> list[Path]:
-        return sorted(p for p in self.path.glob("*.sqlite") if p.stem.isdigit())
-
-    def _totals(self) -> tuple[int, int, int, int]:
-        return self._segments[-1].totals() if self._segments else (-1, 0, 0, 0)
+    def _totals(self) -> Totals:
+        return self._segments[-1].totals() if self._segments else Totals(-1, 0, 0, 0)
 
     def _note(self, events: Sequence[Event]) -> None:
         """Bring what is held in memory up to date with events just committed."""
@@ -250,6 +237,13 @@ class Log:
         self._index.try_flush()
         self._seal()
 
+    def _erase(self) -> None:
+        """Finish what a crash interrupted of `rewrite`; damage of a segment is said when that is read."""
+        for segment in self._segments:
+            with suppress(DamagedFile):
+                segment.erase()
+            segment.rest()
+
     def _seal(self) -> None:
         """Seal the segments before the last that are not; one that is being read is sealed later."""
         for segment in self._segments[:-1]:
@@ -257,7 +251,9 @@ class Log:
                 segment.seal()
 
     def _look_again(self) -> None:
-        """Learn from the files where the log ends, and bring the index up to there."""
+        """Learn from the files where the log ends, cut what is past it, and bring the index up to there."""
+        if self.writable:
+            self._segments[-1].recover()
         self._last, self._events, self._rows, self._bytes = self._totals()
         if self._segments and self._index.known + 1 < self._segments[0].first:
             raise damaged(self._index.path, f"it ends at {self._index.known}; events after that were dropped")
@@ -281,7 +277,7 @@ class Log:
         if not self.writable:
             with self._lock:
                 known = {s.path: s for s in self._segments}
-                files = self._files()
+                files = segment_files(self.path)
                 if files != list(known):
                     self._segments = [known.pop(p) if p in known else Segment(p, writable=False) for p in files]
                     for gone in known.values():

@@ -7,8 +7,10 @@ Why this way: SQLite finds a broken page but not a flipped bit inside a body; th
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from stream_dr.errors import StreamDRError
 from stream_dr.streams.event import Event
 from stream_dr.streams.segment import Segment
 from stream_dr.streams.sqlite_file import damaged
@@ -50,3 +52,24 @@ def check_order(segment: Segment, after: int, events: Sequence[Event]) -> None:
     for expected, event in enumerate(events, after + 1):
         if event.position != expected:
             raise damaged(segment.path, f"position {expected} is missing")
+
+
+def readable(segments: Sequence[Segment], kind: str) -> list[Event]:
+    """The events of a kind that can be read; the others are for `verify` to name."""
+    events: list[Event] = []
+    for segment in segments:
+        try:
+            events += segment.read_kind(kind, segment.last() + 1)
+        except StreamDRError:
+            events += _one_by_one(segment, kind)
+        segment.rest()
+    return events
+
+
+def _one_by_one(segment: Segment, kind: str) -> list[Event]:
+    events: list[Event] = []
+    with suppress(StreamDRError):
+        for position in range(segment.first, segment.last() + 1):
+            with suppress(StreamDRError):
+                events += segment.read(position - 1, position, 1, 1)
+    return [e for e in events if e.kind == kind]

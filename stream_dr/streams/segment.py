@@ -1,49 +1,66 @@
-"""segment: one file of the log, a SQLite database of consecutive events.
+"""segment: one part of the log, consecutive events: a SQLite index and a plain file of bodies.
 
-Named by the position of its first event. WAL, synchronous=FULL: an append is one transaction and one fsync of the WAL.
-Pages are 16 KiB: an event of 1 MB takes 64 of them, an event of 1 KB does not rewrite much (`python
-benchmarks/log_append.py --page-bytes N` measures another size).
+Both are named by the position of their first event. An append whose bodies are more than 96 KiB together puts them into
+the bodies file (bodies.py), syncs that, and then commits the rows that name them; a smaller one is rows alone, bodies
+within. So a small append waits for the disk once, a large one twice, and neither is there before its transaction is.
 
-Cost: an append writes each byte twice (WAL, then checkpoint); a read opens no cursor that outlives it.
+Cost: SQLite writes an event's row twice (WAL, then checkpoint), the bodies file every body once; a read opens no cursor
+and no file that outlives it.
 
-Why this way: each segment is a database of its own, so that retention is the removal of a file. A small pool of
-connections, each used by one thread at a time, stands for "one connection per thread": threads come and go in a
-service, and a pool can be closed.
+Why this way: each segment is files of its own, so that retention is the removal of files. Near 96 KiB the second sync
+begins to cost less than writing twice in pages: `python benchmarks/log_append.py --small-bytes N --page-bytes N` measures
+other bounds. Pages are 8 KiB: small ones read larger rows slower, large ones write small rows slower. WAL,
+synchronous=FULL.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from stream_dr.streams import erasures
+from stream_dr.streams.bodies import BEGIN, Bodies, Reader
+from stream_dr.streams.digest import digest
 from stream_dr.streams.disk import TEMPORARY, fsync_directory
 from stream_dr.streams.event import Event
+from stream_dr.streams.event_row import COLUMNS, INSERT, TABLE, event_of, row_of
 from stream_dr.streams.failpoints import failpoint
-from stream_dr.streams.sqlite_file import FORMAT, connect, damaged, translated
+from stream_dr.streams.sqlite_file import FORMAT, damaged, one_view, transaction, translated
+from stream_dr.streams.sqlite_pool import Pool
 
-PAGE_BYTES = 16384
+SMALL_BYTES = 96 << 10
+"""Bodies of one append that are at most this much together lie within their rows."""
+
+PAGE_BYTES = 8192
 
 _APPLICATION = 0x53445253  # "SDRS", SQLite's application_id
-_COLUMNS = "position, kind, key, sha256, rows, body, schema, checksum"
-_TABLES = """
-CREATE TABLE events(
-  position INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT, sha256 TEXT NOT NULL, rows INTEGER NOT NULL,
-  schema TEXT, checksum TEXT, body BLOB NOT NULL);
-CREATE INDEX unlearned ON events(position) WHERE kind='unlearn';
-CREATE TABLE before(rows INTEGER NOT NULL);
-"""
+_ABOUT = "CREATE TABLE about(rows_before INTEGER NOT NULL, identity BLOB NOT NULL, digest INTEGER NOT NULL);"
+_ALL = 2**63 - 1
+
+
+class Totals(NamedTuple):
+    """Position of the last event (first − 1 if none), events, rows of this and all earlier segments, bytes of bodies."""
+
+    last: int
+    events: int
+    rows: int
+    bytes: int
 
 
 class Segment:
-    """One file of consecutive events; thread-safe."""
+    """One part of the log; thread-safe, but for `append` and `recover`, of which one runs at a time."""
 
     def __init__(self, path: Path, writable: bool) -> None:
-        self.path, self.writable = path, writable
+        self.path = path
         self.journal = path.with_name(path.name + "-wal")
         self.first = int(path.name.split(".")[0])
-        self._idle: list[sqlite3.Connection] = []
-        self._closed = False
+        self._pool = Pool(path, writable, _APPLICATION)
+        self._rewriting = threading.Lock()
+        self._about: tuple[int, Bodies] | None = None
+        self._end = BEGIN
 
     @classmethod
     def create(cls, folder: Path, first: int, rows_before: int) -> "Segment":
@@ -51,13 +68,14 @@ class Segment:
         path = folder / f"{first:020d}.sqlite"
         temporary = path.with_name(path.name + TEMPORARY)
         temporary.unlink(missing_ok=True)
+        about = (rows_before, Bodies.create(path).identity)
         with translated(path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
             connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute(f"PRAGMA application_id={_APPLICATION}")
             connection.execute(f"PRAGMA user_version={FORMAT}")
-            connection.executescript(_TABLES)
-            connection.execute("INSERT INTO before VALUES (?)", (rows_before,))
+            connection.executescript(TABLE + erasures.TABLE + _ABOUT)
+            connection.execute("INSERT INTO about VALUES (?,?,?)", (*about, _digest(first, *about)))
             connection.execute("PRAGMA journal_mode=WAL")
         failpoint("log.roll")
         temporary.rename(path)
@@ -65,46 +83,45 @@ class Segment:
         return cls(path, writable=True)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Add events in one transaction, durable on return; all or none."""
-        with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                connection.executemany(f"INSERT INTO events({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?)", events)
-                failpoint("log.before_commit")
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        """Add events in one transaction, durable on return; all or none. After an error, `recover` before the next."""
+        starts, end = self._place(events)
+        with self._pool.connection() as connection, transaction(connection):
+            connection.executemany(INSERT, map(row_of, events, starts))
+            failpoint("log.before_commit")
+        self._end = end
+
+    def recover(self) -> None:
+        """Learn from the rows where the bodies end, and cut what an interrupted append left past it."""
+        ends = (
+            "SELECT MAX(start + size) FROM (SELECT start, size FROM events UNION ALL SELECT start, size FROM erasures)"
+        )
+        self._end = self._pool.all(ends)[0][0] or BEGIN
+        self._bodies().cut(self._end)
 
     def read(self, after: int, until: int, limit: int, max_bytes: int) -> list[Event]:
         """At most `limit` events with after < position ≤ until; stops once their bodies pass max_bytes."""
-        events: list[Event] = []
-        size = 0
-        query = f"SELECT {_COLUMNS} FROM events WHERE position > ? AND position <= ? ORDER BY position LIMIT ?"
-        with self._connection() as connection, closing(connection.execute(query, (after, until, limit))) as cursor:
-            for row in cursor:
-                events.append(Event._make(row))
-                size += len(events[-1].body)
-                if size >= max_bytes:
-                    break
-        return events
+        query = f"SELECT {COLUMNS} FROM events WHERE position > ? AND position <= ? ORDER BY position LIMIT ?"
+        return self._events(query, (after, until, limit), max_bytes)
 
     def read_kind(self, kind: str, before: int) -> list[Event]:
         """All events of a kind with position < before."""
         where = "kind='unlearn'" if kind == "unlearn" else "kind=?"  # a partial index needs the literal
         values = (before,) if kind == "unlearn" else (before, kind)
-        query = f"SELECT {_COLUMNS} FROM events WHERE position < ? AND {where} ORDER BY position"
-        return [Event._make(row) for row in self._all(query, values)]
+        return self._events(f"SELECT {COLUMNS} FROM events WHERE position < ? AND {where} ORDER BY position", values)
 
     def replace(self, position: int, body: bytes, rows: int, checksum: str) -> None:
-        """Put another body in an event's place; the old bytes are overwritten in the file."""
-        with self._connection() as connection:
-            connection.execute("PRAGMA secure_delete=ON")
-            connection.execute(
-                "UPDATE events SET body=?, rows=?, checksum=? WHERE position=?", (body, rows, checksum, position)
-            )
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        """Put another body in an event's place; the old bytes are overwritten on the disk."""
+        with self._rewriting:
+            (event,) = self.read(position - 1, position, 1, 1)
+            with self._pool.connection() as connection:
+                erasures.replace(connection, event._replace(body=body, rows=rows, checksum=checksum))
+        self.erase()
+
+    def erase(self) -> None:
+        """Overwrite what rewritten events have left, unless a reader may still need it."""
+        bodies = self._bodies()
+        with self._rewriting, self._pool.connection() as connection:
+            erasures.work_off(connection, bodies)
 
     def headers(self, after: int) -> list[tuple[int, str | None, str, int, str | None]]:
         """(position, key, sha256, rows, schema) of the events after a position that have a key or change the schema."""
@@ -112,39 +129,38 @@ class Segment:
             "SELECT position, key, sha256, rows, schema FROM events "
             "WHERE position > ? AND (key IS NOT NULL OR schema IS NOT NULL) ORDER BY position LIMIT 10000"
         )
-        return self._all(query, (after,))
+        return self._pool.all(query, (after,))
 
-    def totals(self) -> tuple[int, int, int, int]:
-        """(last position or first − 1, events, rows including those of earlier segments, bytes of bodies)."""
-        count, last, rows, size = self._all(
-            "SELECT COUNT(*), MAX(position), SUM(CASE WHEN kind='unlearn' THEN 0 ELSE rows END), SUM(LENGTH(body)) "
-            "FROM events"
+    def totals(self) -> Totals:
+        """What the segment holds."""
+        count, last, rows, size = self._pool.all(
+            "SELECT COUNT(*), MAX(position), SUM(CASE WHEN kind='unlearn' THEN 0 ELSE rows END), SUM(size) FROM events"
         )[0]
-        before = self.rows_before()
-        return (self.first - 1 if last is None else last), count, before + (rows or 0), size or 0
+        return Totals(self.first - 1 if last is None else last, count, self.rows_before() + (rows or 0), size or 0)
 
     def last(self) -> int:
         """Position of the last event, or first − 1."""
-        found = self._all("SELECT MAX(position) FROM events")[0][0]
+        found = self._pool.all("SELECT MAX(position) FROM events")[0][0]
         return self.first - 1 if found is None else int(found)
 
     def rows_before(self) -> int:
         """Rows of all events before this segment."""
-        return int(self._all("SELECT rows FROM before")[0][0])
+        return self._told()[0]
 
     def check(self) -> None:
-        """SQLite's own check of the whole file; raises DamagedFile."""
-        found = self._all("PRAGMA integrity_check(1)")
+        """SQLite's own check of the whole index, and whose the bodies are; raises DamagedFile or ForeignFile."""
+        found = self._pool.all("PRAGMA integrity_check(1)")
         if found != [("ok",)]:
             raise damaged(self.path, str(found[0][0]))
+        self._bodies().check()
 
     def seal(self) -> bool:
         """Move what the WAL holds into the file and leave WAL mode, once no more is to be appended; False if in use.
 
-        A sealed segment is one file, which can be read where nothing can be written, a full disk among such places.
+        A sealed segment can be read where nothing can be written, a full disk among such places.
         """
         self.rest()
-        with self._connection() as connection:
+        with self._pool.connection() as connection:
             connection.execute("PRAGMA busy_timeout=0")
             try:
                 sealed = connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] == "delete"
@@ -157,33 +173,48 @@ class Segment:
 
     def rest(self) -> None:
         """Close idle connections; the segment stays usable."""
-        while self._idle:
-            with suppress(IndexError, sqlite3.Error):
-                self._idle.pop().close()
+        self._pool.rest()
 
     def close(self) -> None:
         """Close; connections in use close when they come back."""
-        self._closed = True
-        self.rest()
+        self._pool.close()
 
-    def _all(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        with self._connection() as connection:
-            return connection.execute(query, values).fetchall()
+    def _place(self, events: Sequence[Event]) -> tuple[Sequence[int | None], int]:
+        """Where each event's body lies (None: in its row), and where the bodies file then ends; writes the bodies."""
+        *starts, end = accumulate((len(e.body) for e in events), initial=self._end)
+        if end - self._end <= SMALL_BYTES:
+            return [None] * len(events), self._end
+        self._bodies().write([e.body for e in events], self._end)
+        return starts, end
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection of one's own for the time of the with-block."""
-        with translated(self.path):
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = connect(self.path, self.writable, _APPLICATION)
-            try:
-                yield connection
-            except BaseException:
-                connection.close()
-                raise
-        if self._closed or len(self._idle) >= 4:
-            connection.close()
-        else:
-            self._idle.append(connection)
+    def _events(self, query: str, values: tuple[Any, ...], max_bytes: int = _ALL) -> list[Event]:
+        events: list[Event] = []
+        size = 0
+        with (
+            Reader(self._bodies()) as bodies,
+            self._pool.connection() as connection,
+            one_view(connection),
+            closing(connection.execute(query, values)) as cursor,
+        ):
+            for row in cursor:
+                events.append(event_of(row, bodies.read, self.path))
+                size += len(events[-1].body)
+                if size >= max_bytes:
+                    break
+        return events
+
+    def _bodies(self) -> Bodies:
+        return self._told()[1]
+
+    def _told(self) -> tuple[int, Bodies]:
+        """Rows before the segment, and its bodies file."""
+        if self._about is None:
+            rows, identity, stored = self._pool.all("SELECT * FROM about")[0]
+            if _digest(self.first, rows, identity) != stored:
+                raise damaged(self.path, "its table `about` is not what was written")
+            self._about = (rows, Bodies(self.path, identity))
+        return self._about
+
+
+def _digest(first: int, rows_before: int, identity: bytes) -> int:
+    return digest(first, rows_before, identity)

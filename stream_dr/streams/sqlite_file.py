@@ -16,13 +16,14 @@ from urllib.parse import quote
 from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError, UnknownFormat
 from stream_dr.streams.disk import free_bytes, is_full, no_room
 
-FORMAT = 1
-"""Format version of the log's files (SQLite's user_version)."""
+FORMAT = 2
+"""Format version of the log's files (SQLite's user_version). 1 had every body in SQLite."""
 
 CHECKPOINT_PAGES = 1024
 JOURNAL_BYTES = 64 << 20
 
 _FULL_BELOW = 1 << 20
+_BROKEN = ("no such table", "no such column", "Could not decode to UTF-8")
 
 
 def connect(path: Path, writable: bool, application: int) -> sqlite3.Connection:
@@ -97,12 +98,33 @@ def translated(path: Path) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what the with-block writes, or none of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def one_view(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let all reads of the with-block see the same commits; a checkpoint that would remove those waits."""
+    connection.execute("BEGIN")
+    yield
+    connection.execute("COMMIT")
+
+
 def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | sqlite3.DatabaseError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and free_bytes(path.parent) < _FULL_BELOW):
         return no_room(path)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA):
         return damaged(path, str(error))
-    if "no such table" in str(error) or "no such column" in str(error):
+    if any(words in str(error) for words in _BROKEN):
         return damaged(path, str(error))
     return error

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given, settings
@@ -16,10 +17,20 @@ from hypothesis import strategies as st
 
 from benchmarks import log_kill
 from stream_dr import errors
+from stream_dr.streams import erasures, segment
+from stream_dr.streams.bodies import BEGIN, bodies_path
 from stream_dr.streams.failpoints import FailpointReached, armed
 from stream_dr.streams.log import EventDraft, Log, draft
-from stream_dr.streams.segment import PAGE_BYTES
-from stream_dr.streams.sqlite_file import JOURNAL_BYTES
+from stream_dr.streams.sqlite_file import JOURNAL_BYTES, one_view
+
+
+@pytest.fixture(autouse=True, scope="module", params=["in rows", "in a file"])
+def _bodies(request):
+    """Everything twice: bodies in their rows, and in the file beside."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in a file":
+            patch.setattr(segment, "SMALL_BYTES", -1)
+        yield
 
 
 def drafts(start, count, size=1000):
@@ -176,16 +187,103 @@ def test_a_rewritten_event_keeps_its_key_and_the_old_bytes_are_gone(folder):
         assert (event.body, event.rows, event.key, event.sha256) == (b"", 0, "mine", hashlib.sha256(secret).hexdigest())
         assert log.find_key("mine").rows == 5
         log.verify()
-    assert not any(b"quick brown" in p.read_bytes() for p in folder.iterdir())
+    assert not left_of(secret, folder)
 
 
-@pytest.mark.parametrize("place", ["log.before_commit", "log.after_commit"])
+def left_of(secret, folder):
+    return [p.name for p in folder.iterdir() if secret[:12] in p.read_bytes()]
+
+
+@pytest.mark.parametrize("place", ["log.rewrite", "log.rewritten", "log.erased"])
+@pytest.mark.parametrize("at", [0, 17], ids=["sealed", "last segment"])
+def test_killed_within_a_rewrite_the_old_bytes_are_gone_after_the_next_opening(folder, place, at):
+    secret = b"the quick brown fox" * 40
+    with Log(folder, segment_bytes=10_000) as log:
+        for p in range(18):
+            log.append([draft("rows", secret if p == at else b"%d" % (p % 10) * 760, 5, key=f"k{p}")])
+        assert len(segments(folder)) == 2
+    code = "import sys; from stream_dr.streams.log import Log; Log(sys.argv[1]).rewrite(int(sys.argv[2]), b'left', 2)"
+    assert killed(code, f"{place}=kill", folder, at).returncode == -9
+    with Log(folder) as log:
+        event = log.read(at - 1, limit=1)[0]
+        if place == "log.rewrite":
+            assert (event.body, event.rows) == (secret, 5)
+            log.rewrite(at, b"left", 2)
+            event = log.read(at - 1, limit=1)[0]
+        assert (event.body, event.rows, event.key) == (b"left", 2, f"k{at}")
+        assert not left_of(secret, folder)
+        log.append(drafts(18, 3))
+        log.verify()
+
+
+def test_a_body_is_not_overwritten_under_a_reader(folder):
+    with Log(folder) as log:
+        log.append(drafts(7, 2))
+        old = log.read(-1, limit=1)[0]
+        with log._segments[-1]._pool.connection() as connection, one_view(connection):
+            row = connection.execute("SELECT start FROM events WHERE position=0").fetchone()
+            writer = threading.Thread(target=log.rewrite, args=(0, b"new", 1))
+            writer.start()
+            time.sleep(0.3)
+            if row[0] is not None:
+                assert bodies_path(log._segments[-1].path).read_bytes()[row[0] :].startswith(old.body)
+        writer.join()
+        assert log.read(-1, limit=1)[0].body == b"new"
+        assert not left_of(old.body, folder)
+        log.verify()
+
+
+def test_an_erasure_that_a_reader_prevents_is_made_up_for(folder, monkeypatch):
+    with Log(folder) as log:
+        log.append(drafts(1, 2))
+        monkeypatch.setattr(erasures, "_emptied", lambda connection: False)
+        log.rewrite(0, b"new", 1)
+        assert left_of(bytes([1]) * 12, folder)
+    monkeypatch.undo()
+    with Log(folder) as log:
+        assert log.read(-1, limit=1)[0].body == b"new"
+        assert not left_of(bytes([1]) * 12, folder)
+        log.verify()
+
+
+def test_a_rewrite_at_the_end_and_a_failed_append_after_it_spoil_nothing(folder):
+    with Log(folder) as log:
+        log.append(drafts(0, 3))
+        log.rewrite(2, b"", 0)
+        with armed("log.before_commit=raise"), pytest.raises(FailpointReached):
+            log.append(drafts(3, 1))
+        log.append(drafts(3, 2))
+        log.verify()
+    with Log(folder) as log:
+        assert [e.body for e in log.read(-1)] == [d.body for d in drafts(0, 2)] + [b""] + [d.body for d in drafts(3, 2)]
+        log.verify()
+
+
+def test_what_an_interrupted_append_left_is_cut(folder):
+    with Log(folder) as log:
+        log.append(drafts(0, 3))
+        path = bodies_path(log._segments[-1].path)
+    size = path.stat().st_size
+    with open(path, "ab") as file:
+        file.write(b"of an event that never was" * 1000)
+    with Log(folder, writable=False) as reader:
+        assert reader.verify().events == 3
+    with Log(folder) as log:
+        assert path.stat().st_size == size
+        assert log.append(drafts(3, 1)) == [3]
+        log.verify()
+
+
+@pytest.mark.parametrize("place", ["log.bodies_write", "log.bodies_sync", "log.before_commit", "log.after_commit"])
 def test_an_error_around_the_commit_leaves_no_doubt(folder, place):
     with Log(folder) as log:
         log.append(drafts(0, 3))
-        with armed(f"{place}=raise"), pytest.raises(FailpointReached):
+        reached = pytest.raises(FailpointReached)
+        if segment.SMALL_BYTES > 0 and "bodies" in place:
+            reached = nullcontext()
+        with armed(f"{place}=raise"), reached:
             log.append(drafts(3, 2))
-        after = 2 if place == "log.before_commit" else 4
+        after = 4 if place == "log.after_commit" or isinstance(reached, nullcontext) else 2
         assert log.append(drafts(after + 1, 1)) == [after + 1]
         assert [e.position for e in log.read(-1)] == list(range(after + 2))
         assert (log.find_key("k3") is None) == (after == 2) or after + 1 == 3
@@ -195,12 +293,18 @@ def test_an_error_around_the_commit_leaves_no_doubt(folder, place):
 def test_a_full_disk_is_said_and_overcome(folder):
     with Log(folder) as log:
         log.append(drafts(0, 3))
-        with armed("log.before_commit=enospc"), pytest.raises(errors.InsufficientStorage, match=r"\.sqlite"):
-            log.append(drafts(3, 1))
-        with log._segments[-1]._connection() as connection:
+        for place, words in (
+            ("before_commit", r"\.sqlite"),
+            ("bodies_write", r"\.bodies"),
+            ("bodies_sync", r"\.bodies"),
+        ):
+            with armed(f"log.{place}=enospc"), pytest.raises(errors.InsufficientStorage, match=words):
+                log.append(drafts(3, 1, size=100_000))
+            assert (log.last, log.find_key("k3"), log._segments[-1].totals().events) == (2, None, 3)
+        with log._segments[-1]._pool.connection() as connection:
             connection.execute(f"PRAGMA max_page_count={connection.execute('PRAGMA page_count').fetchone()[0]}")
         with pytest.raises(errors.InsufficientStorage):
-            log.append(drafts(3, 20, size=100_000))
+            log.append(drafts(3, 2000, size=10))
         assert (log.last, log.find_key("k3")) == (2, None)
         assert log.append(drafts(3, 1)) == [3]
         log.verify()
@@ -249,9 +353,22 @@ def test_a_really_full_disk(tmp_path):
         subprocess.run(["umount", small], check=True)
 
 
+def killed(code, place, *arguments):
+    """A Python process with a failpoint armed, ended."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "STREAM_DR_FAILPOINTS": place},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("place", "lasts"),
     [
+        ("log.bodies_write=kill@4", {2}),
+        ("log.bodies_sync=kill@4", {2}),
         ("log.before_commit=kill@4", {2}),
         ("log.after_commit=kill@4", {3}),
         ("log.roll=kill@2", {9}),
@@ -261,18 +378,16 @@ def test_a_really_full_disk(tmp_path):
 def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts):
     code = (
         "import sys; from stream_dr.streams.log import Log, draft\n"
+        f"from stream_dr.streams import segment; segment.SMALL_BYTES = {segment.SMALL_BYTES}\n"
         "log = Log(sys.argv[1], segment_events=10)\n"
         "for p in range(45):\n"
         "    print(log.append([draft('rows', b'%d' % p, 1, key=f'k{p}', schema=str(p))])[-1], flush=True)\n"
         "log.drop_before(35)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        env={**os.environ, "STREAM_DR_FAILPOINTS": place},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = killed(code, place, folder)
+    if "bodies" in place and segment.SMALL_BYTES > 0:
+        assert done.returncode == 0
+        return
     assert done.returncode == -9, done.stderr
     acknowledged = int(done.stdout.split()[-1])
     with Log(folder, segment_events=10) as log:
@@ -359,6 +474,32 @@ def test_a_read_only_log_follows_the_writer(folder):
         assert reader.schema_changes() == []
 
 
+def test_a_reader_in_another_process_follows_a_writer_that_rolls_and_drops(folder):
+    code = (
+        "import sys; from stream_dr.streams.log import Log\n"
+        "from stream_dr.errors import HistoryGone\n"
+        "log, after = Log(sys.argv[1], writable=False), -1\n"
+        "print('ready', flush=True)\n"
+        "while after < 599:\n"
+        "    try:\n"
+        "        found = log.read(after, limit=7)\n"
+        "    except HistoryGone:\n"
+        "        after = log.first - 1\n"
+        "        continue\n"
+        "    for e in found:\n"
+        "        assert e.position == after + 1 and e.body == bytes([e.position % 256]) * 1000, e.position\n"
+        "        after = e.position\n"
+    )
+    with Log(folder, segment_events=40) as log:
+        log.append(drafts(0, 3))
+        with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE) as reader:
+            reader.stdout.readline()
+            for start in range(3, 600, 3):
+                log.append(drafts(start, 3))
+                log.drop_before(log.last - 150)
+            assert reader.wait(60) == 0
+
+
 def test_a_read_only_log_changes_no_file(folder):
     filled(folder).close()
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
@@ -376,7 +517,8 @@ def flip(path, at):
 def test_a_flipped_byte_in_a_body_is_found_by_verify(folder):
     filled(folder).close()
     path = segments(folder)[2]
-    flip(path, path.read_bytes().index(b"\x16" * 900) + 400)
+    held = next(p for p in (path, bodies_path(path)) if b"\x16" * 900 in p.read_bytes())
+    flip(held, held.read_bytes().index(b"\x16" * 900) + 400)
     with Log(folder) as log, pytest.raises(errors.DamagedFile, match=f"{path.name}.*event 22"):
         log.verify()
 
@@ -388,7 +530,7 @@ def test_a_damaged_file_is_named(folder, change):
     size = path.stat().st_size
     if change == "page":
         body = bytearray(path.read_bytes())
-        body[PAGE_BYTES:] = os.urandom(size - PAGE_BYTES)
+        body[4096:] = os.urandom(size - 4096)
         path.write_bytes(body)
     else:
         os.truncate(path, size // 2 if change == "truncated" else 0)
@@ -397,6 +539,31 @@ def test_a_damaged_file_is_named(folder, change):
             log.verify()
         with pytest.raises(errors.DamagedFile, match=path.name):
             log.read(15, limit=1000)
+        assert [e.position for e in log.read(29, limit=1000)] == list(range(30, 50))
+
+
+@pytest.mark.parametrize("at", [2, 4], ids=["sealed", "last segment"])
+@pytest.mark.parametrize("change", ["truncated", "missing", "another's", "not ours"])
+def test_damaged_bodies_are_named(folder, change, at):
+    filled(folder).close()
+    path = bodies_path(segments(folder)[at])
+    error = errors.ForeignFile if change in ("another's", "not ours") else errors.DamagedFile
+    if change == "truncated":
+        os.truncate(path, path.stat().st_size - 1 if segment.SMALL_BYTES < 0 else BEGIN - 1)
+    elif change == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(bodies_path(segments(folder)[1]).read_bytes() if change == "another's" else b"a letter" * 99)
+    with Log(folder, writable=False) as reader, pytest.raises(error, match=path.name):
+        reader.verify()
+    if at == 4:
+        with pytest.raises(error, match=path.name):
+            Log(folder)
+        return
+    with Log(folder) as log:
+        if segment.SMALL_BYTES < 0:
+            with pytest.raises(error, match=path.name):
+                log.read(15, limit=1000)
         assert [e.position for e in log.read(29, limit=1000)] == list(range(30, 50))
 
 
@@ -427,6 +594,19 @@ def test_a_lost_index_is_missed_only_when_events_were_dropped(folder):
     (folder / "index.sqlite").unlink()
     with pytest.raises(errors.DamagedFile, match=r"index\.sqlite"):
         Log(folder)
+
+
+def test_what_is_readable_of_a_kind_is_read(folder):
+    with Log(folder) as log:
+        log.append([draft("reference", b"%d" % p, 1, key=f"k{p}") for p in range(5)])
+    with sqlite3.connect(segments(folder)[0]) as connection:
+        connection.execute("UPDATE events SET rows=7 WHERE position=3")
+    connection.close()
+    with Log(folder) as log:
+        with pytest.raises(errors.DamagedFile, match="header of event 3"):
+            log.read_kind("reference", 5)
+        assert [e.body for e in log.read_readable("reference")] == [b"0", b"1", b"2", b"4"]
+        assert log.read_readable("unlearn") == []
 
 
 def test_holding_is_where_the_last_rows_begin(folder):
