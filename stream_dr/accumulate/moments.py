@@ -27,7 +27,7 @@ from stream_dr.accumulate.protocol import Absent
 from stream_dr.accumulate.sparse_kernels import added_weights
 from stream_dr.accumulate.sparse_sums import SparsePart, SparseSums, empty_sparse
 from stream_dr.accumulate.target_sums import TargetSums, empty_targets
-from stream_dr.accumulate.unlearn import PrecisionWarning, without
+from stream_dr.accumulate.unlearn import PrecisionWarning, elapsed, without
 from stream_dr.block import Block
 from stream_dr.errors import InvalidParameter
 
@@ -84,15 +84,17 @@ class MomentAccumulator:
         """Take out a batch learned before, given with the weights it was learned with [MATH §1, unlearn].
 
         age: rows learned since the batch's last row; it matters under decay only, where the batch's rows are taken to
-        have been consecutive, so that row i weighs w_i · decay^(age + rows − 1 − i) now. Raises CannotUnlearn when more
-        would go than was learned, and what `add` raises. Warns PrecisionWarning. O(d k), with exact scatter O(d²).
+        have been consecutive, so that row i weighs w_i · decay^(age + rows − 1 − i) now. The newest rows (age 0) and the
+        oldest leave what would be there had they never come; rows from between leave the older ones as old as they were.
+        Raises CannotUnlearn when more would go than was learned, or too little weight would remain, and what `add`
+        raises. Warns PrecisionWarning. O(d k), with exact scatter O(d²).
         """
         batch = plan(self, self._codes, block)
         weights = aged(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
         part._learn_plan(batch._replace(weights=weights))
-        self._load(without(self.freeze(), part.freeze()))
+        self._load(elapsed(without(self.freeze(), part.freeze()), part.rows, age))
 
     def freeze(self) -> MomentState:
         """The state so far, copied: O(d k), with exact scatter O(d²)."""

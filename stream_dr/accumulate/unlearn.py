@@ -4,6 +4,9 @@ C_A = C − C_B − (N n_B / N_A) δ δᵀ is exact to eps · ‖C before‖ / �
 The largest trace ever seen is kept, so the state can say what removals have cost (`unlearn_cost`), and a warning is given
 from 1e-6 on. What has no row left (a class, a feature of sparse rows, the whole state) is set to exact zeros.
 
+Under decay the clock goes back with the newest rows, and forgets the oldest, so that either leaves what would be there had
+they never come. Rows taken out from amidst others leave their time behind: the rows before them stay as old as they were.
+
 Cost: O(d k), with exact scatter O(d²) more.
 """
 
@@ -63,10 +66,29 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
         largest_weight=largest,
         **_exact_zeros(joined_sums(a, b, -1.0)),
     )
+    if weight == 0.0 and whole.decay < 1.0:
+        raise CannotUnlearn(
+            f"the {rows} rows that would remain weigh less, after decay, than the rounding of those taken out. Learn them "
+            "again from the start, without the rows that are to go."
+        )
     if weight == 0.0:
         return scaled(out, 0.0)
     _warn_if_costly(out)
     return out
+
+
+def elapsed(state: MomentState, removed: int, age: int) -> MomentState:
+    """A decayed `state` after `removed` consecutive rows were taken out that `age` rows had come after: its clock."""
+    if state.decay == 1.0 or not 0 < age < state.rows:
+        state = state._replace(clock=max(state.clock - removed, 0))
+    if state.decay == 1.0 or age or not state.rows:
+        return state
+    younger = state.decay**-removed
+    return state._replace(
+        scale=state.scale * younger,
+        largest_trace=state.largest_trace * younger,
+        largest_weight=state.largest_weight * younger,
+    )
 
 
 def _exact_zeros(sums: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,8 @@ position.
 
 The event names positions and row numbers; ids were looked up before it was appended. A model whose state is a sum
 subtracts those rows; any other is rebuilt from the log up to the event without them (and without what earlier events
-took out).
+took out). A sum under decay subtracts whole events that are its oldest or its newest; rows from between have made those
+before them older, which no subtraction undoes, so it is rebuilt.
 
 Cost: subtracting costs as much as learning those rows; rebuilding, as much as learning the log again.
 
@@ -19,9 +20,13 @@ import numpy as np
 
 from stream_dr.block import Block
 from stream_dr.engine.model import Model
+from stream_dr.targets import labelled_rows
 
 Removal = dict[int, Sequence[int] | None]
 """Position → row numbers within that event (None: all)."""
+
+LEAST = 1e-3
+"""Share of its weight that a decayed sum must keep when its newest rows are subtracted; below, it is rebuilt."""
 
 
 class History(Protocol):
@@ -51,11 +56,45 @@ def take_out(model: Model, position: int, removal: Removal, history: History) ->
     if subtracts(model.estimator):
         for block in history.picked(removal, model.start - 1, position):
             model.accumulator.remove(learned_by(model.estimator, block))
-        return
+    elif not (model.estimator.additive and _take_from_an_end(model, position, removal, history)):
+        _rebuild(model, position, history)
+
+
+def _rebuild(model: Model, position: int, history: History) -> None:
     accumulator = model.estimator.accumulator()
     for _, block in history.remaining(model.start - 1, position):
         accumulator.add(learned_by(model.estimator, block))
     model.accumulator = accumulator
+
+
+def _take_from_an_end(model: Model, position: int, removal: Removal, history: History) -> bool:
+    """Subtract the oldest or the newest events from a decayed sum; False where they are neither, or would leave too few
+    digits: what was subtracted until then is of no use."""
+    events = sorted(p for p in removal if p >= model.start)
+    oldest = next(history.remaining(model.start - 1, position), None)
+    if not events or oldest is None:
+        return not events
+    if oldest[0] > events[-1]:
+        return _subtract(model, events, position, removal, history, newest=False)
+    if next(history.remaining(events[0] - 1, position), None) is None:
+        return _subtract(model, events[::-1], position, removal, history, newest=True)
+    return False
+
+
+def _subtract(
+    model: Model, events: Sequence[int], position: int, removal: Removal, history: History, newest: bool
+) -> bool:
+    """Subtract events in this order, each then the newest or the oldest; False where too little weight would remain."""
+    left = 1.0
+    for event in events:
+        for block in history.picked({event: removal[event]}, model.start - 1, position):
+            given = learned_by(model.estimator, block)
+            rows = labelled_rows(given)[0].rows if model.estimator.target_kinds else given.rows
+            left *= model.estimator.decay**rows if newest else 1.0
+            if left < LEAST:
+                return False
+            model.accumulator.remove(given, age=0 if newest else model.accumulator.rows - rows)
+    return True
 
 
 def learned_by(estimator: Any, block: Block) -> Block:

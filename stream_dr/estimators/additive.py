@@ -38,7 +38,10 @@ class AdditiveEstimator(Estimator):
         return self
 
     def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Take rows X (rows, features), learned before with these targets and weights, out again. Raises CannotUnlearn."""
+        """Take rows X (rows, features), learned before with these targets and weights, out again. Raises CannotUnlearn.
+
+        With decay < 1 they are taken to be the newest rows learned, in their order.
+        """
         holder = self._holder()
         block, _ = self._parse(holder, X, y, sample_weight)
         holder.accumulator.remove(block)

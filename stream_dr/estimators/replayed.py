@@ -95,8 +95,15 @@ class Replayed:
         if differs is not None:
             raise CannotRefine(
                 f"the source is not what this state has seen: its {differs} differ by more than rounding. "
-                "Give the rows, targets and weights it has learned."
+                f"Give the rows, targets and weights it has learned{self._in_order()}."
             )
+
+    def _in_order(self) -> str:
+        """What else matters under decay."""
+        if float(self._estimator.decay) == 1.0:
+            return ""
+        gap = "; rows taken out from between others left a gap in age that no source has: fit anew without them"
+        return ", in their order" + (gap if self._clock != self._state.rows else "")
 
 
 class MappedSource:

@@ -247,23 +247,6 @@ def test_a_frozen_state_is_not_changed_by_later_batches():
             assert bits(state) == before
 
 
-@pytest.mark.parametrize("decay", [1.0, 0.7])
-def test_unlearning_the_newest_rows_under_decay(decay):
-    made = stream(9, 40, 4, "plain", "class", "random")
-    accumulator = MomentAccumulator("indicator", decay=decay)
-    accumulator.add(made.block(slice(0, 30), False))
-    accumulator.add(made.block(slice(30, 40), False))
-    weights = made.weights * decay ** np.arange(39.0, -1.0, -1.0)
-    labels = list(accumulator.labels)
-    accumulator.remove(made.block(slice(30, 40), False))
-    expected = naive.moments(made.X[:30], naive.indicator(made.y[:30], labels), weights[:30])
-    assert_same(accumulator.freeze(), expected, rtol=1e-8)
-    accumulator.remove(made.block(slice(5, 6), False), age=34)
-    keep = np.arange(30) != 5
-    expected = naive.moments(made.X[:30][keep], naive.indicator(made.y[:30], labels)[keep], weights[:30][keep])
-    assert_same(accumulator.freeze(), expected, rtol=1e-8)
-
-
 def test_batches_are_read_where_they_are(monkeypatch):
     from stream_dr.accumulate import moments
 

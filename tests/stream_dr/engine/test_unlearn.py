@@ -66,6 +66,43 @@ def test_models_end_as_if_the_rows_had_never_come(tmp_path: Path, step: bool) ->
             np.testing.assert_allclose(np.abs(found.loadings), np.abs(wanted.loadings), atol=1e-7)
 
 
+@pytest.mark.parametrize("batches", [(0,), (0, 1, 2), (5,), (4, 5), (3, 4, 5)])
+def test_a_decayed_sum_subtracts_its_oldest_and_its_newest_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr("stream_dr.engine.unlearn._rebuild", lambda *_: pytest.fail("was rebuilt"))
+    spec: tuple[str, dict[str, Any]] = ("lda", {"decay": 0.97, "gamma": 1.0})
+    with opened(tmp_path, m=spec) as directory:
+        put(directory, *(named(i) for i in range(6)))
+        model = directory.model("m")
+        catch_up(directory, [model], 5)
+        unlearn(directory, batches)
+        catch_up(directory, [model], directory.position)
+        found, alone = model.accumulator.freeze(), never(*spec, dict.fromkeys(batches)).state_
+        assert (found.rows, found.clock) == (alone.rows, alone.clock)
+        order, a, b = [found.labels.index(label) for label in alone.labels], found.centred(), alone.centred()
+        for x, y in (
+            (a.weight, b.weight), (a.mean, b.mean), (a.scatter, b.scatter), (a.cross[:, order], b.cross),
+            (a.label_weights[order], b.label_weights),
+        ):  # fmt: skip
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(("batches", "decay"), [((1,), 0.97), ((4,), 0.97), ((2, 5), 0.97), ((1, 2, 3, 4, 5), 0.9)])
+def test_a_decayed_sum_is_rebuilt_without_rows_from_between_or_where_little_would_remain(
+    tmp_path: Path, batches: tuple[int, ...], decay: float
+) -> None:
+    spec: tuple[str, dict[str, Any]] = ("lda", {"decay": decay, "gamma": 1.0})
+    with opened(tmp_path, m=spec) as directory:
+        put(directory, *(named(i) for i in range(6)))
+        model = directory.model("m")
+        catch_up(directory, [model], 5)
+        unlearn(directory, batches)
+        catch_up(directory, [model], directory.position)
+        alone = never(*spec, dict.fromkeys(batches)).state_
+        np.testing.assert_array_equal(model.accumulator.freeze().centred().cross, alone.centred().cross)
+
+
 def test_what_is_left_of_the_log(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         put(directory, *(named(i) for i in range(3)))

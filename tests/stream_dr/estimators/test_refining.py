@@ -11,6 +11,7 @@ from stream_dr.block import Block
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
 from stream_dr.estimators import make
 from stream_dr.estimators.refining import Refining, refine_steps
+from stream_dr.targets import class_targets
 from tests.naive.krylov import lsqr_two_stage, principal_angle
 from tests.naive.two_stage import cca_h, hsl_h, indicator, lda_h
 
@@ -110,6 +111,17 @@ def test_decay_weights_and_standardize(params):
     exact = learned("lda", {**params, "gamma": 0.1, "scatter": "exact"}, source)
     refined = learned("lda", {**params, "gamma": 0.1, "scatter": "diagonal"}, source).refine(source, 1e-9, 60)
     assert principal_angle(exact.components_.T, refined.components_.T) < 1e-8
+
+
+def test_after_unlearning_the_newest_rows_under_decay():
+    X, y, _ = rows()
+    source, left = Blocks(blocks(X, y)), Blocks(blocks(X[:-30], y[:-30]))
+    refined = learned("lda", {"decay": 0.99, "gamma": 0.1, "scatter": "diagonal"}, source).unlearn(X[-30:], y[-30:])
+    exact = learned("lda", {"decay": 0.99, "gamma": 0.1, "scatter": "exact"}, left)
+    assert principal_angle(exact.components_.T, refined.refine(left, 1e-9, 60).components_.T) < 1e-8
+    refined._fitted.accumulator.remove(Block(X[:20], class_targets(y[:20])), age=100)
+    with pytest.raises(CannotRefine, match=r"weights differ .* in their order; rows .* left a gap in age"):
+        refined.refine(Blocks(blocks(X[20:-30], y[20:-30])))
 
 
 def test_a_large_offset():
