@@ -172,6 +172,39 @@ def test_refine_job(served: Served) -> None:
     np.testing.assert_allclose(np.abs(z), np.abs(exact.transform(X)), atol=1e-5)
 
 
+def test_a_refined_projection_stays_published_until_the_next_refine(served: Served) -> None:
+    put(served, "a", params={"scatter": "diagonal", "gamma": 1.0})
+    put(served, "plain", params={"scatter": "diagonal", "gamma": 1.0})
+    fill(served)
+    refine(served, "a")
+    first, z = projected(served, "a")
+    assert (first["refined_at"], first["rows"]) == (2, 90)
+    for batch in range(3):
+        fill(served, batches=1)
+        told, same = projected(served, "a")
+        assert (told["solution"], told["refined_at"], told["version"]) == ("refined", 2, first["version"])
+        assert (told["rows"], told["position"], same) == (180 + 90 * batch, 3 + batch, z)
+    assert served.http.get("/models/plain").json()["published_position"] == 5
+    refine(served, "a")
+    last, moved = projected(served, "a")
+    assert (last["solution"], last["refined_at"]) == ("refined", 5)
+    assert last["version"] > first["version"]
+    exact = stream_dr.LDA(gamma=1.0).fit(np.tile(X, (4, 1)), Y * 4)
+    np.testing.assert_allclose(np.abs(moved), np.abs(exact.transform(X)), atol=1e-5)
+
+
+def refine(served: Served, name: str) -> None:
+    """Refine a model to the end."""
+    job = served.http.post(f"/models/{name}/refine", json={"tol": 1e-9})
+    assert ended(served, job.json()["id"])["state"] == "done"
+
+
+def projected(served: Served, name: str) -> tuple[dict[str, Any], Any]:
+    """What is told of a model, and where it puts X."""
+    z = post(served.http, arrow(X), path=f"/transform?model={name}").json()["z"]
+    return served.http.get(f"/models/{name}").json(), z
+
+
 def test_an_ended_job_stays_what_it_is_when_cancelled(served: Served) -> None:
     put(served, "a")
     fill(served)
