@@ -202,10 +202,7 @@ class ClosedForm(AdditiveEstimator):
 
     def _two_stage(self, moments: Moments, xh: np.ndarray, h_norm: float) -> Directions:
         """[2S, Algorithm 2] on XH (features, k); none where XH is all rounding."""
-        floor, size = moments.floor(h_norm), float(np.linalg.norm(xh))
-        kept = xh
-        if xh.size < 1_000_000 or floor > 1e-9 * size:  # (Cxx + γI)⁻¹ would magnify what is rounding
-            kept = moments.rounding.significant(xh, h_norm, moments.diagonal)
+        kept = moments.significant(xh, h_norm)  # (Cxx + γI)⁻¹ would magnify what is rounding
         if kept.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
         if moments.first_stage is not None:

@@ -56,15 +56,28 @@ class Moments(NamedTuple):
         """√(Σ w |y|²) = √(tr Cyy + N |ȳ|²), targets not centred."""
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
-    def floor(self, target_size: float) -> float:
-        """Norm up to which cross sums with targets of this size are rounding."""
-        return self.rounding.cross_floor(target_size, self.diagonal)
+    def cleaned(self, cross: np.ndarray, target_size: float) -> np.ndarray:
+        """Cross sums (features, k) with targets of this size, zero for the columns that show nothing but rounding."""
+        return self.rounding.cleaned(cross, target_size, self.diagonal)
+
+    def significant(self, cross: np.ndarray, target_size: float) -> np.ndarray:
+        """Cross sums (features, r), r ≤ k, without the combinations of targets that are rounding.
+
+        The decomposition this takes is left out where sums are many and all of them far above rounding.
+        """
+        floor = self.rounding.cross_floor(target_size, self.diagonal)
+        if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
+            return cross
+        return self.rounding.significant(cross, target_size, self.diagonal)
 
     def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
         """Left singular vectors (features, r) and values (r,) of cross sums (features, k) that are more than rounding."""
-        vectors, values = left_singular(cross)
-        r = int(np.count_nonzero(values > self.floor(target_size)))
-        return vectors[:, :r], values[:r]
+        kept = self.significant(self.cleaned(cross, target_size), target_size)
+        shows = kept.any(axis=1)
+        inner, values = left_singular(kept[shows])
+        vectors = np.zeros((len(cross), len(values)))
+        vectors[shows] = inner
+        return vectors, values
 
 
 def moments_of(state: Any, standardize: bool = False) -> Moments:

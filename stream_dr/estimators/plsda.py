@@ -52,4 +52,5 @@ class PLSDA(ClosedForm):
         """At most n_components, or as many as there is covariance left for."""
         cross = moments.cross
         most = len(cross) if self.n_components is None else self.n_components
-        return rotations(moments.spread, cross, most, moments.floor(moments.target_size))
+        noise = moments.rounding.noise(moments.diagonal) * moments.target_size
+        return rotations(moments.spread, cross, most, noise)

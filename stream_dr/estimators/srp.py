@@ -69,8 +69,8 @@ class SRP(ClosedForm):
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Cxy R, or Cxψ; none where Cxy is rounding."""
-        cross = moments.cross
-        if np.linalg.norm(cross) <= moments.floor(moments.target_size):
+        cross = moments.cleaned(moments.cross, moments.target_size)
+        if not cross.any():
             return cross[:, :0], np.zeros(0)
         if moments.labelled:
             labels = [label for label, there in zip(state.labels, moments.present, strict=True) if there]

@@ -9,6 +9,8 @@ Why this way: rows are never read again; the rotations r are what transforms cen
 Deflating S alone (not Cxx) is enough, because r is made orthogonal to the earlier loadings ℓ.
 """
 
+from typing import Any
+
 import numpy as np
 
 from stream_dr.solve.spectral import EPS, left_singular
@@ -17,20 +19,21 @@ SMALLEST = 1e-12
 """A component whose covariance is below this share of the first one's is rounding."""
 
 
-def rotations(spread: np.ndarray, cross: np.ndarray, most: int, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Rotations r (features, p) and squared covariances σ² (p,), p ≤ most.
 
     spread: (features, features) Cxx or (features,) its diagonal. cross: (features, k) Cxy. ‖w‖ = 1, not ‖r‖; the largest
-    entry of w is positive. floor: covariances of at most this size are rounding. Stops where nothing of S, or no
-    variance along r, is left but rounding.
+    entry of w is positive. noise: (features,) sizes up to which a column's covariances are rounding. Stops where nothing
+    of S, or no variance along r, is left but rounding.
     """
     S, largest = cross.copy(), 0.0
     found: list[np.ndarray] = []
     loads: list[np.ndarray] = []
     sizes: list[float] = []
     for _ in range(most):
+        S[np.linalg.norm(S, axis=1) <= noise] = 0.0
         w, sigma = _leading(S)
-        if sigma <= max(floor, SMALLEST * max([sigma, *sizes])):
+        if sigma <= SMALLEST * max([sigma, *sizes]):
             break
         r = w.copy()
         for load, earlier in zip(loads, found, strict=True):

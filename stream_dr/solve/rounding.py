@@ -47,6 +47,19 @@ class Rounding(NamedTuple):
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
         return float(scale * self.cancelled * target_size)
 
+    def noise(self, diagonal: np.ndarray) -> np.ndarray:
+        """What each column's cross sums (features,) with targets of size 1 may be off by, measured by its own size."""
+        own = 1e-12 * np.sqrt(np.count_nonzero(self.varying(diagonal)) * diagonal) + 8 * EPS * np.abs(self.shift)
+        return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
+
+    def cleaned(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
+        """Cross sums (features, k) with zeros for the columns that show nothing but rounding. O(d k).
+
+        Beside columns of small scale the rounding of a large one would else be taken for what they show.
+        """
+        shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
+        return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
+
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
         """Cross sums (features, k) turned to (features, r), r ≤ k, without the combinations of targets that are rounding.
 
@@ -54,8 +67,7 @@ class Rounding(NamedTuple):
         columns of small scale only is kept beside large ones, to as many digits. O(d k min(d, k)).
         """
         varying = self.varying(diagonal)
-        own = 1e-12 * np.sqrt(np.count_nonzero(varying) * diagonal[varying]) + 8 * EPS * np.abs(self.shift[varying])
-        noise = self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum())))
+        noise = self.noise(diagonal)[varying]
         _, values, targets = np.linalg.svd(cross[varying] / noise[:, None], full_matrices=False)
         kept = values > max(target_size, EPS * max(cross.shape) * float(values.max(initial=0.0)))
         return cross if kept.sum() == cross.shape[1] else cross @ targets[kept].T
