@@ -7,6 +7,7 @@ Why this way: an answer that carries a position is a promise that survives a kil
 """
 
 import asyncio
+from concurrent.futures import Future
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -42,11 +43,13 @@ async def partial_fit(
     state = request.app.state
     media, key = wire.media(request), wire.idempotency_key(request)
     body = await request.body()
-    draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
     if wire.flag(request, "check") or check == "":
+        draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
         await state.in_thread(state.running.check, draft)
         return wire.json_response({"position": None, "rows": draft.rows, "duplicate": False})
-    receipt = await asyncio.wrap_future(state.running.submit(draft))
+    taken: Future[Any] = Future()
+    state.in_thread(_take, state, taken, body, media, key)
+    receipt = await asyncio.wrap_future(taken)
     state.metrics.rows += 0 if receipt.duplicate else receipt.rows
     state.metrics.duplicates += receipt.duplicate
     return await _answer(request, receipt, wait is not None)
@@ -60,6 +63,25 @@ async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | No
     running, key = request.app.state.running, wire.idempotency_key(request)
     future = await request.app.state.in_thread(running.unlearn, rows.positions, rows.ids, key)
     return await _answer(request, await asyncio.wrap_future(future), wait is not None)
+
+
+def _take(state: Any, taken: "Future[Any]", body: bytes, media: str, key: str | None) -> None:
+    """Parse a body and queue it; `taken` is the batch's Receipt once it is durable, so the event loop is woken once."""
+    if not taken.set_running_or_notify_cancel():
+        return
+    try:
+        draft = stream_dr.rows_draft(body, media, key, state.limits)
+        state.running.submit(draft).add_done_callback(lambda done: _hand_on(done, taken))
+    except Exception as e:
+        taken.set_exception(e)
+
+
+def _hand_on(done: "Future[Any]", taken: "Future[Any]") -> None:
+    error = done.exception()
+    if error is None:
+        taken.set_result(done.result())
+    else:
+        taken.set_exception(error)
 
 
 async def _answer(request: Request, receipt: Any, wait: bool) -> Response:
