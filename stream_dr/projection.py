@@ -85,6 +85,9 @@ class Linear(NamedTuple):
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Linear":
         """The same projection with its components in another order (components,) and with signs (components,) ±1."""
+        same = np.array_equal(order, np.arange(self.n_components)) and bool((signs > 0).all())
+        if same and self.loadings.flags.c_contiguous:
+            return self._replace(offset=None)
         loadings = np.ascontiguousarray(self.loadings[:, order] * signs)
         return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order], offset=None)
 

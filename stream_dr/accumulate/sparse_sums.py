@@ -58,7 +58,8 @@ class SparsePart(NamedTuple):
         n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
         mean, low = moved(share * point, np.zeros_like(n), share * offset)
-        cross = self.cross - np.outer(self.sums, target_offset)
+        cross = np.outer(self.sums, target_offset)
+        np.subtract(self.cross, cross, out=cross)
         return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross)
 
     def variances(self, weight: float) -> np.ndarray:

@@ -27,11 +27,22 @@ def orient(loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray |
     cosines = _cosines(previous, loadings) if previous is not None else np.zeros((0, p))
     order = _order(cosines, eigenvalues)
     signs = np.empty(p)
+    largest = largest_entries(loadings)
     for i, j in enumerate(order):
-        largest = loadings[np.argmax(np.abs(loadings[:, j])), j] if len(loadings) else 1.0
-        towards = cosines[i, j] if i < len(cosines) and cosines[i, j] != 0 else largest
+        towards = cosines[i, j] if i < len(cosines) and cosines[i, j] != 0 else largest[j]
         signs[i] = -1.0 if towards < 0 else 1.0
     return order, signs
+
+
+def largest_entries(loadings: np.ndarray) -> np.ndarray:
+    """Each column's entry of largest size (p,), the first of several; of no rows 0. Two passes over (d, p), no copy."""
+    if len(loadings) == 0:
+        return np.zeros(loadings.shape[1])
+    low, high = loadings.min(axis=0), loadings.max(axis=0)
+    largest = np.where(high > -low, high, low)
+    for j in np.flatnonzero(high == -low):
+        largest[j] = loadings[np.abs(loadings[:, j]).argmax(), j]
+    return largest
 
 
 def oriented(projection: Any, previous: Any) -> Any:

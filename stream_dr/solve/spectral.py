@@ -12,6 +12,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
+from stream_dr.solve.orientation import largest_entries
+
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -100,5 +102,4 @@ def signed(loadings: np.ndarray) -> np.ndarray:
     """Loadings (features, components), C-ordered, each column's entry of largest size made positive."""
     if loadings.size == 0:
         return np.ascontiguousarray(loadings)
-    largest = loadings[np.abs(loadings).argmax(axis=0), np.arange(loadings.shape[1])]
-    return np.ascontiguousarray(loadings * np.where(largest < 0, -1.0, 1.0))
+    return np.ascontiguousarray(loadings * np.where(largest_entries(loadings) < 0, -1.0, 1.0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.solve.orientation import alignment, orient
+from stream_dr.solve.orientation import alignment, largest_entries, orient
 
 
 def basis(seed: int, d: int = 12, p: int = 5) -> np.ndarray:
@@ -67,3 +67,13 @@ def test_a_rotation_has_no_residual() -> None:
     found, residual = alignment(old, old @ turn)
     np.testing.assert_allclose(found, turn, atol=1e-12)
     assert residual < 1e-12
+
+
+def test_the_entry_of_largest_size_is_the_first_of_equals() -> None:
+    random = np.random.default_rng(5)
+    for shape in ((1, 3), (40, 1), (200, 7), (0, 2)):
+        loadings = random.integers(-3, 4, shape).astype(np.float64)
+        found = largest_entries(loadings)
+        for j in range(shape[1]):
+            column = loadings[:, j]
+            assert found[j] == (column[np.abs(column).argmax()] if len(column) else 0.0)
