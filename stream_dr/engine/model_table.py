@@ -2,7 +2,8 @@
 
 Beside the spec it keeps what must survive a kill although no snapshot has it yet: a model's failure (so that a restart
 does not try the same event for ever), its publishing policy, and a ceiling of version numbers handed out (so that none
-is used twice). Opened for each call; a call costs one transaction.
+is used twice). Opened for each call; a call costs one transaction. A row has a digest of its fields, which every read
+checks: SQLite does not find a flipped bit inside a value.
 
 Why this way: specs change seldom and events always; in a file of their own neither waits for the other.
 """
@@ -15,12 +16,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.engine.model import Failure, PublishPolicy, Spec
+from stream_dr.streams.digest import digest
+from stream_dr.streams.disk import TEMPORARY, fsync_directory
+from stream_dr.streams.sqlite_file import FORMAT, check_integrity, connect, damaged, transaction, translated
 
+_APPLICATION = 0x5344524D  # "SDRM"
 _TABLES = """
-CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
-  start INTEGER NOT NULL, policy TEXT, failure TEXT, version_ceiling INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL);
+CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
+  start INTEGER NOT NULL, policy TEXT, failure TEXT, version_ceiling INTEGER NOT NULL DEFAULT 0, digest INTEGER);
+CREATE TABLE replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL, digest INTEGER);
 """
+_FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", "replays": "dataset, passes"}
 
 
 class Entry(NamedTuple):
@@ -36,25 +42,26 @@ class Entry(NamedTuple):
 
 
 class ModelTable:
-    """The table at `path`; every method is one transaction and may be called by any thread."""
+    """The table at `path`; every method is one transaction and may be called by any thread.
+
+    Raises DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
+    """
 
     def __init__(self, path: Path, writable: bool = True) -> None:
         self.path, self.writable = path, writable
-        if writable:
-            with self._connection() as db:
-                db.executescript(_TABLES)
+        if writable and not path.exists():
+            self._create()
 
     def entries(self) -> list[Entry]:
         """All models, oldest first."""
         if not self.path.exists():
             return []
         with self._connection() as db:
-            rows = db.execute("SELECT id, name, spec, start, policy, failure, version_ceiling FROM models ORDER BY id")
-            return [_entry(*row) for row in rows.fetchall()]
+            return [_entry(*row) for row in self._rows(db, "models", "ORDER BY id")]
 
     def add(self, name: str, spec: Spec, start: int, policy: PublishPolicy | None = None) -> Entry:
         """Add a model; its name must be free."""
-        with self._connection() as db:
+        with self._written("models", "name", name) as db:
             told = json.dumps(policy._asdict()) if policy else None
             values = (name, _canonical(spec), start, told)
             id = db.execute("INSERT INTO models (name, spec, start, policy) VALUES (?, ?, ?, ?)", values).lastrowid
@@ -62,24 +69,24 @@ class ModelTable:
 
     def remove(self, id: int) -> None:
         """Forget a model; its id is never used again."""
-        with self._connection() as db:
+        with self._written("models", "id", id) as db:
             db.execute("DELETE FROM models WHERE id = ?", (id,))
 
     def set_failure(self, id: int, failure: Failure) -> None:
         """Remember why a model stopped."""
-        with self._connection() as db:
+        with self._written("models", "id", id) as db:
             db.execute("UPDATE models SET failure = ? WHERE id = ?", (json.dumps(failure._asdict()), id))
 
     def set_ceiling(self, id: int, ceiling: int) -> None:
         """Remember that versions up to `ceiling` may have been handed out."""
-        with self._connection() as db:
+        with self._written("models", "id", id) as db:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
     def replay_passes(self, dataset: str) -> int:
         """Passes that a replay of this data set has begun and not ended; 0 when none."""
         with self._connection() as db:
-            row = db.execute("SELECT passes FROM replays WHERE dataset = ?", (dataset,)).fetchone()
-        return row[0] if row else 0
+            rows = self._rows(db, "replays", "WHERE dataset = ?", (dataset,))
+        return int(rows[0][1]) if rows else 0
 
     def replaying(self) -> bool:
         """Whether any replay of several passes has begun and not ended."""
@@ -88,22 +95,56 @@ class ModelTable:
 
     def begin_replay(self, dataset: str, passes: int) -> None:
         """Remember that a replay of this data set is to reach `passes` passes."""
-        with self._connection() as db:
-            db.execute("INSERT OR REPLACE INTO replays VALUES (?, ?)", (dataset, passes))
+        with self._written("replays", "dataset", dataset) as db:
+            db.execute("INSERT OR REPLACE INTO replays (dataset, passes) VALUES (?, ?)", (dataset, passes))
 
     def end_replay(self, dataset: str) -> None:
         """Forget a replay that has ended."""
-        with self._connection() as db:
+        with self._written("replays", "dataset", dataset) as db:
             db.execute("DELETE FROM replays WHERE dataset = ?", (dataset,))
+
+    def check(self) -> None:
+        """SQLite's own check of the file, and every row's digest; raises DamagedFile."""
+        if not self.path.exists():
+            return
+        with self._connection() as db:
+            check_integrity(db, self.path)
+            self._rows(db, "replays")
+        self.entries()
+
+    def _rows(self, db: sqlite3.Connection, table: str, which: str = "", values: tuple[Any, ...] = ()) -> list[Any]:
+        """Rows of a table, without their digests, which are checked."""
+        found = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {which}", values).fetchall()
+        for *fields, stored in found:
+            if digest(*fields) != stored:
+                raise damaged(self.path, f"the entry {fields[0]!r} of its table {table} is not what was written")
+        return [row[:-1] for row in found]
+
+    @contextmanager
+    def _written(self, table: str, column: str, value: Any) -> Iterator[sqlite3.Connection]:
+        """A transaction that changes the row where `column` is `value`; the row's digest is set at its end."""
+        which = f"WHERE {column} = ?"
+        with self._connection() as db, transaction(db):
+            self._rows(db, table, which, (value,))
+            yield db
+            db.create_function("digest", -1, digest, deterministic=True)
+            db.execute(f"UPDATE {table} SET digest = digest({_FIELDS[table]}) {which}", (value,))
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        where = str(self.path) if self.writable else f"{self.path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(where, uri=not self.writable, timeout=30)) as db:
-            if self.writable:
-                db.execute("PRAGMA synchronous = FULL")
-            with db:
-                yield db
+        with translated(self.path), closing(connect(self.path, self.writable, _APPLICATION)) as db:
+            yield db
+
+    def _create(self) -> None:
+        temporary = self.path.with_name(self.path.name + TEMPORARY)
+        temporary.unlink(missing_ok=True)
+        with translated(self.path), closing(sqlite3.connect(temporary, isolation_level=None)) as db:
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute(f"PRAGMA application_id={_APPLICATION}")
+            db.execute(f"PRAGMA user_version={FORMAT}")
+            db.executescript(_TABLES)
+        temporary.rename(self.path)
+        fsync_directory(self.path.parent)
 
 
 def _canonical(spec: Spec) -> str:

@@ -1,4 +1,5 @@
-"""Verify: every byte a directory relies on, read and checked: its log, the shards it refers to, its snapshots.
+"""Verify: every byte a directory relies on, read and checked: its log, the shards it refers to, its models and
+their snapshots.
 
 Why this way: a checksum that is never read protects nothing; this reads them all, and changes nothing.
 """
@@ -9,11 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_dr.engine.directory import Directory
+from stream_dr.engine.model_table import ModelTable
 from stream_dr.engine.places import find_shard
-from stream_dr.engine.snapshot import snapshot_files, snapshot_folder
+from stream_dr.engine.snapshot import snapshot_files
 from stream_dr.engine.snapshot_file import read_file
-from stream_dr.errors import StreamDRError
+from stream_dr.errors import DirectoryMissing, StreamDRError
+from stream_dr.streams.log import Log
 
 
 class Finding(NamedTuple):
@@ -24,14 +26,20 @@ class Finding(NamedTuple):
 
 
 def verify(path: Path) -> Iterator[Finding]:
-    """Check a directory part by part. Raises DirectoryMissing, or what keeps the log from being opened at all."""
-    with Directory(path, writable=False) as directory:
-        yield _checked(f"log of {directory.position + 1} events", directory.log.verify)
-        for uri, sha256 in _shards(directory):
-            yield _checked(f"shard {uri}", lambda uri=uri, sha256=sha256: _open(path, uri, sha256))
-        for model in directory.models.values():
-            for file in snapshot_files(snapshot_folder(directory.path, model.name, model.id)):
-                yield _checked(f"snapshot {file.parent.name}/{file.name}", lambda file=file: read_file(file))
+    """Check a directory part by part, each whatever the others are like. Raises DirectoryMissing."""
+    try:
+        with Log(path / "log", writable=False) as log:
+            yield _checked(f"log of {log.last + 1} events", log.verify)
+            for uri, sha256 in _shards(log):
+                yield _checked(f"shard {uri}", lambda uri=uri, sha256=sha256: _open(path, uri, sha256))
+    except DirectoryMissing:
+        raise
+    except StreamDRError as e:
+        yield Finding("log", e)
+    yield _checked("models.db", ModelTable(path / "models.db", writable=False).check)
+    for folder in sorted((path / "snapshots").glob("*")):
+        for file in snapshot_files(folder):
+            yield _checked(f"snapshot {folder.name}/{file.name}", lambda file=file: read_file(file))
 
 
 def _checked(what: str, check: Any) -> Finding:
@@ -49,10 +57,10 @@ def _open(directory: Path, uri: str, sha256: str) -> None:
         shard.read(batch)
 
 
-def _shards(directory: Directory) -> list[tuple[str, str]]:
+def _shards(log: Log) -> list[tuple[str, str]]:
     """Every shard that an event names, once, in order."""
     found: dict[tuple[str, str], None] = {}
-    for event in directory.log.read_readable("reference"):
+    for event in log.read_readable("reference"):
         with suppress(ValueError, KeyError):  # a damaged body: the log's own check names its event
             facts = json.loads(event.body)
             found[(facts["uri"], facts["sha256"])] = None

@@ -2,7 +2,8 @@
 
 Cost: `verify` reads every byte once (SHA-256: 1-2 GB/s) and holds about 1 MB of events at a time.
 
-Why this way: SQLite finds a broken page but not a flipped bit inside a body; the digest that each event carries does.
+Why this way: SQLite finds a broken page but not a flipped bit inside a value; the digests that each event carries do. That
+of its fields is checked by every read (event_row.py), that of its body here.
 """
 
 import hashlib

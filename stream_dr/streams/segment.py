@@ -28,7 +28,7 @@ from stream_dr.streams.disk import TEMPORARY, fsync_directory
 from stream_dr.streams.event import Event
 from stream_dr.streams.event_row import COLUMNS, INSERT, TABLE, event_of, row_of
 from stream_dr.streams.failpoints import failpoint
-from stream_dr.streams.sqlite_file import FORMAT, damaged, one_view, transaction, translated
+from stream_dr.streams.sqlite_file import FORMAT, check_integrity, damaged, one_view, transaction, translated
 from stream_dr.streams.sqlite_pool import Pool
 
 SMALL_BYTES = 96 << 10
@@ -149,9 +149,8 @@ class Segment:
 
     def check(self) -> None:
         """SQLite's own check of the whole index, and whose the bodies are; raises DamagedFile or ForeignFile."""
-        found = self._pool.all("PRAGMA integrity_check(1)")
-        if found != [("ok",)]:
-            raise damaged(self.path, str(found[0][0]))
+        with self._pool.connection() as connection:
+            check_integrity(connection, self.path)
         self._bodies().check()
 
     def seal(self) -> bool:
@@ -209,7 +208,9 @@ class Segment:
     def _told(self) -> tuple[int, Bodies]:
         """Rows before the segment, and its bodies file."""
         if self._about is None:
-            rows, identity, stored = self._pool.all("SELECT * FROM about")[0]
+            rows, identity, stored = (
+                self._pool.all("SELECT rows_before, identity, digest FROM about") or [(0, b"", None)]
+            )[0]
             if _digest(self.first, rows, identity) != stored:
                 raise damaged(self.path, "its table `about` is not what was written")
             self._about = (rows, Bodies(self.path, identity))

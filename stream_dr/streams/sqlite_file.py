@@ -17,13 +17,13 @@ from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRErro
 from stream_dr.streams.disk import free_bytes, is_full, no_room
 
 FORMAT = 2
-"""Format version of the log's files (SQLite's user_version). 1 had every body in SQLite."""
+"""Format version of a directory's SQLite files (their user_version). 1 had every body in SQLite, and no digests."""
 
 CHECKPOINT_PAGES = 1024
 JOURNAL_BYTES = 64 << 20
 
 _FULL_BELOW = 1 << 20
-_BROKEN = ("no such table", "no such column", "Could not decode to UTF-8")
+_BROKEN = ("no such table", "no such column", "Could not decode to UTF-8", "unsupported file format")
 
 
 def connect(path: Path, writable: bool, application: int) -> sqlite3.Connection:
@@ -92,6 +92,8 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as e:
         raise _named(e, path) from e
+    except UnicodeDecodeError as e:  # of a broken schema's text, also where SQLite names it in a message
+        raise damaged(path, str(e)) from e
     except OSError as e:
         if is_full(e):
             raise no_room(path) from e
@@ -117,6 +119,13 @@ def one_view(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN")
     yield
     connection.execute("COMMIT")
+
+
+def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
+    """SQLite's own check of a whole file; raises DamagedFile. Reads all of it."""
+    found = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    if found != [("ok",)]:
+        raise damaged(path, str(found[0][0]))
 
 
 def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | sqlite3.DatabaseError:

@@ -1,14 +1,18 @@
 """Inspect tells what there is; verify finds what is damaged, and names it."""
 
 import json
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stream_dr import errors
 from stream_dr.engine.inspect import inspect
+from stream_dr.engine.model import Failure
+from stream_dr.engine.model_table import ModelTable
 from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.engine.verify import verify
@@ -83,4 +87,67 @@ def test_a_damaged_reference_is_named_and_the_rest_still_checked(filled: Path) -
     assert isinstance(found[0].error, errors.DamagedFile)
     assert "event 2" in str(found[0].error)
     assert len(found) > 3
+    assert [f.error for f in found[1:]] == [None] * (len(found) - 1)
+
+
+def test_every_flipped_byte_of_the_model_table_is_found_or_changes_nothing(filled: Path) -> None:
+    path = filled / "d" / "models.db"
+    table = ModelTable(path)
+    table.set_failure(2, Failure(3, "singular", "why"))
+    table.begin_replay("data", 2)
+    reading = ModelTable(path, writable=False)
+
+    def everything() -> tuple[Any, ...]:
+        return reading.entries(), reading.replay_passes("data"), reading.replaying()
+
+    whole, good, chance, found = everything(), path.read_bytes(), random.Random(1), 0
+    for at in chance.sample([i for i, byte in enumerate(good) if byte or i < 100], 400):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1 << chance.randrange(8)]) + good[at + 1 :])
+        (said,) = [f for f in verify(filled / "d") if f.what == "models.db"]
+        if said.error is None:
+            assert everything() == whole, at
+        else:
+            found += 1
+            assert "models.db" in str(said.error)
+    assert found > 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["id=9", "name='lad'", "spec='{}'", "start=1", "policy='{}'", "failure='{}'", "version_ceiling=0", "digest=1"],
+)
+def test_a_changed_field_of_a_model_is_found_and_the_rest_still_checked(filled: Path, change: str) -> None:
+    with closing(sqlite3.connect(filled / "d" / "models.db")) as db, db:
+        db.execute(f"UPDATE models SET {change} WHERE name='lda'")
+    found = list(verify(filled / "d"))
+    (bad,) = [f for f in found if f.error is not None]
+    assert (bad.what, type(bad.error)) == ("models.db", errors.DamagedFile)
+    assert len([f for f in found if f.what.startswith("snapshot")]) == 2
+    with pytest.raises(errors.DamagedFile, match=r"models\.db"):
+        opened(filled / "d")
+
+
+def test_a_log_that_cannot_be_opened_is_a_finding(filled: Path) -> None:
+    (segment,) = (filled / "d" / "log").glob("0*.sqlite")
+    segment.write_bytes(b"this is a letter, not a log")
+    found = list(verify(filled / "d"))
+    assert (found[0].what, type(found[0].error)) == ("log", errors.ForeignFile)
+    assert [f.error for f in found[1:]] == [None] * 3
+    with pytest.raises(errors.DirectoryMissing):
+        list(verify(filled / "none"))
+
+
+@pytest.mark.parametrize("change", ["flipped", "truncated", "missing"])
+def test_damage_in_a_file_of_bodies_is_found(filled: Path, change: str) -> None:
+    with opened(filled / "d") as directory:
+        put(directory, dense(71, rows=5_000))
+    (bodies,) = (filled / "d" / "log").glob("*.bodies")
+    content = bytearray(bodies.read_bytes())
+    content[-1000] ^= 1
+    bodies.write_bytes(content if change == "flipped" else content[:-1])
+    if change == "missing":
+        bodies.unlink()
+    found = list(verify(filled / "d"))
+    assert isinstance(found[0].error, errors.DamagedFile)
+    assert bodies.stem in str(found[0].error)
     assert [f.error for f in found[1:]] == [None] * (len(found) - 1)
