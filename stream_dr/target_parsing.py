@@ -64,7 +64,7 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
         y = _table(y)
     if not isinstance(y, np.ndarray):
         y = _column(y)
-    if y.ndim == 2 and y.shape[1] == 1 and kinds == ("class",):
+    if y.ndim == 2 and y.shape[1] == 1 and (kinds == ("class",) or _is_text(y)):
         y = y[:, 0]
     if y.ndim == 2:
         return _parse_table(y, kind)
@@ -85,9 +85,13 @@ def _table(y: Any) -> np.ndarray:
         ) from e
 
 
+def _is_text(y: np.ndarray) -> bool:
+    return y.dtype.kind in "OSU" and any(isinstance(v, str | bytes) for v in y.ravel()[:1])
+
+
 def _refuse_text(y: np.ndarray) -> None:
     """Raise TargetKindMismatch when labels are given where numbers are needed."""
-    if y.dtype.kind in "OSU" and any(isinstance(v, str | bytes) for v in y.ravel()[:1]):
+    if _is_text(y):
         raise TargetKindMismatch(
             f"labels were given ({y.ravel()[0]!r}); this model was started with numbers. Pass numbers, or start a new model."
         )

@@ -83,14 +83,22 @@ def class_targets(labels: Any) -> Targets:
 
 
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
-    """Targets of kind "multilabel" from one collection of labels a row (None = absent, [] = a row without labels)."""
+    """Targets of kind "multilabel" from one collection of labels a row (None = absent, [] = a row without labels).
+
+    Raises InvalidTargets (labels of mixed types, a None among them) and TargetKindMismatch (a label, not a list).
+    """
     plain = encode_sets(label_sets)
     if plain is not None:
         return Targets("multilabel", *plain)
     present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
     sets = [_distinct(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
-    table, codes, _ = encode_labels([label for s in sets for label in s])
+    table, codes, named = encode_labels([label for s in sets for label in s])
     indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
+    if named is not None:
+        row = int(np.searchsorted(indptr, np.flatnonzero(~named)[0], side="right")) - 1
+        raise InvalidTargets(
+            f"row {row} has the label None in its list; leave it out, or give None for the row.", row=row
+        )
     codes = _sorted_within(codes, indptr)
     return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
 

@@ -48,6 +48,12 @@ def test_whole_floats_are_continuous_where_several_labels_a_row_are_taken():
     assert parse_targets(np.array([1.0, 2.0]), 2, ("class", "continuous")).kind == "class"
 
 
+def test_a_column_of_text_is_one_label_a_row():
+    for kinds in (SINGLE, KINDS):
+        parsed = parse_targets(np.array([["b"], ["a"], ["b"]]), 3, kinds)
+        assert (parsed.kind, parsed.row_labels()) == ("class", ["b", "a", "b"])
+
+
 @pytest.mark.parametrize("dtype", [int, bool, float, np.uint8])
 def test_a_table_of_zeros_and_ones_is_multilabel(dtype):
     targets = parse_targets(np.array([[1, 0, 1], [0, 0, 0]], dtype=dtype), 2, KINDS)
@@ -109,6 +115,12 @@ def test_take_picks_rows_of_every_kind():
 def test_targets_that_cannot_be_read_are_refused(y, kinds, error, message):
     with pytest.raises(error, match=message):
         parse_targets(y, 2, kinds)
+
+
+@pytest.mark.parametrize("sets", [[["a", None], ["b"]], [["a"], (None,)], [["b"], {"a", None}]])
+def test_no_label_in_a_row_is_none(sets):
+    with pytest.raises(InvalidTargets, match=r"row \d has the label None in its list"):
+        parse_targets(sets, len(sets), KINDS)
 
 
 def test_the_kind_decided_first_stays():
