@@ -200,6 +200,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if refuse_empty and block.weights is not None and not block.weights.any():
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         holder.accumulator.add(block)
+        if refuse_empty and holder.accumulator.rows == 0:
+            raise TargetsRequired(
+                f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
+            )
         holder.names = names
         holder.projection = None
 

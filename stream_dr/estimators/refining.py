@@ -99,6 +99,7 @@ def refine_steps(
     check_number("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
     check_refinable(estimator, state)
+    _check_source(source)
     learned = state
     estimator, state, source, names = unmapped(estimator, state, source, names)
     moments = moments_of(state, estimator.standardize)
@@ -165,6 +166,14 @@ def check_refinable(estimator: Any, state: Any) -> None:
         raise CannotRefine(f"{who} with these parameters is exact from one pass: there is nothing to refine.")
     if state is None or state.rows == 0:
         raise NotFitted(f"This {who} has learned no row so far: there is nothing to refine. Learn the stream first.")
+
+
+def _check_source(source: Any) -> None:
+    if not callable(getattr(source, "events", None)):
+        raise InvalidParameter(
+            f"source is of type {type(source).__name__}; it must have events(after=-1, until=None), which yields (position, "
+            "stream_dr.Block(X, y, weights)) of the rows learned, anew at every call."
+        )
 
 
 def _numbered(progress: Progress, number: int) -> Any:

@@ -55,6 +55,6 @@ def _leading(S: np.ndarray) -> tuple[np.ndarray, float]:
     """Leading left singular vector (features,), its largest entry positive, and the singular value."""
     vectors, values = left_singular(S)
     if len(values) == 0:
-        return S[:, 0], 0.0
+        return np.zeros(len(S)), 0.0
     w, sigma = vectors[:, 0], float(values[0])
     return (-w if w[np.abs(w).argmax()] < 0 else w), sigma

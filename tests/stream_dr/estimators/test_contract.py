@@ -167,6 +167,31 @@ def test_hostile_rows_are_legal(key: str, sparse: bool) -> None:
         assert np.isfinite(z).all()
 
 
+@pytest.mark.parametrize("key", SUPERVISED)
+def test_without_any_target_there_is_nothing_to_fit(key: str) -> None:
+    X, _ = rows()
+    estimator = ESTIMATORS[key]()
+    with pytest.raises(errors.TargetsRequired, match="every row's target is absent"):
+        estimator.fit(X, [None] * 60)
+    with pytest.raises(errors.NotFitted):
+        estimator.transform(X)
+    assert estimator.partial_fit(X, [None] * 60).n_samples_seen_ == 0
+
+
+@pytest.mark.parametrize("key", [key for key in SUPERVISED if key in ADDITIVE])
+def test_rows_of_no_label_or_no_weight_give_no_component(key: str) -> None:
+    X, y = rows()
+    silent = [ESTIMATORS[key]().partial_fit(X, targets(key, y), sample_weight=np.zeros(60))]
+    if "multilabel" in ESTIMATORS[key].target_kinds:
+        silent.append(ESTIMATORS[key]().partial_fit(X, [[]] * 60))
+    for estimator in silent:
+        assert estimator.n_samples_seen_ == 60
+        if hasattr(estimator, "scores_"):
+            assert not estimator.scores_.any()
+        else:
+            assert estimator.transform(X).shape == (60, 0)
+
+
 @pytest.mark.parametrize("key", [key for key in SUPERVISED if key in ADDITIVE])
 @pytest.mark.parametrize("offset", [0.0, 100.0, 1e6])
 def test_one_class_gives_no_component(key: str, offset: float) -> None:

@@ -11,6 +11,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.cross_decomposition import PLSRegression
 
+from stream_dr import errors
+from stream_dr.block import Block
 from stream_dr.estimators import make
 from tests.naive import criteria
 from tests.naive.krylov import lsqr_two_stage, principal_angle
@@ -93,3 +95,9 @@ def test_the_minimum_norm_solution_has_nothing_where_the_rows_do_not_vary() -> N
     for key in ("lda", "cca", "opls", "hsl"):
         W = refined(key, {}, Y if key == "lda" else SETS).components_.T
         assert np.linalg.norm(null.T @ W) < 1e-8 * np.linalg.norm(W)
+
+
+@pytest.mark.parametrize("source", [None, [Block(X, Y)]], ids=["nothing", "a list"])
+def test_what_is_no_source_is_told_what_one_is(source: Any) -> None:
+    with pytest.raises(errors.InvalidParameter, match=r"must have events\(after=-1, until=None\)"):
+        make("lda", {"scatter": "diagonal"}).fit(X, Y).refine(source)
