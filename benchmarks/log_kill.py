@@ -2,9 +2,10 @@
 
     python benchmarks/log_kill.py [--kills 50] [--seed 0]
 
-A child appends groups of events whose bodies follow from their positions, rolls segments, drops old ones, and writes each
-position to a pipe once `append` has returned. It is killed after a random time; the log is opened, verified and compared
-with what came through the pipe, and the next child goes on in the same folder. Exits 1 at the first difference.
+A child appends groups of events whose bodies follow from their positions, rolls segments, drops old ones, rewrites some,
+and writes each position to a pipe once `append` has returned. It is killed after a random time; the log is opened, verified
+and compared with what came through the pipe, no byte of a rewritten body may be left in any file, and the next child goes
+on in the same folder. Exits 1 at the first difference.
 """
 
 import argparse
@@ -29,6 +30,11 @@ def body(position: int) -> bytes:
     return digest * (int.from_bytes(digest[:2], "big") // 35)
 
 
+def rewritten(position: int) -> bytes:
+    """The body of an event that was rewritten."""
+    return b"%d was here" % position
+
+
 def append_for_ever(folder: str, seed: int) -> None:
     """Append random groups, say each last position, drop what is past keeping."""
     chance = random.Random(seed)
@@ -38,6 +44,9 @@ def append_for_ever(folder: str, seed: int) -> None:
             span = range(start, start + chance.choice((1, 1, 3, 17)))
             group = [draft("rows", body(p), p % 7, key=f"k{p}", schema=f'"{p}"' if p % 50 == 0 else None) for p in span]
             print(log.append(group)[-1], flush=True)
+            if chance.random() < 0.2:
+                old = chance.randrange(log.first, log.last + 1)
+                log.rewrite(old, rewritten(old), old % 7)
             log.drop_before(log.last - KEPT)
 
 
@@ -65,9 +74,14 @@ def check(folder: str, acknowledged: int) -> int:
         events = log.read(log.first - 1, limit=10**6, max_bytes=10**10)
         if [e.position for e in events] != list(range(log.first, log.last + 1)):
             raise AssertionError("positions are not consecutive")
+        files = {file.name: file.read_bytes() for file in log.path.iterdir()}
         for event in events:
-            if event.body != body(event.position) or event.key != f"k{event.position}":
+            told = body(event.position)
+            if event.body not in (told, rewritten(event.position)) or event.key != f"k{event.position}":
                 raise AssertionError(f"event {event.position} is not what was appended")
+            left = [name for name, content in files.items() if event.body != told and told and told[:32] in content]
+            if left:
+                raise AssertionError(f"the old body of event {event.position} is left in {left}")
         for position in range(log.last + 1):
             found = log.find_key(f"k{position}")
             if found is None or found.position != position:

@@ -1,0 +1,120 @@
+"""What is wrong with a file of the log is said, and with which one; the rest stays readable."""
+
+import os
+import sqlite3
+
+import pytest
+
+from stream_dr import errors
+from stream_dr.streams import segment
+from stream_dr.streams.bodies import BEGIN, bodies_path
+from stream_dr.streams.log import Log, draft
+from tests.stream_dr.streams.logs import filled, segments
+
+pytestmark = pytest.mark.usefixtures("placement")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "log"
+
+
+def flip(path, at):
+    body = bytearray(path.read_bytes())
+    body[at] ^= 0x55
+    path.write_bytes(body)
+
+
+def test_a_flipped_byte_in_a_body_is_found_by_verify(folder):
+    filled(folder).close()
+    path = segments(folder)[2]
+    held = next(p for p in (path, bodies_path(path)) if b"\x16" * 900 in p.read_bytes())
+    flip(held, held.read_bytes().index(b"\x16" * 900) + 400)
+    with Log(folder) as log, pytest.raises(errors.DamagedFile, match=f"{path.name}.*event 22"):
+        log.verify()
+
+
+@pytest.mark.parametrize("change", ["truncated", "page", "empty"])
+def test_a_damaged_file_is_named(folder, change):
+    filled(folder).close()
+    path = segments(folder)[2]
+    size = path.stat().st_size
+    if change == "page":
+        body = bytearray(path.read_bytes())
+        body[4096:] = os.urandom(size - 4096)
+        path.write_bytes(body)
+    else:
+        os.truncate(path, size // 2 if change == "truncated" else 0)
+    with Log(folder) as log:
+        with pytest.raises(errors.DamagedFile, match=path.name):
+            log.verify()
+        with pytest.raises(errors.DamagedFile, match=path.name):
+            log.read(15, limit=1000)
+        assert [e.position for e in log.read(29, limit=1000)] == list(range(30, 50))
+
+
+@pytest.mark.parametrize("at", [2, 4], ids=["sealed", "last segment"])
+@pytest.mark.parametrize("change", ["truncated", "missing", "another's", "not ours"])
+def test_damaged_bodies_are_named(folder, change, at):
+    filled(folder).close()
+    path = bodies_path(segments(folder)[at])
+    error = errors.ForeignFile if change in ("another's", "not ours") else errors.DamagedFile
+    if change == "truncated":
+        os.truncate(path, path.stat().st_size - 1 if segment.SMALL_BYTES < 0 else BEGIN - 1)
+    elif change == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(bodies_path(segments(folder)[1]).read_bytes() if change == "another's" else b"a letter" * 99)
+    with Log(folder, writable=False) as reader, pytest.raises(error, match=path.name):
+        reader.verify()
+    if at == 4:
+        with pytest.raises(error, match=path.name):
+            Log(folder)
+        return
+    with Log(folder) as log:
+        if segment.SMALL_BYTES < 0:
+            with pytest.raises(error, match=path.name):
+                log.read(15, limit=1000)
+        assert [e.position for e in log.read(29, limit=1000)] == list(range(30, 50))
+
+
+def test_a_missing_segment_is_noticed(folder):
+    filled(folder).close()
+    segments(folder)[2].unlink()
+    with Log(folder) as log:
+        with pytest.raises(errors.DamagedFile, match="position 20 is missing"):
+            log.read(15, limit=1000)
+        with pytest.raises(errors.DamagedFile, match="position 20 is missing"):
+            log.verify()
+
+
+def test_a_missing_position_is_noticed(folder):
+    filled(folder).close()
+    with sqlite3.connect(segments(folder)[1]) as connection:
+        connection.execute("DELETE FROM events WHERE position = 14")
+    connection.close()
+    with Log(folder) as log:
+        for look in (log.verify, lambda: log.read(9, limit=100)):
+            with pytest.raises(errors.DamagedFile, match="position 14 is missing"):
+                look()
+
+
+def test_a_lost_index_is_missed_only_when_events_were_dropped(folder):
+    with filled(folder) as log:
+        log.drop_before(20)
+    (folder / "index.sqlite").unlink()
+    with pytest.raises(errors.DamagedFile, match=r"index\.sqlite"):
+        Log(folder)
+
+
+def test_what_is_readable_of_a_kind_is_read(folder):
+    with Log(folder) as log:
+        log.append([draft("reference", b"%d" % p, 1, key=f"k{p}") for p in range(5)])
+    with sqlite3.connect(segments(folder)[0]) as connection:
+        connection.execute("UPDATE events SET rows=7 WHERE position=3")
+    connection.close()
+    with Log(folder) as log:
+        with pytest.raises(errors.DamagedFile, match="header of event 3"):
+            log.read_kind("reference", 5)
+        assert [e.body for e in log.read_readable("reference")] == [b"0", b"1", b"2", b"4"]
+        assert log.read_readable("unlearn") == []
