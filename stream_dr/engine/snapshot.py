@@ -23,7 +23,8 @@ from stream_dr.engine.publish import Frozen
 from stream_dr.engine.snapshot_file import read_file, write_file
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamDRError
 from stream_dr.estimators import ESTIMATORS, make
-from stream_dr.estimators.estimator import Estimator, Holder
+from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.holder import Holder, held
 from stream_dr.projection import Columns, Linear, Projection
 
 KEPT = 2
@@ -133,12 +134,13 @@ def state_sha256(state: Any) -> str:
 
 def save(estimator: Estimator, path: str | Path) -> None:
     """Write an estimator, fitted or not, to one file. Raises UnknownEstimator or InvalidParameter (not registered, or a
-    parameter that is no plain value) and InsufficientStorage."""
+    parameter that is no plain value or was changed after rows were learned with it) and InsufficientStorage."""
     spec = Spec(ESTIMATORS.key_of(estimator), estimator.get_params(deep=False))
     arrays: dict[str, np.ndarray] = {}
     facts: dict[str, Any] = {"kind": "estimator", "spec": _jsonable(spec), "stream_dr": __version__}
     holder: Holder | None = vars(estimator).get("_fitted")
     if holder is not None:
+        holder.check(estimator)
         arrays, described = _packed("state", holder.accumulator.freeze())
         facts |= described | {"names": list(holder.names) if holder.names else None}
         if holder.refined is not None:
@@ -159,7 +161,7 @@ def load(path: str | Path) -> Estimator:
     estimator: Estimator = make(spec.estimator, spec.params)
     if "state" in facts:
         state = unpack(estimator.state_type, _part("state", arrays), facts["state"])  # type: ignore[attr-defined]
-        holder = Holder(estimator.accumulator(state), tuple(facts["names"]) if facts["names"] else None)
+        holder = held(estimator, state, tuple(facts["names"]) if facts["names"] else None)
         if "refined" in facts:
             holder.refined = _projection("refined", arrays, facts["refined"])
         estimator._fitted = holder

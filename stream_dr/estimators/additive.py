@@ -8,7 +8,8 @@ Why this way: the recurrences do not have these arguments at all, so no signatur
 from typing import Any, ClassVar, Self
 
 from stream_dr.errors import CannotMerge
-from stream_dr.estimators.estimator import Estimator, Holder
+from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.holder import held
 
 
 class AdditiveEstimator(Estimator):
@@ -31,10 +32,12 @@ class AdditiveEstimator(Estimator):
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )
         mine, theirs = self._holder(), other._holder()
+        mine.check(self)
+        theirs.check(other)
         if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
             raise CannotMerge(f"states of features {theirs.names} and {mine.names} cannot be merged.")
         state = mine.accumulator.freeze().merge(theirs.accumulator.freeze())
-        self._fitted = Holder(self.accumulator(state), mine.names or theirs.names)
+        self._fitted = held(self, state, mine.names or theirs.names)
         return self
 
     def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -43,6 +46,7 @@ class AdditiveEstimator(Estimator):
         With decay < 1 they are taken to be the newest rows learned, in their order.
         """
         holder = self._holder()
+        holder.check(self)
         block, _ = self._parse(holder, X, y, sample_weight)
         holder.accumulator.remove(block)
         holder.projection = holder.refined = None

@@ -39,6 +39,7 @@ class CCIPCA(Estimator):
     """
 
     state_type: ClassVar[Any] = StateType(CCIPCAState)
+    fixed: ClassVar[tuple[str, ...]] = ("n_components", "amnesic", "center", "feature_map")
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class ClosedForm(AdditiveEstimator):
     """
 
     state_type: ClassVar[Any] = StateType(MomentState)
+    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
     encoding: ClassVar[str] = "indicator"
     needs_scatter: ClassVar[bool] = True
     """Whether the method reads Cxx; those that do not keep its diagonal only."""
@@ -163,6 +164,7 @@ class ClosedForm(AdditiveEstimator):
 
         self.check_parameters()
         holder = self._holder()
+        holder.check(self)
         holder.refined, self.refine_report_ = refine(
             self, holder.accumulator.freeze(), source, tol, max_passes, holder.names, resume
         )

@@ -28,21 +28,12 @@ from stream_dr.errors import (
     TargetsRequired,
     WidthMismatch,
 )
+from stream_dr.estimators.holder import Holder, held
 from stream_dr.estimators.named_columns import in_order, rows_and_names
 from stream_dr.feature_maps import feature_map
 from stream_dr.projection import Projection
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import Targets, check_label_type
-
-
-class Holder:
-    """What fit makes: the accumulator, the feature names, and the projection cached until the next update."""
-
-    def __init__(self, accumulator: Any, names: tuple[str, ...] | None = None) -> None:
-        self.accumulator = accumulator
-        self.names = names
-        self.projection: Projection | None = None
-        self.refined: Projection | None = None
 
 
 class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -52,6 +43,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """Kinds of targets it learns from; empty for unsupervised ones, which ignore y."""
     additive: ClassVar[bool] = False
     """Whether its state is a sum: mergeable, unlearnable, weighted."""
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Parameters that the accumulator is made with, and that may not change once rows were learned."""
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -103,7 +96,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         raise CannotRefine(f"{type(self).__name__} has no out-of-core solution: what it gives is its own recurrence's.")
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; those that only matter when solving (gamma, standardize …) count from the next projection on."""
+        """Set parameters; those that only matter when solving (gamma, standardize …) count from the next projection on,
+        those that rows were learned with (decay, feature_map …) from the next `fit` on: until then they are refused."""
         super().set_params(**params)
         if "_fitted" in vars(self):
             self._fitted.projection = None
@@ -183,14 +177,15 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _fit(self, X: Any, y: Any, weights: Any) -> Self:
         self.check_parameters()
-        holder = Holder(self.accumulator())
+        holder = held(self)
         self._learn(holder, X, y, weights, refuse_empty=True)
         self._fitted = holder
         return self
 
     def _partial_fit(self, X: Any, y: Any, weights: Any) -> Self:
         self.check_parameters()
-        holder = self._fitted if "_fitted" in vars(self) else Holder(self.accumulator())
+        holder = self._fitted if "_fitted" in vars(self) else held(self)
+        holder.check(self)
         self._learn(holder, X, y, weights)
         self._fitted = holder
         return self
@@ -274,6 +269,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
         if holder.projection is None:
             self.check_parameters()
+            holder.check(self)
             holder.projection = holder.refined or self.solve(holder.accumulator.freeze())
         return holder.projection
 

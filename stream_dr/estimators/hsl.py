@@ -38,6 +38,7 @@ class HSL(ClosedForm):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
+    fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "laplacian")
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "first_stage"
 
     def __init__(

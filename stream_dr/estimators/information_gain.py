@@ -45,6 +45,7 @@ class InformationGain(AdditiveEstimator):
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     state_type: ClassVar[Any] = StateType(FeatureCounts)
+    fixed: ClassVar[tuple[str, ...]] = ("feature_map",)
 
     def __init__(
         self,

@@ -39,6 +39,7 @@ class IncrementalSKM(Estimator):
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
     state_type: ClassVar[Any] = StateType(SKMState)
+    fixed: ClassVar[tuple[str, ...]] = ("n_components", "a", "feature_map")
 
     def __init__(
         self,

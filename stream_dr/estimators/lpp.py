@@ -8,7 +8,7 @@ dense; solving O(reservoir · features · min(reservoir, features)); transform O
 yes, by a hypergeometric draw. Unlearns: no.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -40,6 +40,7 @@ class LPP(ReservoirMethod):
     """
 
     target_kinds = ByClass()  # type: ignore[assignment]
+    fixed: ClassVar[tuple[str, ...]] = (*ReservoirMethod.fixed, "label_aware")
 
     def __init__(
         self,

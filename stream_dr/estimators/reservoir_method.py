@@ -31,6 +31,7 @@ class ReservoirMethod(Estimator):
     """Base of estimators fitted on a reservoir. See the module's text."""
 
     state_type: ClassVar[Any] = StateType(Reservoir)
+    fixed: ClassVar[tuple[str, ...]] = ("reservoir", "random_state", "feature_map")
     n_components: int
     n_neighbors: int
     reservoir: int

@@ -33,6 +33,7 @@ class SPCA(ClosedForm):
     """
 
     target_kinds: ClassVar[Any] = KernelKinds()
+    fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "kernel", "sigma", "n_fourier", "random_state")
     needs_scatter: ClassVar[bool] = False
 
     def __init__(

@@ -35,6 +35,7 @@ class SRP(ClosedForm):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
+    fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "n_components", "sigma", "random_state")
     solves_eigenproblem: ClassVar[bool] = False
     needs_scatter: ClassVar[bool] = False
 

@@ -1,0 +1,40 @@
+"""Holder: what fit makes; an estimator's learned side, swapped as one reference.
+
+Parameters that an accumulator was made with (`Estimator.fixed`) are remembered beside it: changed afterwards, they would
+describe a state that is not there, so they are refused wherever the state is learned into, solved, merged or saved.
+
+Why this way: `set_params` before a new `fit` must stay legal, so it cannot refuse; the use of what was learned can.
+"""
+
+from typing import Any
+
+from stream_dr.errors import InvalidParameter
+from stream_dr.projection import Projection
+
+
+class Holder:
+    """The accumulator, the feature names, the projection cached until the next update, and the refined one."""
+
+    def __init__(
+        self, accumulator: Any, names: tuple[str, ...] | None = None, made_with: dict[str, Any] | None = None
+    ) -> None:
+        self.accumulator = accumulator
+        self.names = names
+        self.made_with = made_with or {}
+        self.projection: Projection | None = None
+        self.refined: Projection | None = None
+
+    def check(self, estimator: Any) -> None:
+        """Raise InvalidParameter where the estimator's parameters are no longer those its accumulator was made with."""
+        for name, value in self.made_with.items():
+            now = getattr(estimator, name)
+            if now != value:
+                raise InvalidParameter(
+                    f"{name}={now!r}; what {type(estimator).__name__} has learned was made with {name}={value!r}. Set it "
+                    "back, or call fit with the rows again."
+                )
+
+
+def held(estimator: Any, state: Any = None, names: tuple[str, ...] | None = None) -> Holder:
+    """A Holder for an estimator with its parameters of now: empty, or going on from `state`."""
+    return Holder(estimator.accumulator(state), names, {name: getattr(estimator, name) for name in estimator.fixed})

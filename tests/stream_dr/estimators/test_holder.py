@@ -1,0 +1,48 @@
+"""Parameters that rows were learned with may not change under what was learned; a new fit, or setting them back, helps."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.base import clone
+
+import stream_dr
+from stream_dr import ESTIMATORS, errors
+from tests.stream_dr.estimators.test_contract import KEYS, rows, targets
+
+CHANGES: dict[str, Any] = {
+    "scatter": "exact", "decay": 0.5, "feature_map": stream_dr.hashing(16), "laplacian": "star", "kernel": "rbf",
+    "sigma": 3.0, "n_fourier": 50, "random_state": 7, "n_components": 3, "amnesic": 1.0, "center": False, "a": 3.0,
+    "reservoir": 20, "label_aware": True,
+}  # fmt: skip
+CASES = [(key, name) for key in KEYS for name in ESTIMATORS[key].fixed]
+
+
+@pytest.mark.parametrize(("key", "name"), CASES)
+def test_what_was_learned_with_other_parameters_is_not_used(key: str, name: str, tmp_path: Path) -> None:
+    X, y = rows()
+    learned = targets(key, y)
+    estimator = ESTIMATORS[key]().fit(X, learned)
+    before, z = estimator.get_params()[name], estimator.transform(X)
+    estimator.set_params(**{name: CHANGES[name]})
+    uses = [lambda: estimator.transform(X), lambda: estimator.partial_fit(X, learned), lambda: estimator.rank_]
+    uses.append(lambda: estimator.save(tmp_path / "saved"))
+    if estimator.additive:
+        uses += [lambda: estimator.unlearn(X[:1], None if learned is None else learned[:1])]
+        uses += [lambda: estimator.merge(estimator)]
+    for use in uses:
+        with pytest.raises(errors.InvalidParameter, match=f"{name}=.* was made with {name}=.* fit with the rows again"):
+            use()
+    assert estimator.n_samples_seen_ == 60
+    assert estimator.set_params(**{name: before}).transform(X).tobytes() == z.tobytes()
+    estimator.save(tmp_path / "saved")
+    assert stream_dr.load(tmp_path / "saved").transform(X).tobytes() == z.tobytes()
+    estimator.set_params(**{name: CHANGES[name]})
+    if name != "label_aware":
+        estimator.fit(X, learned)
+        assert estimator.transform(X).tobytes() == clone(estimator).fit(X, learned).transform(X).tobytes()
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_fixed_parameter_is_one(key: str) -> None:
+    assert set(ESTIMATORS[key].fixed) <= set(ESTIMATORS[key]().get_params())
