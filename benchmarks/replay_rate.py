@@ -1,27 +1,34 @@
 """Replay from disk beside the same estimator in memory, alternated in one run: rows/s and their ratio.
 
     python benchmarks/replay_rate.py --rows 60000 --rounds 3
+    python benchmarks/replay_rate.py --passes 1 --targets topics --models opls,cca,hsl
+    python benchmarks/replay_rate.py --switch-interval 0.005        # Python's own, see engine/replay.py
 
-The rows are generated (RCV1-shaped, 47,236 features, 4 labels) in 1,000-row batches. In memory: the Blocks are held,
-and only partial_fit is timed. Replay: from the files through log and model to the last row learned, and (`whole`) with
+The rows are generated (RCV1-shaped, 47,236 features, 4 labels or 103) in 1,000-row batches. First what one batch costs,
+stage by stage, with nothing beside it. In memory: the Blocks are held, and only partial_fit is timed. Replay: from the files through log and model to the last row learned, and (`whole`) with
 the solve and the snapshots that end it, which cost the same however many rows there were. Two processors are needed: one
 reads while the other learns; on a machine with less to give, the ratio is that of processor time.
 """
 
 import argparse
+import hashlib
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from stream_dr.engine import replay as engine
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.replay import Progress, ReplaySettings, replay
 from stream_dr.estimators import make
 from stream_dr.streams.generate import write_rcv1_like
+from stream_dr.streams.seal import seal_of
+from stream_dr.streams.shard_file import identity_of, opened
 from stream_dr.streams.shards import open_dataset
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -29,7 +36,33 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "ccipca p=10": ("ccipca", {"n_components": 10}),
     "lda": ("lda", {"gamma": 1.0}),
     "opls": ("opls", {"gamma": 1.0}),
+    "cca": ("cca", {"gamma": 1.0}),
+    "hsl": ("hsl", {"gamma": 1.0}),
 }
+
+
+def stages(dataset: Any) -> dict[str, float]:
+    """Milliseconds a batch of each stage before learning, alone."""
+    shard = dataset.shards[0]
+    file, batches = opened(*identity_of(shard.path)).bytes, len(shard.batch_rows)
+
+    def read() -> None:
+        for batch in range(batches):
+            shard.read(batch)
+
+    work: dict[str, Callable[[], object]] = {
+        "seal": lambda: seal_of(file, shard.sha256),
+        "SHA-256": lambda: hashlib.sha256(file),
+        "read and check": read,
+    }
+    return {name: min(timed(do) for _ in range(3)) / batches * 1e3 for name, do in work.items()}
+
+
+def timed(do: Callable[[], object]) -> float:
+    """Seconds it takes."""
+    begun = time.perf_counter()
+    do()
+    return time.perf_counter() - begun
 
 
 def in_memory(key: str, params: dict[str, Any], blocks: list[Any], passes: int) -> float:
@@ -64,20 +97,26 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--passes", type=int, default=4, help="passes over the rows; they dilute what a run costs once")
+    parser.add_argument("--targets", default="top4", choices=["top4", "topics"])
+    parser.add_argument("--models", default="iskm,ccipca,lda,opls")
+    parser.add_argument("--switch-interval", type=float, default=engine.SWITCH_INTERVAL, help="seconds, of the replay")
     parser.add_argument("--shards", type=Path, help="use these shards instead of generating")
     options = parser.parse_args()
+    engine.SWITCH_INTERVAL = options.switch_interval
+    models = {name: spec for name, spec in MODELS.items() if spec[0] in options.models.split(",")}
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
         where = options.shards or Path(folder) / "shards"
         if options.shards is None:
-            write_rcv1_like(where, options.rows, targets="top4", seed=0)
+            write_rcv1_like(where, options.rows, targets=options.targets, seed=0)
         dataset = open_dataset(where)
         blocks = [block for _, block in dataset.events()]
         passes, rows = options.passes, dataset.rows * options.passes
+        print("a batch alone: " + ", ".join(f"{name} {cost:.2f} ms" for name, cost in stages(dataset).items()))
         print(f"{dataset.rows} rows, {passes} passes, medians of {options.rounds}")
         print(f"{'model':<14}{'in memory':>12}{'replay':>12}{'ratio':>8}{'whole':>8}")
-        for name, spec in MODELS.items():
+        for name, spec in models.items():
             show(name, rows, compared({name: spec}, dataset, blocks, passes, options.rounds))
-        show("all together", rows, compared(MODELS, dataset, blocks, passes, options.rounds))
+        show("all together", rows, compared(models, dataset, blocks, passes, options.rounds))
 
 
 def compared(models: dict[str, Any], dataset: Any, blocks: list[Any], passes: int, rounds: int) -> list[list[float]]:

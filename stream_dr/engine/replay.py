@@ -44,8 +44,8 @@ log = logging.getLogger("stream_dr.replay")
 
 
 SWITCH_INTERVAL = 2e-4
-"""Seconds a thread may hold the interpreter while another waits. With Python's 5e-3 learning waits behind reading after
-every compiled kernel: CCIPCA, p = 10, 0.78 of its rate in memory instead of 0.96 (`python benchmarks/replay_rate.py`)."""
+"""Seconds a thread may hold the interpreter while another waits. With Python's 5e-3 learning waits behind reading after its
+kernels: LDA 0.46 of its rate in memory instead of 0.54 (`python benchmarks/replay_rate.py --switch-interval 0.005`)."""
 
 
 class ReplaySettings(NamedTuple):
