@@ -5,9 +5,10 @@
     python benchmarks/replay_rate.py --switch-interval 0.005        # Python's own, see engine/replay.py
 
 The rows are generated (RCV1-shaped, 47,236 features, 4 labels or 103) in 1,000-row batches. First what one batch costs,
-stage by stage, with nothing beside it. In memory: the Blocks are held, and only partial_fit is timed. Replay: from the files through log and model to the last row learned, and (`whole`) with
-the solve and the snapshots that end it, which cost the same however many rows there were. Two processors are needed: one
-reads while the other learns; on a machine with less to give, the ratio is that of processor time.
+stage by stage, with nothing beside it. In memory: the Blocks are held, and only partial_fit is timed. Replay: from the
+files through log and model to the last row learned, and (`whole`) with the solve and the snapshots that end it, which cost
+the same however many rows there were. Two processors are needed: one reads while the other learns; on a machine with less
+to give, the ratio is that of processor time.
 """
 
 import argparse

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from stream_dr import errors
 from stream_dr.engine import snapshot_file
@@ -113,3 +114,12 @@ def test_the_header_is_what_safetensors_says(path: Path) -> None:
 def _read(path: Path) -> tuple[dict[str, np.ndarray], str]:
     arrays, facts = read_file(path)
     return arrays, snapshot_file.canonical(facts)
+
+
+def test_any_safetensors_reader_reads_it(tmp_path: Path) -> None:
+    kinds = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")
+    arrays = {kind: np.ones(3, dtype=kind) for kind in kinds}
+    write_file(tmp_path / "x", arrays, FACTS)
+    found = safetensors.numpy.load_file(tmp_path / "x")
+    assert {name: array.dtype for name, array in found.items()} == {name: a.dtype for name, a in arrays.items()}
+    assert all(np.array_equal(found[kind], arrays[kind]) for kind in kinds)
