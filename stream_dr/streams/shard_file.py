@@ -3,6 +3,9 @@
 Arrow IPC files and streams are memory-mapped; Parquet's row groups are decoded one at a time. At most 16 files are kept open
 in a process; the batches handed out keep their pages mapped as long as they live.
 
+Parquet's pages are checked by their own checksums where they have them (ours do; many writers leave them out), so that
+damage in a file whose digest nobody wrote down is found as far as it can be.
+
 Cost: opening reads the footer (and, of a compressed IPC file, every batch once, for its rows).
 
 Why this way: what tells whether a file is still the one looked at is its path, size and time of change, so a shard that was
@@ -69,7 +72,7 @@ class ShardFile:
     def _open_parquet(self, source: Any) -> None:
         import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(source)
+        file = pq.ParquetFile(source, page_checksum_verification=True)
         self.schema = schema = file.schema_arrow
         groups = range(file.metadata.num_row_groups)
         self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in groups)

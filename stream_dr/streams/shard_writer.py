@@ -152,7 +152,7 @@ class ShardWriter:
         if self._parquet:
             import pyarrow.parquet as pq
 
-            self._writer = pq.ParquetWriter(self._sink, self._schema)
+            self._writer = pq.ParquetWriter(self._sink, self._schema, write_page_checksum=True)
         else:
             self._writer = pa.ipc.new_file(self._sink, self._schema)
 

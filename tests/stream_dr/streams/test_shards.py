@@ -214,6 +214,23 @@ def test_shards_damaged_at_random_are_read_or_refused(tmp_path, form):
     assert len(said) > 10
 
 
+def test_damage_in_parquet_without_a_manifest_is_found_by_the_pages_checksums(tmp_path):
+    write(tmp_path, format="parquet")
+    (tmp_path / "manifest.json").unlink()
+    path = tmp_path / "part-00000.parquet"
+    good, wrong, random = path.read_bytes(), 0, np.random.default_rng(9)
+    for at in random.integers(4, len(good) // 2, 40):
+        body = bytearray(good)
+        body[at] ^= 1 << int(random.integers(8))
+        path.write_bytes(body)
+        try:
+            blocks = [open_dataset(path).shards[0].read(n) for n in range(4)]
+        except errors.StreamDRError:
+            continue
+        wrong += (sp.vstack([b.X for b in blocks]) != X[:400]).nnz > 0
+    assert wrong == 0
+
+
 def test_rows_no_batch_may_have_name_their_file(tmp_path):
     path = tmp_path / "part.parquet"
     pq.write_table(pa.table({"a": [1.0, np.nan]}), path)
