@@ -33,7 +33,7 @@ NEAR = 8
 TICK = 0.05
 """Seconds between looks at publishing policies while nothing arrives."""
 
-PAUSE, IDLE_PAUSE = 4, 19
+PAUSE, IDLE_PAUSE = 9, 19
 """Between two solutions of a model pass so many times what the last one took; the longer one where only a drained log asks
 for it, for under heavy ingest the log is drained for a moment after most batches."""
 
@@ -54,7 +54,7 @@ class ModelThread:
         self._directory, self._pool = directory, pool
         self._snapshots, self._publish, self._snapshot, self._told = snapshots, publish, snapshot, told
         self._history = LogHistory(directory)
-        self._decoder = Decoder(directory.limits)
+        self._decoder = Decoder(directory.limits, directory.path)
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._stop_at: float | None = None
