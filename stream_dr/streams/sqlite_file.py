@@ -19,7 +19,8 @@ from stream_dr.streams.disk import free_bytes, is_full, no_room
 FORMAT = 2
 """Format version of a directory's SQLite files (their user_version). 1 had every body in SQLite, and no digests."""
 
-CHECKPOINT_PAGES = 1024
+CHECKPOINT_PAGES = 256
+"""Once this long the WAL begins anew, and is overwritten: syncing a file that does not grow costs less."""
 JOURNAL_BYTES = 64 << 20
 
 _FULL_BELOW = 1 << 20
