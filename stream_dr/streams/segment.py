@@ -6,7 +6,7 @@ within. So a small append waits for the disk once, a large one twice, and neithe
 
 Cost: SQLite writes an event's row twice (WAL, then checkpoint), the bodies file every body once. Bodies of 920 KB were
 appended one by one at 0.6 to 0.7 of the rate of a bare file synced as often, 16 at a time at 0.8 to 0.9; SQLite alone
-reached 0.3 and 0.25 (`python benchmarks/log_append.py`; `--small-bytes 1000000000` for SQLite alone). A read opens no
+reached 0.2 to 0.3 (`python benchmarks/log_append.py`; `--small-bytes 1000000000` for SQLite alone). A read opens no
 cursor and no file that outlives it.
 
 Why this way: each segment is files of its own, so that retention is the removal of files. Near 96 KiB the second sync
