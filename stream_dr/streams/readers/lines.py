@@ -11,6 +11,7 @@ import bz2
 import gzip
 import lzma
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
@@ -93,11 +94,13 @@ def read_lines(path: Any, rows: int = ROWS, comment: bytes = b"#", first_line: i
     kept, number, begun = b"", 1, False
     with open_bytes(path) as file:
         while True:
-            try:
-                piece = file.read(PIECE)
-            except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as e:
-                raise MalformedInput(f"{path}: cannot be unpacked after line {number} ({e}).", file=str(path)) from e
+            piece, broken = _piece(file)
             kept += piece if begun else piece.removeprefix(MARK)
+            if broken is not None:
+                line = number - 1 + kept.count(b"\n")
+                raise MalformedInput(
+                    f"{path}: cannot be unpacked after line {line} ({broken}).", file=str(path), line=line
+                ) from broken
             begun = True
             ends = np.flatnonzero(np.frombuffer(kept, np.uint8) == 10)
             if not piece and kept:
@@ -110,6 +113,19 @@ def read_lines(path: Any, rows: int = ROWS, comment: bytes = b"#", first_line: i
                 return
             if len(kept) > LONGEST and len(ends) == 0:
                 raise MalformedInput(f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?")
+
+
+def _piece(file: Any) -> tuple[bytes, Exception | None]:
+    """PIECE bytes, fewer at the end of the file, and what kept it from being unpacked further."""
+    parts: list[bytes] = []
+    left = PIECE
+    try:
+        while left and (part := file.read1(left)):
+            parts.append(part)
+            left -= len(part)
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
+        return b"".join(parts), e
+    return b"".join(parts), None
 
 
 def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:

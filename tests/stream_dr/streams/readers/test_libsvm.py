@@ -1,7 +1,10 @@
 """libsvm lines: labels of every kind, comments, blank lines, indices from 0 and 1; errors name file and line."""
 
+import bz2
 import gzip
+import lzma
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -112,9 +115,38 @@ def test_packed_files_and_archives(tmp_path):
         assert joined(read_libsvm(tmp_path / name))[1] == [1, 2]
     with pytest.raises(SourceMissing, match=r"in/b\.txt"):
         list(read_libsvm(tmp_path / "a.zip"))
-    write(tmp_path, gzip.compress(text * 1000)[:-20], "cut.svm.gz")
-    with pytest.raises(MalformedInput, match="unpacked"):
-        list(read_libsvm(tmp_path / "cut.svm.gz"))
+
+
+PACKED = {
+    "gz": (gzip.compress, lambda: zlib.decompressobj(31)),
+    "bz2": (bz2.compress, bz2.BZ2Decompressor),
+    "xz": (lzma.compress, lzma.LZMADecompressor),
+}
+
+
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_packed_file_that_was_cut_names_the_last_whole_line(tmp_path, suffix):
+    compress, unpacker = PACKED[suffix]
+    values = np.random.default_rng(6).random(90_000)
+    cut = compress("".join(f"{i % 3} {i + 1}:{x}\n" for i, x in enumerate(values)).encode())
+    cut = cut[: len(cut) // 2]
+    whole = unpacker().decompress(cut).count(b"\n")
+    with pytest.raises(MalformedInput, match=r"unpacked after line \d+") as caught:
+        list(read_libsvm(write(tmp_path, cut, f"a.svm.{suffix}")))
+    assert whole - 1_000 < caught.value.details["line"] <= whole  # the unpacker keeps its last buffer to itself
+
+
+def test_a_packed_file_with_a_wrong_byte_is_said_to_be_damaged(tmp_path):
+    text = b"1 1:1\n2 2:1\n" * 4000
+    for suffix, (compress, _) in PACKED.items():
+        good = compress(text)
+        for at in range(20, len(good), max(1, len(good) // 25)):
+            path = write(tmp_path, good[:at] + bytes([good[at] ^ 255]) + good[at + 1 :], f"a.svm.{suffix}")
+            try:
+                rows = sum(block.rows for block in read_libsvm(path))
+            except MalformedInput:
+                continue
+            assert rows == 8000  # a byte that no checksum covers
 
 
 def test_missing_empty_and_binary_files(tmp_path, monkeypatch):
