@@ -50,6 +50,8 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
 
 def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     """Targets of the given kind, or of the kind y's form says."""
+    if type(y) is list and kind in (None, "class") and "class" in kinds and set(map(type, y)) == {str}:
+        return class_targets(y)  # the commonest form, without a Python loop
     if hasattr(y, "to_pylist"):
         y = y.to_pylist()
     elif hasattr(y, "to_numpy"):
