@@ -50,7 +50,7 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
 
 def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     """Targets of the given kind, or of the kind y's form says."""
-    if type(y) is list and kind in (None, "class") and "class" in kinds and set(map(type, y)) == {str}:
+    if type(y) is list and kind in (None, "class") and "class" in kinds and set(map(type, y)) in _PLAIN:
         return class_targets(y)  # the commonest form, without a Python loop
     if hasattr(y, "to_pylist"):
         y = y.to_pylist()
@@ -75,6 +75,10 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     if y.dtype == object and len(y) and isinstance(y[0], list | tuple | set | frozenset | np.ndarray):
         return multilabel_targets(list(y))
     return _parse_column(y, kinds, kind)
+
+
+_PLAIN = ({str}, {int}, {bool})
+"""Types of a list of labels, one a row, that needs no closer look."""
 
 
 def _table(y: Any) -> np.ndarray:
