@@ -1,10 +1,11 @@
 """How fast the log appends, by size of body and of group, beside a bare file written and synced the same way.
 
-    python benchmarks/log_append.py [--bytes 100000000] [--dir D] [--small-bytes N] [--page-bytes N]
+    python benchmarks/log_append.py [--bytes 100000000] [--dir D] [--small-bytes N] [--page-bytes N] [--cached]
 
 Prints, per body size and group: appends/s, MB/s and milliseconds a group; the rate of a bare file (pwritev, fdatasync a
 group), and of one allocated ahead of the writes, 64 MB at a time, both as a part of the log's; and MB/s of reading the
-events back, 100 at a time. All in one run, alternated, medians of five.
+events back, 100 at a time. All in one run, alternated, medians of five. --cached leaves what is written in the system's
+cache.
 """
 
 import argparse
@@ -98,7 +99,10 @@ def main() -> None:
     parser.add_argument("--dir", default=None, help="where to write (default: the system's temporary folder)")
     parser.add_argument("--small-bytes", type=int, default=segment.SMALL_BYTES, help="largest group within SQLite")
     parser.add_argument("--page-bytes", type=int, default=segment.PAGE_BYTES, help="SQLite's page size")
+    parser.add_argument("--cached", action="store_true", help="leave what is written in the system's cache")
     options = parser.parse_args()
+    if options.cached:
+        os.posix_fadvise = lambda *_: None  # type: ignore[assignment]
     segment.PAGE_BYTES, segment.SMALL_BYTES = options.page_bytes, options.small_bytes
     print("body bytes group  appends/s   MB/s  ms/group  bare file  allocated ahead  read MB/s")
     for size, group in SHAPES:
