@@ -5,6 +5,7 @@ Bodies of rows are read by the library and not by pydantic, so their form is wri
 Why this way: /docs tells the truth without a second parser in the path of every batch.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -35,8 +36,8 @@ _ROWS = {
 }
 
 
-def _parameter(name: str, meaning: str, required: bool = False) -> dict[str, Any]:
-    schema = {"type": "string"}
+def _parameter(name: str, meaning: str, required: bool = False, one_of: Sequence[str] = ()) -> dict[str, Any]:
+    schema = {"type": "string"} | ({"enum": list(one_of)} if one_of else {})
     return {"name": name, "in": "query", "required": required, "description": meaning, "schema": schema}
 
 
@@ -56,6 +57,12 @@ ROWS_BODY: dict[str, Any] = {
             ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
         },
     }
+}
+LEARN = ROWS_BODY | {
+    "parameters": [
+        _parameter("wait", "answer once every model has learned it", one_of=["applied"]),
+        _parameter("check", "admit without appending"),
+    ]
 }
 
 

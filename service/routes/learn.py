@@ -3,6 +3,8 @@
 Parsing runs in a thread, admission and the append in the appender; the answer is sent after the append is durable. A request
 that waits for its models waits in a thread of its own kind, so waiting never holds up parsing.
 
+The route of batches reads its query itself: FastAPI's reading of two parameters and a dependency took 0.2 ms of each request.
+
 Why this way: an answer that carries a position is a promise that survives a kill.
 """
 
@@ -10,7 +12,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -18,7 +20,7 @@ import stream_dr
 from service import auth, documents, wire
 from service.problems import Problem
 
-router = APIRouter(tags=["learn"], dependencies=[Depends(auth.writes)])
+router = APIRouter(tags=["learn"])
 
 
 class Unlearn(BaseModel):
@@ -30,20 +32,19 @@ class Unlearn(BaseModel):
     ids: list[Annotated[str, Field(max_length=1_000)]] = Field([], max_length=10_000)
 
 
-@router.post("/partial_fit", openapi_extra=documents.ROWS_BODY, responses=documents.LEARN_ANSWERS)
-async def partial_fit(
-    request: Request,
-    wait: Annotated[Literal["applied"] | None, Query(description="answer once every model has learned it")] = None,
-    check: Annotated[str | None, Query(description="admit without appending")] = None,
-) -> Response:
+@router.post("/partial_fit", openapi_extra=documents.LEARN, responses=documents.LEARN_ANSWERS)
+async def partial_fit(request: Request) -> Response:
     """Learn a batch: append it durably, then answer its position.
 
     A retry with the same Idempotency-Key is not learned twice.
     """
-    state = request.app.state
+    auth.check(request, "write")
+    state, wait = request.app.state, request.query_params.get("wait")
+    if wait not in (None, "applied"):
+        raise Problem("invalid_request", f"wait={wait!r}; leave it out, or say wait=applied.")
     media, key = wire.media(request), wire.idempotency_key(request)
     body = await request.body()
-    if wire.flag(request, "check") or check == "":
+    if wire.flag(request, "check") or request.query_params.get("check") == "":
         draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
         await state.in_thread(state.running.check, draft)
         return wire.json_response({"position": None, "rows": draft.rows, "duplicate": False})
@@ -55,7 +56,7 @@ async def partial_fit(
     return await _answer(request, receipt, wait is not None)
 
 
-@router.post("/unlearn", responses=documents.LEARN_ANSWERS)
+@router.post("/unlearn", dependencies=[Depends(auth.writes)], responses=documents.LEARN_ANSWERS)
 async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | None = None) -> Response:
     """Take rows out again: additive models subtract them, the others are rebuilt from the log without them."""
     if bool(rows.positions) == bool(rows.ids):
