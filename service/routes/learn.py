@@ -3,7 +3,7 @@
 Parsing runs in a thread, admission and the append in the appender; the answer is sent after the append is durable. A request
 that waits for its models waits in a thread of its own kind, so waiting never holds up parsing.
 
-The route of batches reads its query itself: FastAPI's reading of two parameters and a dependency took 0.2 ms of each request.
+The route of batches reads its query itself: FastAPI's reading of two parameters and a dependency took 0.2 ms of every one.
 
 Why this way: an answer that carries a position is a promise that survives a kill.
 """
