@@ -7,8 +7,8 @@
 ingest: durable Arrow posts of 1,000-row sparse batches (d = 47,236), until every model has learned them, beside an
 in-process replay of the same batches from shards. latency: GET /transform of one sparse row while batches are posted as
 fast as they are taken, beside a bare FastAPI route on uvicorn, asked in turn with it while the same load burns the same
-CPU. soak: 8 clients posting and 8 asking; no error, no lost or doubled row, and how anonymous memory grows after the first
-ten seconds (8 versions kept, published every 0.1 s, so that the kept versions are all there by then).
+CPU. soak: 8 clients posting and 8 asking, the service as it comes; no error, no lost or doubled row, and how anonymous memory
+grows after the first ten seconds.
 """
 
 import argparse
@@ -216,7 +216,7 @@ def soak(options: argparse.Namespace) -> None:
     blocks = list(rcv1_like(20_000, "top4"))
     posted, asked, failed, memory = [0] * 8, [0] * 8, [], []
     with tempfile.TemporaryDirectory(dir=options.dir) as top:
-        with service(Path(top), publish_seconds=0.1, keep_versions=8) as (port, pid):
+        with service(Path(top)) as (port, pid):
             put(port, "m", "ccipca", {"n_components": 5})
             put(port, "lda", "lda", {"gamma": 1.0})
             url = f"http://127.0.0.1:{port}"
