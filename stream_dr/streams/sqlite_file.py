@@ -21,6 +21,9 @@ FORMAT = 2
 
 CHECKPOINT_PAGES = 256
 """Once this long the WAL begins anew, and is overwritten: syncing a file that does not grow costs less."""
+CACHE_KIB = 2048
+"""Pages a connection keeps in memory. 16 MiB were filled slowly, so that a service's memory crept, and appended no faster (`python benchmarks/log_append.py`)."""
+
 JOURNAL_BYTES = 64 << 20
 
 _FULL_BELOW = 1 << 20
@@ -45,7 +48,7 @@ def connect(path: Path, writable: bool, application: int) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit={JOURNAL_BYTES}")
-        connection.execute("PRAGMA cache_size=-16384")
+        connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     except BaseException:
         connection.close()
         raise
