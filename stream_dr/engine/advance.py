@@ -9,6 +9,7 @@ killed.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
@@ -46,8 +47,13 @@ def advance(model: Model, step: Step, history: History) -> None:
 
 
 def advance_all(models: Sequence[Model], steps: Sequence[Step], history: History, pool: Executor | None = None) -> None:
-    """Every model applies all steps in order, models side by side in the pool; returns when all have."""
-    if pool is None or len(models) < 2:
+    """Every model applies all steps in order, models side by side in the pool; returns when all have.
+
+    In the main thread a single model too is given to the pool: Ctrl-C is raised there, and would leave half an event
+    applied.
+    """
+    here = len(models) < 2 and threading.current_thread() is not threading.main_thread()
+    if pool is None or here:
         for model in models:
             _advance_many(model, steps, history)
         return

@@ -1,5 +1,7 @@
 """Replay: one pass through any number of models; passes, order, resumption and damage."""
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,33 @@ def test_states_are_those_of_the_estimators_alone(tmp_path: Path) -> None:
             block = dense(seed)
             alone.partial_fit(block.X, block.y) if alone.target_kinds else alone.partial_fit(block.X)
         assert states(tmp_path / "d")[name] == (11, 240, state_sha256(alone.state_))
+
+
+def test_ctrl_c_leaves_no_event_half_applied(tmp_path: Path) -> None:
+    """A single model: signals are raised in the main thread, whatever it is at."""
+    folder = shards(tmp_path / "s")
+
+    def one(path: Path, interrupted_at: int = -1) -> None:
+        with Directory(path, limits=SMALL) as directory:
+            model, _ = directory.add_model("lda", "lda", {})
+            accumulator = model.accumulator
+            add, rows = accumulator.add, interrupted_at
+
+            def hit(block: Any) -> None:
+                add(block)
+                if accumulator.rows == rows:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+            accumulator.add = hit
+            replay(directory, open_dataset(folder), ReplaySettings())
+
+    one(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        one(tmp_path / "d", interrupted_at=100)
+    position, rows, _ = states(tmp_path / "d")["lda"]
+    assert rows == 20 * (position + 1) > 0
+    one(tmp_path / "d")
+    assert states(tmp_path / "d") == states(tmp_path / "whole")
 
 
 def test_replaying_again_appends_nothing(tmp_path: Path) -> None:
