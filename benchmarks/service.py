@@ -7,8 +7,8 @@
 ingest: durable Arrow posts of 1,000-row sparse batches (d = 47,236), until every model has learned them, beside an
 in-process replay of the same batches from shards. latency: GET /transform of one sparse row while batches are posted as
 fast as they are taken, beside a bare FastAPI route on uvicorn, asked in turn with it while the same load burns the same
-CPU. soak: 8 clients posting and 8 asking, the service as it comes; no error, no lost or doubled row, and how anonymous memory
-grows after the first ten seconds.
+CPU. soak: 8 clients posting and 8 asking, the service as it comes; no error, no lost or doubled row, and how anonymous
+memory grows after the first ten seconds.
 """
 
 import argparse

@@ -22,7 +22,8 @@ FORMAT = 2
 CHECKPOINT_PAGES = 256
 """Once this long the WAL begins anew, and is overwritten: syncing a file that does not grow costs less."""
 CACHE_KIB = 2048
-"""Pages a connection keeps in memory. 16 MiB were filled slowly, so that a service's memory crept, and appended no faster (`python benchmarks/log_append.py`)."""
+"""Pages a connection keeps in memory. 16 MiB were filled slowly, so that a service's memory crept, and appended no faster
+(`python benchmarks/log_append.py`)."""
 
 JOURNAL_BYTES = 64 << 20
 
