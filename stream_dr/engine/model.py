@@ -107,6 +107,7 @@ class Model:
         self.publish_seconds = 0.0
         self.publishing = False
         self.solving = threading.Lock()
+        self.snapshotting = threading.Lock()
         self.solve_error: str | None = None
         self.attempted = start - 1
         self.advance_seconds = 0.0

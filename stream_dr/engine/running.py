@@ -281,8 +281,8 @@ class Running:
         frozen = self._models.frozen(model)
         published = refine(self.directory, model, frozen, tol, max_passes, job.tell, lambda: job.cancelled)
         if published is not None:
-            self._workers.write([(model, frozen)], again=True)
             self._listeners.tell_published(model, published)
+            self._workers.write([(model, frozen)], again=True)
 
     def _new_job(self, kind: str, model: str) -> Job:
         job = Job(uuid.uuid4().hex, kind, model)

@@ -53,12 +53,13 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
         "numpy": np.__version__,
     }
     folder = snapshot_folder(directory, model.name, model.id)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{frozen.position:020d}.safetensors"
-    write_file(path, arrays, facts)
-    model.snapshot_position = frozen.position
-    for old in snapshot_files(folder)[KEPT:]:
-        old.unlink(missing_ok=True)
+    with model.snapshotting:  # two of one position have the same temporary file
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(path, arrays, facts)
+        model.snapshot_position = frozen.position
+        for old in snapshot_files(folder)[KEPT:]:
+            old.unlink(missing_ok=True)
     return path
 
 

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from stream_dr.engine.cadence import Cadence
@@ -16,7 +17,6 @@ from stream_dr.engine.listeners import Listeners
 from stream_dr.engine.model import Model
 from stream_dr.engine.publish import Frozen, publish
 from stream_dr.engine.snapshot import snapshot
-from stream_dr.errors import StreamDRError
 
 log = logging.getLogger("stream_dr.workers")
 
@@ -67,24 +67,37 @@ class Workers:
     def snapshot_soon(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
         """Snapshot models on a worker."""
         if frozen:
-            self.pool.submit(self.write, frozen)
+            self.pool.submit(self._write_unasked, frozen)
 
     def write(self, frozen: Sequence[tuple[Model, Frozen]], again: bool = False) -> None:
         """Snapshot models here, those at a new position or (again) at the same; then forget and drop what none
-        needs."""
+        needs. What cannot be written leaves the others, is logged, and the first such error is raised at the end."""
         begun = time.monotonic()
+        errors: list[Exception] = []
         for model, state in frozen:
             known = self._directory.models.get(model.name) is model
             if not known or state.position < model.snapshot_position + (0 if again else 1):
                 continue
             try:
                 snapshot(model, state, self._directory.path)
-            except StreamDRError:
+            except Exception as e:  # a full or broken disk, or a folder that went with its model
                 log.exception("model %s could not be snapshotted at position %d", model.name, state.position)
+                errors.append(e)
                 continue
             self.figures["snapshots"] += 1
             self._listeners.tell("snapshot", model=model.name, position=state.position)
         self._snapshots.done(time.monotonic() - begun)
-        forget(self._directory)
-        if self._retain_rows is not None:
-            self._directory.retain(self._retain_rows)
+        try:
+            forget(self._directory)
+            if self._retain_rows is not None:
+                self._directory.retain(self._retain_rows)
+        except Exception as e:
+            log.exception("the log could not be shortened as far as the snapshots allow")
+            errors.append(e)
+        if errors:
+            raise errors[0]
+
+    def _write_unasked(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
+        """As `write`; nobody waits for its errors, which it has logged."""
+        with suppress(Exception):
+            self.write(frozen)

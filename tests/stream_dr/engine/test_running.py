@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
+from stream_dr.engine import snapshot_file, workers
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt
 from stream_dr.engine.history import picked_rows
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.model import PublishPolicy
 from stream_dr.engine.running import Running, RunSettings
-from stream_dr.engine.snapshot import state_sha256
+from stream_dr.engine.snapshot import snapshot, state_sha256
 from stream_dr.engine.transform import transform
 from tests.stream_dr.engine.batches import SMALL, dense, draft, opened, put
 
@@ -305,6 +306,45 @@ def test_jobs(tmp_path: Path) -> None:
         restored = directory.model("lda").published
         assert restored is not None
         assert (restored.refined_at, restored.projection.solution) == (4, "refined")
+
+
+def test_snapshots_of_one_position_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the same temporary file, so one waits for the other."""
+    written = snapshot_file._write
+
+    def slowly(*args: Any) -> None:
+        written(*args)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(snapshot_file, "_write", slowly)
+    with running(tmp_path, snapshot_seconds=None) as run:
+        run.add_model("lda", "lda", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        jobs = [run.snapshot("lda") for _ in range(4)]
+        assert all(job.wait(WAIT) for job in jobs)
+        assert [(job.state, job.error) for job in jobs] == [("done", None)] * 4
+
+
+def test_a_snapshot_that_cannot_be_written_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(model: Any, *rest: Any) -> Any:
+        if model.name == "bad":
+            raise OSError(5, "Input/output error")
+        return snapshot(model, *rest)
+
+    monkeypatch.setattr(workers, "snapshot", broken)
+    with running(tmp_path, snapshot_rows=1, snapshot_seconds=None) as run:
+        bad, _ = run.add_model("bad", "lda", {})
+        good, _ = run.add_model("good", "pca", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        eventually(lambda: good.snapshot_position == 0)
+        assert bad.snapshot_position == -1
+        job = run.snapshot("bad")
+        assert job.wait(WAIT)
+        assert (job.state, job.error) == ("failed", {"code": "internal", "message": "OSError"})
+    assert "model bad could not be snapshotted" in caplog.text
 
 
 def test_unlearning(tmp_path: Path) -> None:
