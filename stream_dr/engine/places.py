@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_dr.engine.batches import references
-from stream_dr.errors import DamagedShard, HistoryGone, SourceMissing
+from stream_dr.errors import DamagedFile, DamagedShard, HistoryGone, SourceMissing
 from stream_dr.streams.disk import write_atomically
 from stream_dr.streams.shards import Shard, open_shard
 
@@ -63,7 +63,10 @@ def remember_places(directory: Any, dataset: Any) -> None:
 
 
 def _checked(uri: str, sha256: str) -> Shard:
-    shard = open_shard(uri, sha256)
+    try:
+        shard = open_shard(uri, sha256)
+    except DamagedFile as e:  # the manifest beside it
+        raise DamagedShard(str(e), **e.details) from e
     shard.check()
     return shard
 

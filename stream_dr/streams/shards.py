@@ -82,7 +82,8 @@ class Shard:
             raise type(e)(f"{self.path}, batch {batch}: {e}", **e.details) from e
 
     def check(self) -> Identity:
-        """Compare the file's seal or digest with the shard's, once for each state of the file; what the file is now.
+        """Compare the file's seal or digest with the shard's, and its batches' rows with the manifest's, once for each state
+        of the file; what the file is now.
 
         Raises SourceMissing or DamagedShard. `read` does it too; called from another thread it takes it off the reader.
         """
@@ -90,6 +91,7 @@ class Shard:
         if self._checked != identity:
             if not self._sealed(identity):
                 self._compare(identity)
+            self._count(identity)
             self._checked = identity
         return identity
 
@@ -101,6 +103,16 @@ class Shard:
         """Whether the file has the bytes that were written with the digest and the seal that the manifest names."""
         seal = self._entry.seal if self._entry is not None else ""
         return bool(seal) and seal_of(opened(*identity).bytes, self.sha256) == seal
+
+    def _count(self, identity: Identity) -> None:
+        """Compare the batches' rows with the manifest's: by those a replay knows what there is to read."""
+        found = opened(*identity).batch_rows
+        if self._entry is not None and found != self._entry.batch_rows:
+            raise damaged(
+                self.path,
+                f"it has {len(found)} batches of {sum(found)} rows in all; the manifest says other ones "
+                f"({len(self._entry.batch_rows)} of {sum(self._entry.batch_rows)})",
+            )
 
     def _compare(self, identity: Identity) -> None:
         if digest_of(*identity) != self.sha256:

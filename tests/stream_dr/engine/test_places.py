@@ -115,3 +115,27 @@ def test_a_table_that_cannot_be_read_is_named_and_written_anew(tmp_path: Path, t
     assert all(NAME in said for said in found_wrong(tmp_path / "d"))
     run(tmp_path / "d", tmp_path / "new")
     assert found_wrong(tmp_path / "d") == []
+
+
+def test_a_damaged_manifest_at_the_old_place_is_passed_over(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "old")
+    expected = run(tmp_path / "whole", folder, late="class_means")
+    run(tmp_path / "d", folder)
+    shutil.copytree(folder, tmp_path / "new")
+    (folder / "manifest.json").write_text("{")
+    assert run(tmp_path / "d", tmp_path / "new", late="class_means") == expected
+
+
+def test_a_damaged_manifest_fails_a_model_until_it_is_restored(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s")
+    dataset = open_dataset(folder)
+    expected = run(tmp_path / "whole", folder, late="class_means")
+    run(tmp_path / "d", folder)
+    whole = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text("{")
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        directory.add_model("late", "class_means", {})
+        with pytest.raises(errors.ModelFailed, match="damaged_shard"):
+            replay(directory, dataset, ReplaySettings())
+    (folder / "manifest.json").write_text(whole)
+    assert run(tmp_path / "d", folder) == expected

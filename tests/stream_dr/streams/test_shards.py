@@ -180,6 +180,15 @@ def test_a_digest_that_was_changed_is_not_covered_by_the_seal(tmp_path):
         open_dataset(tmp_path).shards[0].read(0)
 
 
+@pytest.mark.parametrize("batch_rows", [[100] * 3, [100] * 5, [100, 100, 100, 99], [400]])
+def test_batches_other_than_the_manifest_says_are_said(tmp_path, batch_rows):
+    """Else a replay would leave rows out, or count others than it learned."""
+    write(tmp_path)
+    change_manifest(tmp_path, batch_rows=batch_rows)
+    with pytest.raises(errors.DamagedShard, match="it has 4 batches of 400 rows"):
+        open_dataset(tmp_path).shards[0].read(0)
+
+
 def test_a_digest_that_is_no_digest_is_damage_of_the_manifest(tmp_path):
     write(tmp_path)
     change_manifest(tmp_path, sha256="hello")
