@@ -33,6 +33,7 @@ class Group:
     def write(self) -> list[Receipt | StreamDRError]:
         """Answers to all drafts; the events are in the log on return."""
         full = self._storage()
+        self.directory.label_sets.settle(appended=False)  # of a group that an error nobody foresaw ended
         placed = [full or self._place(draft) for draft in self.drafts]
         positions: list[int] = []
         if self.events:
@@ -40,6 +41,8 @@ class Group:
                 positions = self.directory.log.append(self.events)
             except InsufficientStorage as e:
                 return [p if isinstance(p, StreamDRError | Receipt) else e for p in placed]
+            finally:
+                self.directory.label_sets.settle(appended=bool(positions))
             self.directory.schema = self.schema
             self._hold(positions)
         return [self._answer(p, positions) for p in placed]

@@ -30,6 +30,7 @@ class LabelSetLimit:
 
     def __init__(self) -> None:
         self._admitted: dict[int, set[frozenset[Any]]] = {}
+        self._pending: list[tuple[set[frozenset[Any]], LabelSets]] = []
 
     def check(self, block: Block | None, schema: Schema, models: Iterable[Model]) -> LabelSets:
         """The batch's label sets, where a model keeps them; else none. Raises LimitExceeded."""
@@ -44,7 +45,15 @@ class LabelSetLimit:
     def add(self, given: LabelSets, models: Iterable[Model]) -> None:
         """Count label sets that `check` gave and that are now going into the log."""
         for model in models if given else ():
-            self._admitted.setdefault(model.id, set()).update(given)
+            admitted = self._admitted.setdefault(model.id, set())
+            self._pending.append((admitted, given - admitted))
+            admitted |= given
+
+    def settle(self, appended: bool) -> None:
+        """What was added since the last call is in the log, or else did not come to be there and is not counted."""
+        for admitted, new in self._pending if not appended else ():
+            admitted -= new
+        self._pending.clear()
 
     def _check(self, model: Model, given: LabelSets, most: int) -> None:
         admitted = self._admitted.setdefault(model.id, set())

@@ -1,5 +1,6 @@
 """A batch by which a model would come to keep too many label sets is refused before it is in the log."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,24 @@ def test_a_restart_knows_the_sets_of_the_state(tmp_path: Path) -> None:
 def test_models_without_sums_of_sets_have_no_bound(tmp_path: Path) -> None:
     with opened(tmp_path, zhou=("hsl", {}), late=("cca", {})) as directory:
         put(directory, FOUR, rows(["a", "c"], ["d"], ["e"]))
+        learn(directory)
+
+
+@pytest.mark.parametrize("error", [errors.InsufficientStorage("full"), OSError(5, "Input/output error")])
+def test_sets_that_did_not_come_into_the_log_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(events: Any) -> Any:
+        raise error
+
+    with opened(tmp_path, m=STAR) as directory:
+        put(directory, rows(["a"], ["b"]))
+        with monkeypatch.context() as patched, suppress(OSError):
+            patched.setattr(directory.log, "append", fails)
+            answers = directory.append([draft(rows(["a"], ["x"])), draft(rows(["x"], ["y"]))])
+            assert answers == [error, error]
+        put(directory, FOUR)
+        refused(directory, rows(["a", "c"]))
         learn(directory)
 
 
