@@ -7,8 +7,8 @@ caller's thread.
 
 Why this way: after admit has accepted a batch, advancing must not raise; so a row is in the log only if every model can
 learn it. A model is asked again only when the schema has changed, for it has accepted the schema as it was; the batches
-that decide the stream's layout and kind of targets are also learned by a new accumulator of each model, which is then
-forgotten.
+that decide the stream's layout and kind of targets are also tried: a new accumulator of each model learns a few of their
+rows and is forgotten.
 """
 
 import inspect
@@ -16,6 +16,8 @@ import logging
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from stream_dr.block import Block
 from stream_dr.engine.decode import in_order
@@ -35,9 +37,13 @@ from stream_dr.errors import (
     TooManyFeatures,
     WidthMismatch,
 )
-from stream_dr.targets import Targets, check_label_type, refuse_kind
+from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
 log = logging.getLogger("stream_dr.admit")
+
+TRIED = 64
+"""Rows with targets of the deciding batch that are tried. What is refused for its numbers or its labels is asked of every
+batch elsewhere; this is about what kind of rows they are."""
 
 NONE = "none"
 """The kind of a stream that is set to carry no targets."""
@@ -102,13 +108,26 @@ def _check_width(estimator: Any, schema: Schema) -> None:
 
 
 def _try(estimator: Any, block: Block) -> None:
-    """Let a new accumulator learn the batch that decides what the stream is, and forget it. Raises what refuses it."""
+    """Let a new accumulator learn a few rows of the batch that decides what the stream is, and forget them. Raises what
+    refuses them."""
     try:
-        estimator.accumulator().add(learned_by(estimator, block))
+        estimator.accumulator().add(learned_by(estimator, _few(block)))
     except StreamDRError:
         raise
     except Exception:
         log.exception("%s could not try the first batch; it will fail when it learns it", type(estimator).__name__)
+
+
+def _few(block: Block) -> Block:
+    """The block's first TRIED rows, of those with targets where it has any."""
+    if block.y is not None and not _all_absent(block.y):
+        block = labelled_rows(block)[0]
+    return block._replace(
+        X=block.X[:TRIED],
+        y=None if block.y is None else block.y.take(np.arange(min(TRIED, block.rows))),
+        weights=None if block.weights is None else block.weights[:TRIED],
+        ids=None if block.ids is None else block.ids[:TRIED],
+    )
 
 
 def _check_kind(estimator: Any, kind: str | None) -> None:

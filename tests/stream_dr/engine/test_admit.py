@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from stream_dr import errors
 from stream_dr.block import Block
+from stream_dr.engine import admit as admitting
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.limits import Limits
 from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
@@ -142,3 +144,19 @@ def test_sparse_streams_grow(tmp_path: Path) -> None:
             put(directory, sparse(features, features=features, rows=200))
             widths.append(directory.schema.features)
     assert widths[0] <= 10 < widths[1] == widths[2] <= 30
+
+
+@pytest.mark.parametrize("as_csr", [False, True])
+def test_the_deciding_batch_is_tried_on_its_first_rows_with_targets(as_csr: bool) -> None:
+    X: Any = np.arange(400.0).reshape(200, 2)
+    labels = class_targets([None] * 150 + ["a", "b"] * 25)
+    block = Block(sp.csr_matrix(X) if as_csr else X, labels, np.arange(200.0), [f"r{i}" for i in range(200)])
+    few = admitting._few(block)
+    dense = few.X.toarray() if as_csr else few.X
+    np.testing.assert_array_equal(dense, X[150:])
+    assert few.y is not None
+    assert few.y.row_labels() == ["a", "b"] * 25
+    assert few.ids == [f"r{i}" for i in range(150, 200)]
+    np.testing.assert_array_equal(few.weights, np.arange(150.0, 200.0))
+    assert admitting._few(Block(X)).rows == admitting.TRIED
+    assert admitting._few(Block(X[:3])).rows == 3
