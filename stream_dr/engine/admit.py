@@ -41,7 +41,7 @@ from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_k
 
 log = logging.getLogger("stream_dr.admit")
 
-TRIED = 64
+TRIED = 16
 """Rows with targets of the deciding batch that are tried. What is refused for its numbers or its labels is asked of every
 batch elsewhere; this is about what kind of rows they are."""
 
