@@ -67,9 +67,9 @@ class KeyIndex:
 
     def add(self, position: int, key: str | None, sha256: str, rows: int, schema: str | None) -> None:
         """Note one event; a key already there keeps its first event."""
-        self.known = position
         if key is not None and self.find(key) is None:
             self._pending[key] = Known(position, sha256, rows)
+        self.known = position
         if schema is not None:
             self._schemas[position] = schema
         if len(self._pending) + len(self._schemas) >= self._flush_at:

@@ -17,13 +17,14 @@ position missing says so instead of going on.
 
 import hashlib
 import os
+import sqlite3
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stream_dr.errors import DamagedFile, HistoryGone
+from stream_dr.errors import DamagedFile, HistoryGone, StreamDRError
 from stream_dr.streams.event import Event, EventDraft, draft, event_at
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.key_index import KeyIndex, Known
@@ -165,6 +166,8 @@ class Log:
     def find_key(self, key: str) -> Known | None:
         """(position, sha256, rows) of the event an idempotency key became, or None."""
         with self._lock:
+            if self._unsure:  # an append that raised may be in the log all the same
+                self._look_again()
             return self._index.find(key)
 
     def schema_changes(self) -> list[str]:
@@ -230,8 +233,11 @@ class Log:
         self._events += len(events)
         self._rows += sum(e.rows for e in events if e.kind != "unlearn")
         self._bytes += sum(len(e.body) for e in events)
-        for e in events:
-            self._index.add(e.position, e.key, e.sha256, e.rows, e.schema)
+        try:
+            for e in events:
+                self._index.add(e.position, e.key, e.sha256, e.rows, e.schema)
+        except (StreamDRError, sqlite3.Error):  # the events are in the log: their append has succeeded
+            self._unsure = True
 
     def _roll(self) -> None:
         """Begin a new segment."""

@@ -55,6 +55,42 @@ def test_an_error_around_the_commit_leaves_no_doubt(folder, place):
         log.verify()
 
 
+def test_a_retry_of_an_append_that_raised_after_its_commit_is_known(folder, monkeypatch):
+    with Log(folder) as log:
+        log.append(drafts(0, 3))
+        append = segment.Segment.append
+
+        def committed(self, events):
+            append(self, events)
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(segment.Segment, "append", committed)
+        with pytest.raises(OSError, match="Input"):
+            log.append(drafts(3, 2))
+        monkeypatch.undo()
+        assert [log.find_key(f"k{i}").position for i in (3, 4)] == [3, 4]
+        assert log.append(drafts(5, 1)) == [5]
+        log.verify()
+
+
+def test_an_index_that_fails_after_the_commit_fails_no_append(folder, monkeypatch):
+    with Log(folder) as log:
+        log.append(drafts(0, 3))
+        find = log._index.find
+
+        def breaks(key):
+            if key == "k4":
+                raise errors.DamagedFile("not what was written")
+            return find(key)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(log._index, "find", breaks)
+            assert log.append(drafts(3, 3)) == [3, 4, 5]
+        assert [log.find_key(f"k{i}").position for i in (3, 4, 5)] == [3, 4, 5]
+        assert log.append(drafts(6, 1)) == [6]
+        log.verify()
+
+
 def test_a_full_disk_is_said_and_overcome(folder):
     with Log(folder) as log:
         log.append(drafts(0, 3))
