@@ -21,7 +21,7 @@ from stream_dr.engine.decode import Decoder, in_order
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model, PublishPolicy
 from stream_dr.engine.publish import Frozen, freeze
-from stream_dr.engine.reading import step
+from stream_dr.engine.reading import read_steps
 from stream_dr.engine.unlearn import removal_of
 
 log = logging.getLogger("stream_dr.model_thread")
@@ -159,8 +159,8 @@ class ModelThread:
         ]
 
     def _read_steps(self, last: int) -> list[Step]:
-        events = self._directory.log.read(self.cursor, last, PAGE_EVENTS, PAGE_BYTES)
-        return [step(event, self._directory.schema, self._decoder) for event in events]
+        directory = self._directory
+        return read_steps(directory.log, directory.schema, self.cursor, last, self._decoder, PAGE_EVENTS, PAGE_BYTES)
 
     def _due(self, model: Model, idle: bool) -> bool:
         """Whether a model is to be solved now."""

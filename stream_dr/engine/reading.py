@@ -15,6 +15,7 @@ from stream_dr.engine.advance import Step
 from stream_dr.engine.decode import Decoder
 from stream_dr.engine.schema import Schema
 from stream_dr.engine.unlearn import removal_of
+from stream_dr.errors import DamagedFile
 
 PAGE = 64
 """Events read from the log at once."""
@@ -25,11 +26,23 @@ T = TypeVar("T")
 def pages(log: Any, schema: Schema, after: int, until: int, decoder: Decoder) -> Iterator[list[Step]]:
     """Steps of the events with after < position ≤ until, a page at a time. Raises SourceMissing, DamagedShard."""
     while after < until:
-        events = log.read(after, until, PAGE)
-        if not events:
+        steps = read_steps(log, schema, after, until, decoder, PAGE)
+        if not steps:
             return
-        yield [step(event, schema, decoder) for event in events]
-        after = events[-1].position
+        yield steps
+        after = steps[-1].position
+
+
+def read_steps(
+    log: Any, schema: Schema, after: int, until: int, decoder: Decoder, limit: int, max_bytes: int = 64 << 20
+) -> list[Step]:
+    """The next events as Steps, at most `limit`; one that is damaged in the log is a Step with the error."""
+    try:
+        return [step(event, schema, decoder) for event in log.read(after, until, limit, max_bytes)]
+    except DamagedFile as e:
+        if limit > 1:  # which of them it is, one by one
+            return read_steps(log, schema, after, until, decoder, 1)
+        return [Step(after + 1, error=e)]
 
 
 def step(event: Any, schema: Schema, decoder: Decoder) -> Step:

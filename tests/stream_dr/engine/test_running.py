@@ -1,11 +1,12 @@
 """Running: durable before acknowledged, learned in order, published soon, nothing lost at a stop; refusals under load."""
 
+import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,34 @@ def test_a_failing_model_leaves_the_others_alone(tmp_path: Path) -> None:
         assert run.directory.model("bad").published is not None
         run.submit(draft(dense(2))).result(WAIT)
         assert run.wait_applied(2, WAIT)
+
+
+def test_a_damaged_event_fails_the_models_that_need_it_until_it_is_restored(tmp_path: Path) -> None:
+    def told(rows: int) -> None:
+        (path,) = (tmp_path / "log").glob("0*.sqlite")
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("UPDATE events SET rows = ? WHERE position = 5", (rows,))
+
+    with opened(tmp_path, old=("lda", {})) as directory:
+        put(directory, *(dense(i) for i in range(12)))
+    told(21)
+    with running(tmp_path) as run:
+        old = run.directory.model("old")
+        late, _ = run.add_model("late", "class_means", {})
+        new, _ = run.add_model("new", "class_means", {}, "now")
+        eventually(lambda: old.status == late.status == "failed")
+        assert [(m.failure.position, m.failure.code) for m in (old, late) if m.failure] == [(5, "damaged_file")] * 2
+        run.submit(draft(dense(12))).result(WAIT)
+        assert run.wait_applied(12, WAIT)
+        assert (new.status, new.rows, old.rows) == ("live", 20, 100)
+    told(20)
+    with running(tmp_path) as run:
+        assert run.wait_applied(12, WAIT)
+        assert [(m.status, m.rows) for m in run.directory.models.values()] == [
+            ("live", 260),
+            ("live", 260),
+            ("live", 20),
+        ]
 
 
 def test_a_solver_that_raises_does_not_stop_learning(tmp_path: Path) -> None:
