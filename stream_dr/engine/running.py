@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from stream_dr.engine.appender import Appender
@@ -101,8 +102,12 @@ class Running:
         self._models.stop(seconds)
         for pool in (self._long, self._workers.pool, self._lanes):
             pool.shutdown(wait=True)
-        for model in self.directory.models.values():
-            settle(self.directory, model)
+        with ExitStack() as last:  # whatever a model raises, the others are settled
+            last.callback(self._released)
+            for model in self.directory.models.values():
+                last.callback(settle, self.directory, model)
+
+    def _released(self) -> None:
         with self._changed:
             self._changed.notify_all()
         if self._limits is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.engine import snapshot_file, workers
+from stream_dr.engine import replay, snapshot_file, workers
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt
 from stream_dr.engine.history import picked_rows
@@ -290,6 +290,24 @@ def test_snapshots_by_rows(tmp_path: Path) -> None:
             run.submit(draft(dense(i))).result(WAIT)
         eventually(lambda: run.figures()["snapshots"] >= 2)
         assert model.snapshot_position > 0
+
+
+def test_a_stop_snapshots_what_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(model: Any, *rest: Any) -> Any:
+        if model.name in ("first", "last"):
+            raise errors.InsufficientStorage(model.name)
+        return snapshot(model, *rest)
+
+    monkeypatch.setattr(replay, "snapshot", full)
+    with Directory(tmp_path, limits=SMALL) as directory:
+        run = Running(directory, RunSettings(snapshot_seconds=None))
+        run.start()
+        first, middle, last = (run.add_model(name, "lda", {})[0] for name in ("first", "middle", "last"))
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        with pytest.raises(errors.InsufficientStorage):
+            run.stop()
+        assert [m.snapshot_position for m in (first, middle, last)] == [-1, 0, -1]
 
 
 def test_listeners_are_told(tmp_path: Path) -> None:
