@@ -91,9 +91,7 @@ def replay(directory: Any, dataset: Any, settings: ReplaySettings, watch: Watch 
     Raises what refuses a batch (the ones before it are learned), DamagedShard, SourceMissing, InsufficientStorage, and
     ModelFailed at the end when a model has failed. On KeyboardInterrupt the models are snapshotted where they are.
     """
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1), _switching(SWITCH_INTERVAL), _Replay(directory, dataset, settings, watch) as run:
+    with _switching(SWITCH_INTERVAL), _Replay(directory, dataset, settings, watch) as run:
         return run.run()
 
 
@@ -120,13 +118,17 @@ class _Replay:
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
     def __enter__(self) -> "_Replay":
+        self.limited = self.pool.submit(_one_blas_thread)  # 10 ms, in which the first batches are read
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Let the models finish what they are at; keep what they have learned, whatever ended the run."""
         self.pool.shutdown(wait=True)
-        if kind is not None:
-            self._snapshot_all([freeze(m) if m.rows else None for m in self.models])
+        try:
+            if kind is not None:
+                self._snapshot_all([freeze(m) if m.rows else None for m in self.models])
+        finally:
+            self.limited.result().restore_original_limits()
 
     def run(self) -> Report:
         """Catch up, append and advance, publish, snapshot."""
@@ -134,9 +136,7 @@ class _Replay:
         remember_places(self.directory, self.dataset)
         if self.passes > 1:  # a first pass is known by what the log lacks
             self.directory.table.begin_replay(self.identity, self.passes)
-        catch_up(self.directory, self.models, self.directory.position, self.pool, self._caught_up)
-        for model in self.models:
-            model.status = "live" if model.status != "failed" else model.status
+        self._catch_up()
         reading = ahead(self._appended(), depth=1)
         try:
             for appended in reading:
@@ -147,6 +147,14 @@ class _Replay:
         self._refuse_failed()
         seconds = time.monotonic() - begun
         return Report(self.rows, self.events, self.caught_up, seconds, self.passes, tuple(self.batches.skipped))
+
+    def _catch_up(self) -> None:
+        """Bring the models to the end of the log."""
+        if any(m.position < self.directory.position for m in self.models):
+            self.limited.result()
+            catch_up(self.directory, self.models, self.directory.position, self.pool, self._caught_up)
+        for model in self.models:
+            model.status = "live" if model.status != "failed" else model.status
 
     def _appended(self) -> Iterator[_Appended]:
         """The groups, durable in the log, in order; ends with the first that holds a refusal."""
@@ -171,6 +179,7 @@ class _Replay:
     def _learn(self, appended: _Appended) -> None:
         """One group, durable already. A refusal is raised once what came before it is learned."""
         steps = appended.steps
+        self.limited.result()
         advance_all(self.models, steps, self.history, self.pool)
         self.events += len(steps)
         self._done(sum(step.block.rows for step in steps if step.block is not None), "learning")
@@ -233,6 +242,7 @@ class _Replay:
         self.cadence.done(time.monotonic() - begun)
 
     def _finish(self) -> None:
+        self.limited.result()
         if self.writing is not None:
             self.writing.result()
         for settled in [self.pool.submit(settle, self.directory, model) for model in self.models]:
@@ -270,6 +280,13 @@ def _publish_last(model: Model, frozen: Frozen, directory: Any) -> None:
     except StreamDRError as e:
         model.solve_error = f"{e.code}: {e}"
         log.warning("model %s has no projection of position %d (%s): %s", model.name, frozen.position, e.code, e)
+
+
+def _one_blas_thread() -> Any:
+    """Make BLAS use one thread, here and in all others, until the answer's `restore_original_limits` is called."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
 
 
 @contextmanager
