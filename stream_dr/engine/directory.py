@@ -77,9 +77,8 @@ class Directory:
         self._appending = threading.Lock()
         self.label_sets = LabelSetLimit()
         self.recent: Recent | None = None  # set by who wants to have what was appended last
-        self.schema = grown(Schema(), self.log.schema_changes())
-        if self.schema.layout is None:
-            self.schema = Schema(stated=n_features or 0, target_kind=target_kind)
+        self._set = Schema(stated=n_features or 0, target_kind=target_kind)
+        self.schema, self._unsure = self._schema_of_log(), False
         self.models: dict[str, Model] = {}
         for entry in self.table.entries():
             self.models[entry.name] = self._restored(entry)
@@ -103,7 +102,13 @@ class Directory:
         before with the same body gives the same position with duplicate=True; with another body, KeyConflict.
         """
         with self._appending:
-            return Group(self, drafts).write()
+            if self._unsure:
+                self.schema, self._unsure = self._schema_of_log(), False
+            try:
+                return Group(self, drafts).write()
+            except BaseException:
+                self._unsure = True  # the group may be in the log all the same
+                raise
 
     def check(self, draft: Draft) -> None:
         """Raise what `append` would refuse the draft with; write nothing."""
@@ -167,6 +172,11 @@ class Directory:
     def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
+
+    def _schema_of_log(self) -> Schema:
+        """What the events have made of the stream, or the settings where there are none."""
+        found = grown(Schema(), self.log.schema_changes())
+        return found if found.layout is not None else self._set
 
     def _same(self, known: Model, spec: Spec, estimator: Any) -> Model:
         """The known model, if the spec is its own; a parameter left out is the same as its default."""

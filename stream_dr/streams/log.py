@@ -173,6 +173,8 @@ class Log:
     def schema_changes(self) -> list[str]:
         """The JSON texts by which events changed the stream's schema, oldest first; dropped events' included."""
         with self._lock:
+            if self._unsure:
+                self._look_again()
             return self._index.schemas()
 
     def rewrite(self, position: int, body: bytes, rows: int) -> None:

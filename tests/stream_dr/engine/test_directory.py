@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stream_dr import errors
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
-from stream_dr.streams import failpoints
+from stream_dr.streams import failpoints, segment
 from tests.stream_dr.engine.batches import SMALL, body, dense, draft, opened, put
 
 
@@ -158,3 +159,23 @@ def test_an_unlearn_draft_is_taken_as_it_is(tmp_path: Path) -> None:
         put(directory, dense(0))
         answer = directory.append([Draft("unlearn", b'{"rows":{"0":null}}', "0" * 64)])[0]
         assert answer == Receipt(1, 0, False)
+
+
+def test_a_first_batch_that_is_in_the_log_although_its_append_raised_decides_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Directory(tmp_path, limits=SMALL) as directory:
+        append = segment.Segment.append
+
+        def committed(self: segment.Segment, events: Any) -> None:
+            append(self, events)
+            raise OSError(5, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(segment.Segment, "append", committed)
+            with pytest.raises(OSError, match="Input"):
+                directory.append([draft(dense(0, features=4), key="k")])
+        refused = directory.append([draft(dense(1, features=5))])[0]
+        assert isinstance(refused, errors.WidthMismatch)
+        again = directory.append([draft(dense(0, features=4), key="k")])[0]
+        assert again == Receipt(0, 20, True)
