@@ -25,7 +25,7 @@ from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
 from stream_dr.engine.history import picked_rows
 from stream_dr.engine.jobs import Job
 from stream_dr.engine.listeners import Listeners
-from stream_dr.engine.model import Model, Published, PublishPolicy
+from stream_dr.engine.model import Failure, Model, Published, PublishPolicy
 from stream_dr.engine.model_thread import ModelThread
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.refine import check_model, refine
@@ -279,8 +279,12 @@ class Running:
                 catch_up(self.directory, left, self._models.cursor, self._lanes, lambda _: self._stopping.is_set())
                 left = [m for m in self._models.join(left) if self.directory.models.get(m.name) is m]
                 self._moved()
-        except Exception:
+        except Exception as e:
             log.exception("models %s could not catch up", [m.name for m in left])
+            for model in left:
+                model.failure = Failure(model.position + 1, getattr(e, "code", "internal"), f"{type(e).__name__}: {e}")
+                model.status = "failed"
+            self._moved()
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
         frozen = self._models.frozen(model)

@@ -456,3 +456,20 @@ def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
         run.submit(draft(dense(60))).result(WAIT)
         assert run.wait_applied(60, WAIT)
         assert run.directory.model("m").rows == 61 * 20
+
+
+def test_a_model_whose_catching_up_breaks_off_is_said_to_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise OSError(24, "Too many open files")
+
+    with running(tmp_path) as run:
+        for i in range(30):
+            run.submit(draft(dense(i))).result(WAIT)
+        monkeypatch.setattr("stream_dr.engine.running.catch_up", broken)
+        model, _ = run.add_model("m", "lda", {})
+        eventually(lambda: model.status == "failed")
+        assert model.failure is not None
+        assert (model.failure.position, model.failure.code) == (0, "internal")
+        assert "Too many open files" in model.failure.message
