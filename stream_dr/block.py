@@ -55,6 +55,15 @@ class Block(NamedTuple):
         """Whether rows are CSR."""
         return sp.issparse(self.X)
 
+    def take(self, rows: np.ndarray) -> "Block":
+        """The rows of those numbers, (taken,) int64; targets, if any, must be a `Targets`."""
+        return self._replace(
+            X=self.X[rows],
+            y=None if self.y is None else self.y.take(rows),
+            weights=None if self.weights is None else self.weights[rows],
+            ids=None if self.ids is None else [self.ids[i] for i in rows.tolist()],
+        )
+
 
 def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     """Rows (rows, features) as a C-ordered ndarray or CSR, and the columns' names where X is a table of named columns.

@@ -140,13 +140,7 @@ def labelled_rows(block: Block) -> tuple[Block, int]:
     if present is None or present.all():
         return block, 0
     keep = np.flatnonzero(present)
-    kept = block._replace(
-        X=block.X[keep],
-        y=block.y.take(keep),
-        weights=None if block.weights is None else block.weights[keep],
-        ids=None if block.ids is None else [block.ids[i] for i in keep],
-    )
-    return kept, block.rows - len(keep)
+    return block.take(keep), block.rows - len(keep)
 
 
 def _distinct(labels: Any, row: int) -> list[Any]:

@@ -122,12 +122,7 @@ def _few(block: Block) -> Block:
     """The block's first TRIED rows, of those with targets where it has any."""
     if block.y is not None and not _all_absent(block.y):
         block = labelled_rows(block)[0]
-    return block._replace(
-        X=block.X[:TRIED],
-        y=None if block.y is None else block.y.take(np.arange(min(TRIED, block.rows))),
-        weights=None if block.weights is None else block.weights[:TRIED],
-        ids=None if block.ids is None else block.ids[:TRIED],
-    )
+    return block.take(np.arange(min(TRIED, block.rows)))
 
 
 def _check_kind(estimator: Any, kind: str | None) -> None:

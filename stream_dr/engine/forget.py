@@ -17,7 +17,7 @@ import numpy as np
 from stream_dr.block import Block
 from stream_dr.engine.decode import Decoder
 from stream_dr.engine.snapshot import oldest_snapshot
-from stream_dr.engine.unlearn import pick, removal_of
+from stream_dr.engine.unlearn import removal_of
 
 GONE = b"stream_dr.gone"
 """Schema metadata key: JSON list of the row numbers that were taken out of a body."""
@@ -61,7 +61,7 @@ def _forget_rows(directory: Any, position: int, rows: Any) -> bool:
     if stays.all():
         return False
     gone = [*_gone(event), *numbers[~stays].tolist()]
-    left = pick(block, np.flatnonzero(stays))
+    left = block.take(np.flatnonzero(stays))
     directory.log.rewrite(position, _body(left, gone) if left.rows else b"", left.rows)
     return True
 

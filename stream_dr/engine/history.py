@@ -16,7 +16,7 @@ from stream_dr.engine.forget import row_numbers
 from stream_dr.engine.model import Model
 from stream_dr.engine.reading import PAGE
 from stream_dr.engine.snapshot import keep_published
-from stream_dr.engine.unlearn import Removal, pick, removal_of, subtracts
+from stream_dr.engine.unlearn import Removal, removal_of, subtracts
 from stream_dr.errors import HistoryGone, InvalidParameter
 
 
@@ -45,7 +45,7 @@ class LogHistory:
             block, numbers = self._parsed(event, decoder)
             stays = ~np.isin(numbers, left_out)
             if stays.any():
-                yield event.position, block if stays.all() else pick(block, np.flatnonzero(stays)), numbers[stays]
+                yield event.position, block if stays.all() else block.take(np.flatnonzero(stays)), numbers[stays]
 
     def picked(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
         """The Blocks of the rows a removal at `until` names, of events past `after`, less what was taken out before
@@ -61,7 +61,7 @@ class LogHistory:
                 if wanted is not None:
                     chosen &= np.isin(numbers, wanted)
                 if chosen.any():
-                    yield pick(block, np.flatnonzero(chosen))
+                    yield block.take(np.flatnonzero(chosen))
 
     def remember_failure(self, model: Model) -> None:
         """Write a model's failure down, so that a restart does not try the same event again."""

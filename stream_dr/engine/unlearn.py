@@ -16,8 +16,6 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from stream_dr.block import Block
 from stream_dr.engine.model import Model
 from stream_dr.targets import labelled_rows
@@ -105,13 +103,3 @@ def learned_by(estimator: Any, block: Block) -> Block:
 def subtracts(estimator: Any) -> bool:
     """Whether rows can be subtracted as they are: a sum whose rows do not weigh less with age."""
     return bool(estimator.additive) and getattr(estimator, "decay", 1.0) == 1.0
-
-
-def pick(block: Block, rows: np.ndarray) -> Block:
-    """The block's rows of those numbers, (picked,) int64."""
-    return block._replace(
-        X=block.X[rows],
-        y=None if block.y is None else block.y.take(rows),
-        weights=None if block.weights is None else block.weights[rows],
-        ids=None if block.ids is None else [block.ids[i] for i in rows.tolist()],
-    )
