@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 from stream_dr.block import Block
-from stream_dr.engine.model import Failure, Model
+from stream_dr.engine.model import Model
 from stream_dr.engine.unlearn import History, Removal, learned_by, take_out
 from stream_dr.errors import DamagedFile, DamagedShard, SourceMissing, StreamDRError
 
@@ -79,9 +79,7 @@ def _apply(model: Model, step: Step, history: History) -> None:
 
 
 def _fail(model: Model, position: int, error: Exception, history: History) -> None:
-    code = error.code if isinstance(error, StreamDRError) else "internal"
-    model.failure = Failure(position, code, f"{type(error).__name__}: {error}")
-    model.status = "failed"
+    failure = model.fail(position, error)
     if not isinstance(error, PASSING):
         history.remember_failure(model)
-    log.error("model %s failed at position %d (%s)", model.name, position, code, exc_info=error)
+    log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=error)

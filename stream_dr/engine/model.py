@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.engine.versions import Versions
-from stream_dr.errors import UnknownVersion
+from stream_dr.errors import StreamDRError, UnknownVersion
 from stream_dr.projection import Projection
 
 
@@ -134,6 +134,13 @@ class Model:
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
             return False
         return self.published is None or self.published.position < self.position
+
+    def fail(self, position: int, error: Exception) -> Failure:
+        """Stop at the event that could not be applied; what is published goes on serving."""
+        code = error.code if isinstance(error, StreamDRError) else "internal"
+        self.failure = Failure(position, code, f"{type(error).__name__}: {error}")
+        self.status = "failed"
+        return self.failure
 
     def version(self, number: int) -> Published:
         """A kept projection by its version. Raises UnknownVersion."""

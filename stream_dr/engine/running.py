@@ -25,7 +25,7 @@ from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
 from stream_dr.engine.history import picked_rows
 from stream_dr.engine.jobs import Job
 from stream_dr.engine.listeners import Listeners
-from stream_dr.engine.model import Failure, Model, Published, PublishPolicy
+from stream_dr.engine.model import Model, Published, PublishPolicy
 from stream_dr.engine.model_thread import ModelThread
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.refine import check_model, refine
@@ -282,8 +282,7 @@ class Running:
         except Exception as e:
             log.exception("models %s could not catch up", [m.name for m in left])
             for model in left:
-                model.failure = Failure(model.position + 1, getattr(e, "code", "internal"), f"{type(e).__name__}: {e}")
-                model.status = "failed"
+                model.fail(model.position + 1, e)
             self._moved()
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
