@@ -44,7 +44,7 @@ async def partial_fit(request: Request) -> Response:
         raise Problem("invalid_request", f"wait={wait!r}; leave it out, or say wait=applied.")
     media, key = wire.media(request), wire.idempotency_key(request)
     body = await request.body()
-    if wire.flag(request, "check") or request.query_params.get("check") == "":
+    if wire.flag(request, "check"):
         draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
         await state.in_thread(state.running.check, draft)
         return wire.json_response({"position": None, "rows": draft.rows, "duplicate": False})

@@ -104,8 +104,7 @@ class Log:
         with self._lock:
             if not drafts:
                 return []
-            if self._unsure:
-                self._look_again()
+            self._be_sure()
             if self._bytes >= self._limits[0] or self._events >= self._limits[1]:
                 self._roll()
             start = self._last + 1
@@ -166,15 +165,13 @@ class Log:
     def find_key(self, key: str) -> Known | None:
         """(position, sha256, rows) of the event an idempotency key became, or None."""
         with self._lock:
-            if self._unsure:  # an append that raised may be in the log all the same
-                self._look_again()
+            self._be_sure()
             return self._index.find(key)
 
     def schema_changes(self) -> list[str]:
         """The JSON texts by which events changed the stream's schema, oldest first; dropped events' included."""
         with self._lock:
-            if self._unsure:
-                self._look_again()
+            self._be_sure()
             return self._index.schemas()
 
     def rewrite(self, position: int, body: bytes, rows: int) -> None:
@@ -260,6 +257,11 @@ class Log:
         for segment in self._segments[:-1]:
             if segment.journal.exists():
                 segment.seal()
+
+    def _be_sure(self) -> None:
+        """Look again after an append that raised: it may be in the log all the same."""
+        if self._unsure:
+            self._look_again()
 
     def _look_again(self) -> None:
         """Learn from the files where the log ends, cut what is past it, and bring the index up to there."""

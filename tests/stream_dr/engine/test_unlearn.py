@@ -12,6 +12,7 @@ from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt, unlearn_draft
 from stream_dr.engine.history import LogHistory, picked_rows
+from stream_dr.engine.model import Model
 from stream_dr.estimators import ESTIMATORS
 from tests.stream_dr.engine.batches import dense, opened, put
 
@@ -31,6 +32,16 @@ def unlearn(directory: Directory, positions: tuple[int, ...] = (), ids: tuple[st
     (answer,) = directory.append([unlearn_draft(picked_rows(directory, positions, ids))])
     assert isinstance(answer, Receipt)
     return answer.position
+
+
+def learned_but(directory: Directory, batches: tuple[int, ...]) -> Model:
+    """Its model m, once it has learned six batches and unlearned these."""
+    put(directory, *(named(i) for i in range(6)))
+    model = directory.model("m")
+    catch_up(directory, [model], 5)
+    unlearn(directory, batches)
+    catch_up(directory, [model], directory.position)
+    return model
 
 
 def never(key: str, params: dict[str, Any], gone: dict[int, list[int] | None]) -> Any:
@@ -73,11 +84,7 @@ def test_a_decayed_sum_subtracts_its_oldest_and_its_newest_events(
     monkeypatch.setattr("stream_dr.engine.unlearn._rebuild", lambda *_: pytest.fail("was rebuilt"))
     spec: tuple[str, dict[str, Any]] = ("lda", {"decay": 0.97, "gamma": 1.0})
     with opened(tmp_path, m=spec) as directory:
-        put(directory, *(named(i) for i in range(6)))
-        model = directory.model("m")
-        catch_up(directory, [model], 5)
-        unlearn(directory, batches)
-        catch_up(directory, [model], directory.position)
+        model = learned_but(directory, batches)
         found, alone = model.accumulator.freeze(), never(*spec, dict.fromkeys(batches)).state_
         assert (found.rows, found.clock) == (alone.rows, alone.clock)
         order, a, b = [found.labels.index(label) for label in alone.labels], found.centred(), alone.centred()
@@ -94,11 +101,7 @@ def test_a_decayed_sum_is_rebuilt_without_rows_from_between_or_where_little_woul
 ) -> None:
     spec: tuple[str, dict[str, Any]] = ("lda", {"decay": decay, "gamma": 1.0})
     with opened(tmp_path, m=spec) as directory:
-        put(directory, *(named(i) for i in range(6)))
-        model = directory.model("m")
-        catch_up(directory, [model], 5)
-        unlearn(directory, batches)
-        catch_up(directory, [model], directory.position)
+        model = learned_but(directory, batches)
         alone = never(*spec, dict.fromkeys(batches)).state_
         np.testing.assert_array_equal(model.accumulator.freeze().centred().cross, alone.centred().cross)
 

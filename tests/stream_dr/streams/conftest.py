@@ -1,4 +1,4 @@
-"""Every test that asks for `placement` runs twice: bodies in their rows, and in the file beside."""
+"""Where a log is, and where its bodies are: a test that asks for `placement` runs twice."""
 
 import pytest
 
@@ -12,3 +12,9 @@ def placement(request):
         if request.param == "in a file":
             patch.setattr(segment, "SMALL_BYTES", -1)
         yield request.param
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where a log is to be."""
+    return tmp_path / "log"

@@ -16,11 +16,6 @@ from tests.stream_dr.streams.logs import drafts, killed, segments
 pytestmark = pytest.mark.usefixtures("placement")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "log"
-
-
 def test_a_rewritten_event_keeps_its_key_and_the_old_bytes_are_gone(folder):
     secret = b"the quick brown fox" * 40
     with Log(folder, segment_bytes=10_000) as log:

@@ -13,11 +13,6 @@ from tests.stream_dr.streams.logs import drafts, filled, segments
 pytestmark = pytest.mark.usefixtures("placement")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "log"
-
-
 def test_an_empty_log(folder):
     with Log(folder) as log:
         assert (log.last, log.first, log.rows) == (-1, 0, 0)

@@ -19,11 +19,6 @@ from tests.stream_dr.streams.logs import drafts, killed
 pytestmark = pytest.mark.usefixtures("placement")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "log"
-
-
 def test_what_an_interrupted_append_left_is_cut(folder):
     with Log(folder) as log:
         log.append(drafts(0, 3))

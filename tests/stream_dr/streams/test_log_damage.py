@@ -14,11 +14,6 @@ from tests.stream_dr.streams.logs import filled, segments
 pytestmark = pytest.mark.usefixtures("placement")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "log"
-
-
 def flip(path, at):
     body = bytearray(path.read_bytes())
     body[at] ^= 0x55

@@ -15,11 +15,6 @@ from tests.stream_dr.streams.logs import drafts, filled
 pytestmark = pytest.mark.usefixtures("placement")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "log"
-
-
 def test_readers_in_other_threads_see_only_whole_groups(folder):
     failed = []
 
