@@ -1,17 +1,20 @@
 """CCIPCA and IncrementalSKM beside the products any method must do, gensim LSI and IncrementalPCA; ratios in one run.
 
-    python benchmarks/recurrences.py            all of it, about four minutes
+    python benchmarks/recurrences.py            all of it, about five minutes
     python benchmarks/recurrences.py text       sparse rows, d = 47,236: products, gensim LSI, IncrementalPCA
     python benchmarks/recurrences.py dense      d = 784, p = 20: IncrementalPCA, exact moments
     python benchmarks/recurrences.py one        one row a call, and the river adapter
     python benchmarks/recurrences.py energy     energy captured, beside the optimum's and gensim's
     python benchmarks/recurrences.py parts      where a row's time goes
+    python benchmarks/recurrences.py beside     sparse rows alone, and while another process copies arrays of 64 MB
 
 All learn the same 1,000-row batches, cut beforehand, through `partial_fit`, label parsing included. Rounds alternate, so a
 busy machine slows all alike; the median is printed. Needs the extra [bench] for gensim.
 """
 
 import argparse
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -27,6 +30,8 @@ from stream_dr.accumulate.row_products import gather, scatter
 from stream_dr.streams.generate import rcv1_like
 
 Batches = list[tuple[Any, list[str]]]
+
+COPIER = "import numpy as np\na = np.ones(1 << 23)\nb = a.copy()\nprint(flush=True)\nwhile True: b[:] = a"
 
 
 def text(rows: int) -> Batches:
@@ -257,7 +262,26 @@ def check_rows(batches: Batches) -> None:
         as_rows(X)
 
 
-PARTS = {"text": run_text, "dense": run_dense, "one": run_one, "energy": run_energy, "parts": run_parts}
+def run_beside(rows: int, rounds: int) -> None:
+    """How much slower sparse rows are learned while the memory is busy with something else."""
+    batches = text(rows)
+    for p in (10, 50):
+        run = learner(lambda p=p: stream_dr.CCIPCA(p))
+        compare(f"CCIPCA alone, p = {p}", batches, [("CCIPCA", run, 0)], rounds)
+        with subprocess.Popen([sys.executable, "-c", COPIER], stdout=subprocess.PIPE) as copier:
+            next(iter(copier.stdout or ()))
+            compare(f"CCIPCA beside a copier, p = {p}", batches, [("CCIPCA", run, 0)], rounds)
+            copier.kill()
+
+
+PARTS = {
+    "text": run_text,
+    "dense": run_dense,
+    "one": run_one,
+    "energy": run_energy,
+    "parts": run_parts,
+    "beside": run_beside,
+}
 
 
 def main() -> None:
