@@ -1,9 +1,12 @@
 """The application: one directory kept current, behind the routes.
 
-Shared by all requests and set once: the directory, the threads that run it, the counters, and two small pools of
-threads, one for parsing and projecting, one for requests that wait for their models.
+Shared by all requests and set once: the directory, the threads that run it, the counters, one thread that parses batches,
+and two small pools, one for projecting, one for requests that wait for their models.
 
 Why this way: create_app(directory, settings) is all a test or another server needs; `serve` adds the process around it.
+Batches are learned one after the other, so one thread parses them one after the other: four of them took the interpreter
+from each other, and from the models, several times a batch, and 1 MB batches came in a tenth slower (`python
+benchmarks/service.py ingest`).
 """
 
 import asyncio
@@ -23,8 +26,8 @@ from service.bodies import Bodies
 from service.metrics import Metrics, Observed
 from service.settings import Settings
 
-PARSERS, WAITERS = 4, 64
-"""Threads that parse and project; requests that may wait for their models at once."""
+QUERIES, WAITERS = 4, 64
+"""Threads that project; requests that may wait for their models at once."""
 
 
 def create_app(directory: Any, settings: Settings) -> FastAPI:
@@ -78,16 +81,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Threads up, requests, threads down: drain and snapshot."""
     state = app.state
     loop = asyncio.get_running_loop()
-    parsers, waiters = ThreadPoolExecutor(PARSERS, "service-parse"), ThreadPoolExecutor(WAITERS, "service-wait")
-    state.in_thread, state.waiting = _runner(loop, parsers), _runner(loop, waiters)
+    state.parsing = ThreadPoolExecutor(1, "service-parse")
+    queries, waiters = ThreadPoolExecutor(QUERIES, "service-query"), ThreadPoolExecutor(WAITERS, "service-wait")
+    state.in_thread, state.waiting = _runner(loop, queries), _runner(loop, waiters)
     await loop.run_in_executor(None, state.running.start)
     try:
         yield
     finally:
         state.stopping.set()
         await loop.run_in_executor(None, state.running.stop, state.settings.drain_timeout)
-        parsers.shutdown(wait=False)
-        waiters.shutdown(wait=False)
+        for pool in (state.parsing, queries, waiters):
+            pool.shutdown(wait=False)
 
 
 def _runner(loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> Callable[..., Any]:

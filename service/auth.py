@@ -13,6 +13,7 @@ Why this way: two fixed tokens need no state; finer rights belong to the proxy.
 
 import hmac
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -65,16 +66,17 @@ def _bearer(request: Request) -> bytes:
 def _check_local(request: Request) -> None:
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and origin.partition("://")[2] != host:
         raise Problem("forbidden", "Without a token only pages of this service itself may call it; set a token.")
-    if not _local(urlsplit(f"//{host}").hostname or "localhost"):
+    if not _local(host):
         raise Problem("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
 
 
-def _local(name: str) -> bool:
-    if name in ("localhost", "testserver"):
-        return True
+@lru_cache(1_000)
+def _local(host: str) -> bool:
+    """Whether a Host header names this machine."""
     try:
-        return ipaddress.ip_address(name).is_loopback
+        name = urlsplit(f"//{host}").hostname or "localhost"
+        return name in ("localhost", "testserver") or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False

@@ -2,7 +2,7 @@
 answers.
 
 Bodies wait in a bounded queue; past the bound `submit` refuses with Overloaded. While one group is being committed the
-next one gathers, so many small posts share one fsync.
+next one gathers, so many small posts share one fsync. When models are 48 MB behind, a group waits for them, 25 ms at most.
 
 Why this way: one writer gives positions one order, and an answer is given only after the commit returned.
 """
@@ -18,6 +18,9 @@ from stream_dr.engine.draft import Draft, Receipt
 from stream_dr.errors import Overloaded, ShuttingDown, StreamDRError
 
 log = logging.getLogger("stream_dr.appender")
+
+PATIENCE = 0.025
+"""Seconds for which a group waits at most for models that are behind."""
 
 GROUP_EVENTS = 256
 GROUP_BYTES = 32 << 20
@@ -76,10 +79,17 @@ class Appender:
                     self._changed.wait()
                 if not self._waiting:
                     return
+            self._wait_for_models()
+            with self._changed:
                 group = self._take()
             self._commit([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
             with self._changed:
                 self.queued_bytes -= sum(len(d.body) for d, _ in group)
+
+    def _wait_for_models(self) -> None:
+        """Give models that are behind time to learn what is held in memory, before more is (recent.py)."""
+        if self._directory.recent is not None:
+            self._directory.recent.wait_for_room(PATIENCE)
 
     def _take(self) -> list[Waiting]:
         group: list[Waiting] = []

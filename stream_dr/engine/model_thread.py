@@ -27,6 +27,9 @@ from stream_dr.engine.unlearn import removal_of
 log = logging.getLogger("stream_dr.model_thread")
 
 PAGE_EVENTS, PAGE_BYTES = 32, 32 << 20
+HELD_EVENTS = 8
+"""Events held in memory that are learned at once; then there is room for others."""
+
 NEAR = 8
 """Events a catching-up model may be behind to be brought level under the lock."""
 
@@ -129,7 +132,7 @@ class ModelThread:
         with self._lock:
             live, last = self.live, self._directory.position
             if not live:
-                self.cursor = last
+                self._skip(last)
             elif last > self.cursor:
                 self._advance(live, last)
             idle = self._directory.position <= self.cursor
@@ -141,6 +144,12 @@ class ModelThread:
                 self._snapshot([(m, freeze(m)) for m in live if m.position > m.snapshot_position and m.rows])
         self._told()
 
+    def _skip(self, last: int) -> None:
+        """No model is live: nothing is held for one."""
+        self.cursor = last
+        if self._directory.recent is not None:
+            self._directory.recent.forget(last)
+
     def _advance(self, live: Sequence[Model], last: int) -> None:
         steps = self._held_steps() or self._read_steps(last)
         advance_all(live, steps, self._history, self._pool)
@@ -150,7 +159,7 @@ class ModelThread:
     def _held_steps(self) -> list[Step]:
         """The next events as they were parsed when they came; empty where they are not held any more."""
         recent, schema = self._directory.recent, self._directory.schema
-        held = recent.take(self.cursor, PAGE_EVENTS) if recent is not None else []
+        held = recent.take(self.cursor, HELD_EVENTS) if recent is not None else []
         return [
             Step(position, in_order(draft.block, schema))
             if draft.block is not None
@@ -159,7 +168,10 @@ class ModelThread:
         ]
 
     def _read_steps(self, last: int) -> list[Step]:
+        """The next events from the log, up to those that are held."""
         directory = self._directory
+        if directory.recent is not None:
+            last = max(self.cursor + 1, min(last, directory.recent.first(last + 1) - 1))
         return read_steps(directory.log, directory.schema, self.cursor, last, self._decoder, PAGE_EVENTS, PAGE_BYTES)
 
     def _due(self, model: Model, idle: bool) -> bool:

@@ -81,5 +81,11 @@ def test_without_a_token_other_pages_may_not_call(tmp_path: Path) -> None:
     with in_thread(tmp_path) as served:
         assert served.http.get("/stream").status_code == 200
         assert served.http.get("/stream", headers={"Origin": served.url}).status_code == 200
-        for headers in ({"Origin": "https://example.org"}, {"Origin": "null"}, {"Host": "evil.example.org"}):
+        for headers in (
+            {"Origin": "https://example.org"},
+            {"Origin": "null"},
+            {"Host": "evil.example.org"},
+            {"Host": "[::1"},
+            {"Origin": "http://[::1"},
+        ):
             assert served.http.get("/stream", headers=headers).json()["code"] == "forbidden"

@@ -1,11 +1,15 @@
 """What was just appended is held, bounded, and given out without gaps."""
 
+import threading
+import time
 from pathlib import Path
+
+import pytest
 
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.running import Running
 from stream_dr.engine.snapshot import state_sha256
-from tests.stream_dr.engine.batches import dense, draft, opened
+from tests.stream_dr.engine.batches import dense, draft, opened, put
 
 
 def test_given_out_in_order_without_gaps() -> None:
@@ -20,14 +24,41 @@ def test_given_out_in_order_without_gaps() -> None:
     assert [p for p, _ in recent.take(5, 10)] == [6]
 
 
-def test_bounded_in_bytes() -> None:
+def test_the_oldest_that_fit_are_held() -> None:
     one = draft(dense(0))
     recent = Recent(3 * len(one.body))
     for position in range(10):
         recent.put(position, one)
-    assert recent.take(6, 10) == [(7, one), (8, one), (9, one)]
-    recent.put(10, one._replace(body=one.body * 9))
-    assert recent.take(9, 10) == []
+    assert recent.first(99) == 0
+    assert recent.take(0, 10) == [(1, one), (2, one)]
+    recent.put(10, one)
+    recent.put(11, one)
+    assert recent.take(2, 10) == []
+    assert recent.first(99) == 10
+    recent.put(12, one._replace(body=one.body * 9))
+    assert recent.take(9, 10) == [(10, one)]
+    assert recent.take(10, 10) == []
+    assert recent.first(99) == 99
+
+
+def test_a_model_that_falls_behind_reads_only_the_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path, pca=("ccipca", {})) as directory:
+        run = Running(directory)
+        directory.recent = Recent(3 * len(draft(dense(0)).body))
+        put(directory, *(dense(i) for i in range(8)))  # 0 … 2 are held
+        directory.recent.take(1, 1)
+        put(directory, *(dense(i) for i in range(8, 10)))  # 2, 8, 9 are held
+        read: list[tuple[int, int]] = []
+        original = directory.log.read
+        monkeypatch.setattr(
+            directory.log,
+            "read",
+            lambda after, until, *more: read.append((after, until)) or original(after, until, *more),
+        )
+        run.start()
+        run.stop()
+        assert directory.model("pca").position == 9
+        assert read == [(-1, 1), (2, 7)]
 
 
 def test_the_states_are_the_same_without_it(tmp_path: Path) -> None:
@@ -43,3 +74,33 @@ def test_the_states_are_the_same_without_it(tmp_path: Path) -> None:
             run.stop()
             digests.add(tuple(state_sha256(m.accumulator.freeze()) for m in directory.models.values()))
     assert len(digests) == 1
+
+
+def test_waiting_for_room_ends_when_there_is_some_or_in_time() -> None:
+    one = draft(dense(0))
+    recent = Recent(4 * len(one.body))
+    for position in range(3):
+        recent.put(position, one)
+    recent.wait_for_room(0.0)  # three quarters: there is
+    recent.put(3, one)
+    begun = time.monotonic()
+    recent.wait_for_room(0.05)
+    assert time.monotonic() - begun >= 0.05
+    waiting = threading.Thread(target=recent.wait_for_room, args=(60,))
+    waiting.start()
+    recent.forget(0)
+    waiting.join(30)
+    assert not waiting.is_alive()
+
+
+def test_nothing_is_held_for_no_model(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        run = Running(directory)
+        run.start()
+        last = run.submit(draft(dense(0))).result(30).position
+        run.wait_applied(last, 30)
+        deadline = time.monotonic() + 30
+        while directory.recent.first(-1) != -1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert directory.recent.first(-1) == -1
+        run.stop()
