@@ -1,6 +1,6 @@
 """The service's three figures, each in one run on this machine, alternated, medians.
 
-    python benchmarks/service.py ingest  [--estimator ccipca --param n_components=10] [--rows 60000] [--rounds 3]
+    python benchmarks/service.py ingest  [--estimator ccipca --param n_components=10] [--rows 60000] [--rounds 3] [--keys]
     python benchmarks/service.py latency [--seconds 20]
     python benchmarks/service.py soak    [--seconds 60]
 
@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 ARROW = "application/vnd.apache.arrow.stream"
 BARE = """
@@ -85,7 +86,7 @@ def put(port: int, name: str, key: str, params: dict[str, Any]) -> None:
         raise SystemExit(told)
 
 
-def post_all(port: int, batches: list[bytes], connections: int) -> float:
+def post_all(port: int, batches: list[bytes], connections: int, keys: bool = False) -> float:
     """Seconds until all batches, sent over so many connections, are durable and learned."""
     left = iter(batches)
     lock = threading.Lock()
@@ -99,7 +100,8 @@ def post_all(port: int, batches: list[bytes], connections: int) -> float:
                 return
             status = 429
             while status == 429:
-                connection.request("POST", "/partial_fit", body, {"Content-Type": ARROW})
+                named = {"Idempotency-Key": str(uuid4())} if keys else {}
+                connection.request("POST", "/partial_fit", body, {"Content-Type": ARROW} | named)
                 answer = connection.getresponse()
                 told, status = answer.read(), answer.status
                 if status == 429:
@@ -145,7 +147,7 @@ def ingest(options: argparse.Namespace) -> None:
             seconds["replay"].append(replayed(Path(top) / "shards", Path(top) / f"r{turn}", options.estimator, params))
             with service(Path(top) / f"h{turn}") as (port, _):
                 put(port, "m", options.estimator, params)
-                seconds["http"].append(post_all(port, batches, options.connections))
+                seconds["http"].append(post_all(port, batches, options.connections, options.keys))
     rate = {name: options.rows / statistics.median(taken) for name, taken in seconds.items()}
     ratio = statistics.median(r / h for r, h in zip(seconds["replay"], seconds["http"], strict=True))
     print(
@@ -293,7 +295,8 @@ def main() -> None:
     parser.add_argument("--param", action="append", default=[])
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--keys", action="store_true", help="give every batch an idempotency key")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--dir", help="where the temporary directories go")

@@ -7,7 +7,6 @@ Why this way: the log keeps the body exactly as it was sent, so the same key wit
 it is.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from stream_dr.block import Block
 from stream_dr.engine.decode import parse_rows
 from stream_dr.engine.limits import Limits
+from stream_dr.streams.event import quick_digest, sha256_of
 
 REFERENCE = "reference:"
 """Keys of reference events start so; a caller's own key may not."""
@@ -23,14 +23,14 @@ REFERENCE = "reference:"
 class Draft(NamedTuple):
     """One event to be.
 
-    kind: "rows", "reference" or "unlearn". body: what the log keeps. sha256: hex digest of body. key: idempotency key
-    or None. block: the parsed rows (rows and reference), their values checked by the codec. rows: number of rows it
-    names.
+    kind: "rows", "reference" or "unlearn". body: what the log keeps. fingerprint: hex digest by which it is compared with
+    others of its key. key: idempotency key or None. block: the parsed rows (rows and reference), their values checked by
+    the codec. rows: number of rows it names.
     """
 
     kind: str
     body: bytes
-    sha256: str
+    fingerprint: str
     key: str | None = None
     block: Block | None = None
     rows: int = 0
@@ -66,7 +66,7 @@ def rows_draft(body: bytes, media: str = "arrow", key: str | None = None, limits
     InvalidTargets, InvalidWeights or LimitExceeded; costs one pass over the body.
     """
     block = parse_rows(body, media, limits or Limits())
-    return Draft("rows", bytes(body), _digest(body), key, block, block.rows)
+    return Draft("rows", bytes(body), quick_digest(body), key, block, block.rows)
 
 
 def reference_draft(reference: Reference, block: Block) -> Draft:
@@ -79,7 +79,7 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
         "rows": reference.rows,
     }
     body = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
-    return Draft("reference", body, _digest(reference.key.encode()), reference.key, block, reference.rows)
+    return Draft("reference", body, sha256_of(reference.key.encode()), reference.key, block, reference.rows)
 
 
 def unlearn_draft(
@@ -92,8 +92,4 @@ def unlearn_draft(
     """
     rows = {str(p): None if r is None else list(r) for p, r in sorted(picked.items())}
     body = json.dumps({"rows": rows}, sort_keys=True, separators=(",", ":")).encode()
-    return Draft("unlearn", body, _digest(request or body), key)
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
+    return Draft("unlearn", body, sha256_of(request or body), key)

@@ -16,7 +16,7 @@ from stream_dr.engine.label_sets import LabelSets
 from stream_dr.engine.schema import Schema, delta
 from stream_dr.errors import InsufficientStorage, InvalidParameter, KeyConflict, StreamDRError
 from stream_dr.streams.disk import free_bytes
-from stream_dr.streams.log import EventDraft
+from stream_dr.streams.event import EventDraft, same
 
 
 class Group:
@@ -69,7 +69,7 @@ class Group:
         if draft.key is not None:
             self.keys[draft.key] = len(self.events)
         self.admitted.append(draft)
-        self.events.append(EventDraft(draft.kind, draft.key, draft.sha256, draft.rows, draft.body, changes))
+        self.events.append(EventDraft(draft.kind, draft.key, draft.fingerprint, draft.rows, draft.body, changes))
         return len(self.events) - 1, False
 
     def _known(self, draft: Draft) -> "Receipt | tuple[int, bool] | None":
@@ -78,20 +78,20 @@ class Group:
             return None
         if draft.key in self.keys:
             event = self.events[self.keys[draft.key]]
-            self._same_body(draft, event.sha256)
+            self._same_body(draft, event.fingerprint)
             return self.keys[draft.key], True
         found = self.directory.log.find_key(draft.key)
         if found is None:
             return None
-        position, sha256, rows = found
-        self._same_body(draft, sha256)
+        position, fingerprint, rows = found
+        self._same_body(draft, fingerprint)
         return Receipt(position, rows, True)
 
-    def _same_body(self, draft: Draft, sha256: str) -> None:
-        if draft.sha256 != sha256:
+    def _same_body(self, draft: Draft, fingerprint: str) -> None:
+        if draft.fingerprint != fingerprint and not (draft.kind == "rows" and same(draft.body, fingerprint)):
             raise KeyConflict(
-                f"idempotency key {draft.key!r} was used for another body (sha256 {sha256[:12]}…, now "
-                f"{draft.sha256[:12]}…). Use a new key for new rows."
+                f"idempotency key {draft.key!r} was used for another body (its digest is {fingerprint[:12]}…, now "
+                f"{draft.fingerprint[:12]}…). Use a new key for new rows."
             )
 
     def _answer(self, placed: Any, positions: list[int]) -> Receipt | StreamDRError:

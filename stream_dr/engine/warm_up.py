@@ -19,8 +19,7 @@ import orjson
 import scipy.sparse as sp
 
 from stream_dr.block import Block
-from stream_dr.engine.decode import parse_rows
-from stream_dr.engine.limits import Limits
+from stream_dr.engine.draft import rows_draft
 from stream_dr.engine.unlearn import learned_by
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
@@ -51,13 +50,19 @@ def _use(estimator: Any, block: Block) -> None:
 
 
 def _blocks(kind: str | None) -> Iterator[Block]:
-    limits = Limits()
     dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
     for rows in (dense, sp.csr_matrix(np.where(dense > 0, dense, 0.0))):
         for dtype in (np.float64, np.float32):
             block = Block(rows.astype(dtype), _targets(kind))
-            yield parse_rows(write_arrow([arrow_from_block(block)]), "arrow", limits)
-        yield parse_rows(orjson.dumps(json_rows(Block(rows, _targets(kind)))), "json", limits)
+            yield _parsed(write_arrow([arrow_from_block(block)]), "arrow")
+        yield _parsed(orjson.dumps(json_rows(Block(rows, _targets(kind)))), "json")
+
+
+def _parsed(body: bytes, media: str) -> Block:
+    """The block of a body taken in as a service takes it, digest included."""
+    block = rows_draft(body, media).block
+    assert block is not None
+    return block
 
 
 def _targets(kind: str | None) -> Targets | None:

@@ -1,7 +1,8 @@
 """event_row: an event as a row of a segment's index, and back.
 
 A row has the event's fields, where its body lies, and a digest of all of these but the body. The body lies in the bodies
-file at `start`, or in the row itself when `start` is NULL.
+file at `start`, or in the row itself when `start` is NULL. The column of the fingerprint is called sha256, which it was at
+first.
 
 Cost: about 2 µs a row each way; the digest, checked on every read, 1 µs of them.
 
@@ -30,18 +31,18 @@ INSERT = f"INSERT INTO events({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 def row_of(event: Event, start: int | None) -> tuple[Any, ...]:
     """The row of an event whose body lies at `start` of the bodies file, or in the row when None."""
     e = event
-    header = (e.position, e.kind, e.key, e.sha256, e.rows, e.schema, e.checksum, start, len(e.body))
+    header = (e.position, e.kind, e.key, e.fingerprint, e.rows, e.schema, e.checksum, start, len(e.body))
     return (*header, digest(*header), e.body if start is None else None)
 
 
 def event_of(row: tuple[Any, ...], body_at: Callable[[int, int], bytes], path: Path) -> Event:
     """The event of a row; `body_at(start, size)` reads the bodies file. Raises DamagedFile naming `path`."""
     *header, stored, body = row
-    position, kind, key, sha256, rows, schema, checksum, start, size = header
+    position, kind, key, fingerprint, rows, schema, checksum, start, size = header
     if digest(*header) != stored:
         raise damaged(path, f"the header of event {position} is not what was written")
     if start is not None:
         body = body_at(start, size)
     elif type(body) is not bytes or len(body) != size:
         raise damaged(path, f"the body of event {position} is not the {size} bytes that were written")
-    return Event(position, kind, key, sha256, rows, body, schema, checksum)
+    return Event(position, kind, key, fingerprint, rows, body, schema, checksum)

@@ -37,10 +37,10 @@ _KNOWN = "SELECT position, digest FROM known"
 
 
 class Known(NamedTuple):
-    """What is known of a key: the event it became, its body's sha256 and its rows."""
+    """What is known of a key: the event it became, its fingerprint and its rows."""
 
     position: int
-    sha256: str
+    fingerprint: str
     rows: int
 
 
@@ -65,10 +65,10 @@ class KeyIndex:
             self.abandon()
             raise
 
-    def add(self, position: int, key: str | None, sha256: str, rows: int, schema: str | None) -> None:
+    def add(self, position: int, key: str | None, fingerprint: str, rows: int, schema: str | None) -> None:
         """Note one event; a key already there keeps its first event."""
         if key is not None and self.find(key) is None:
-            self._pending[key] = Known(position, sha256, rows)
+            self._pending[key] = Known(position, fingerprint, rows)
         self.known = position
         if schema is not None:
             self._schemas[position] = schema
@@ -83,8 +83,8 @@ class KeyIndex:
             row = self._connection.execute(f"{_KEYS} WHERE key=?", (key,)).fetchone()
         if row is None:
             return None
-        position, _, sha256, rows = self._sound(row)
-        return Known(position, sha256, rows)
+        position, _, fingerprint, rows = self._sound(row)
+        return Known(position, fingerprint, rows)
 
     def schemas(self) -> list[str]:
         """Every change of the stream's schema, oldest first."""
@@ -138,7 +138,9 @@ class KeyIndex:
             self._connection = None
 
     def _write(self, connection: sqlite3.Connection) -> None:
-        keys = [_with_digest(known.position, key, known.sha256, known.rows) for key, known in self._pending.items()]
+        keys = [
+            _with_digest(known.position, key, known.fingerprint, known.rows) for key, known in self._pending.items()
+        ]
         with transaction(connection):
             connection.executemany("INSERT OR IGNORE INTO keys VALUES (?,?,?,?,?)", keys)
             schemas = [_with_digest(*change) for change in self._schemas.items()]

@@ -15,7 +15,6 @@ they are. One transaction touches one SQLite file: commits over several are not 
 position missing says so instead of going on.
 """
 
-import hashlib
 import os
 import sqlite3
 import threading
@@ -25,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stream_dr.errors import DamagedFile, HistoryGone, StreamDRError
-from stream_dr.streams.event import Event, EventDraft, draft, event_at
+from stream_dr.streams.event import Event, EventDraft, draft, event_at, sha256_of
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.key_index import KeyIndex, Known
 from stream_dr.streams.log_check import Verified, check_order, readable, verify
@@ -163,7 +162,7 @@ class Log:
         return held[-1] if held else self.first
 
     def find_key(self, key: str) -> Known | None:
-        """(position, sha256, rows) of the event an idempotency key became, or None."""
+        """(position, fingerprint, rows) of the event an idempotency key became, or None."""
         with self._lock:
             self._be_sure()
             return self._index.find(key)
@@ -175,13 +174,13 @@ class Log:
             return self._index.schemas()
 
     def rewrite(self, position: int, body: bytes, rows: int) -> None:
-        """Replace an event's body and row count (rows taken out by unlearn); its key and sha256 stay.
+        """Replace an event's body and row count (rows taken out by unlearn); its key and fingerprint stay.
 
         The old bytes are overwritten on the disk. The log's `rows` goes on counting what was once appended until it is
         opened anew.
         """
         segment = self._segments[max(bisect_right(self._segments, position, key=lambda s: s.first) - 1, 0)]
-        segment.replace(position, body, rows, hashlib.sha256(body).hexdigest())
+        segment.replace(position, body, rows, sha256_of(body))
 
     def drop_before(self, position: int) -> int:
         """Remove the segments whose events all come before a position; the number removed. Never the last segment."""
@@ -234,7 +233,7 @@ class Log:
         self._bytes += sum(len(e.body) for e in events)
         try:
             for e in events:
-                self._index.add(e.position, e.key, e.sha256, e.rows, e.schema)
+                self._index.add(e.position, e.key, e.fingerprint, e.rows, e.schema)
         except (StreamDRError, sqlite3.Error):  # the events are in the log: their append has succeeded
             self._unsure = True
 

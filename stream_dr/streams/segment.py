@@ -126,7 +126,7 @@ class Segment:
             erasures.work_off(connection, bodies)
 
     def headers(self, after: int) -> list[tuple[int, str | None, str, int, str | None]]:
-        """(position, key, sha256, rows, schema) of the events after a position that have a key or change the schema."""
+        """(position, key, fingerprint, rows, schema) of the events after a position that have a key or change the schema."""
         query = (
             "SELECT position, key, sha256, rows, schema FROM events "
             "WHERE position > ? AND (key IS NOT NULL OR schema IS NOT NULL) ORDER BY position LIMIT 10000"

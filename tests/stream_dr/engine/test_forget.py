@@ -6,12 +6,13 @@ import numpy as np
 
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.draft import unlearn_draft
-from stream_dr.engine.forget import forget
+from stream_dr.engine.draft import rows_draft, unlearn_draft
+from stream_dr.engine.forget import GONE, forget, row_numbers
 from stream_dr.engine.history import LogHistory, picked_rows
 from stream_dr.engine.publish import freeze
 from stream_dr.engine.snapshot import snapshot
 from stream_dr.engine.verify import verify
+from stream_dr.streams.codec import arrow_from_block, write_arrow
 from tests.stream_dr.engine.batches import dense, opened, put
 
 
@@ -76,3 +77,17 @@ def test_a_model_without_a_snapshot_keeps_everything(tmp_path: Path) -> None:
         assert forget(directory) == 0
         directory.remove_model("new")
         assert forget(directory) == 1
+
+
+def test_what_a_body_says_about_rows_taken_out_counts_only_once_it_was_written_anew(tmp_path: Path) -> None:
+    batch = arrow_from_block(dense(0)).replace_schema_metadata({GONE: b"[0, 1]"})
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        directory.append([rows_draft(bytes(write_arrow([batch])), "arrow")])
+        (event,) = directory.log.read(-1)
+        assert row_numbers(event, 20).tolist() == list(range(20))
+        directory.append([unlearn_draft({0: [3]})])
+        settled(directory)
+        assert forget(directory) == 1
+        (event,) = directory.log.read(-1, 0)
+        assert row_numbers(event, 19).tolist() == [i for i in range(20) if i != 3]
+        directory.log.verify()

@@ -24,7 +24,12 @@ def test_a_rewritten_event_keeps_its_key_and_the_old_bytes_are_gone(folder):
         log.append(drafts(16, 1))
         log.rewrite(0, b"", 0)
         event = log.read(-1, limit=1)[0]
-        assert (event.body, event.rows, event.key, event.sha256) == (b"", 0, "mine", hashlib.sha256(secret).hexdigest())
+        assert (event.body, event.rows, event.key, event.fingerprint) == (
+            b"",
+            0,
+            "mine",
+            hashlib.sha256(secret).hexdigest(),
+        )
         assert log.find_key("mine").rows == 5
         log.verify()
     assert not left_of(secret, folder)

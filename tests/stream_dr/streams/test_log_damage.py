@@ -8,7 +8,8 @@ import pytest
 from stream_dr import errors
 from stream_dr.streams import segment
 from stream_dr.streams.bodies import BEGIN, bodies_path
-from stream_dr.streams.log import Log, draft
+from stream_dr.streams.event import quick_digest, sha256_of
+from stream_dr.streams.log import EventDraft, Log, draft
 from tests.stream_dr.streams.logs import filled, segments
 
 pytestmark = pytest.mark.usefixtures("placement")
@@ -26,6 +27,23 @@ def test_a_flipped_byte_in_a_body_is_found_by_verify(folder):
     held = next(p for p in (path, bodies_path(path)) if b"\x16" * 900 in p.read_bytes())
     flip(held, held.read_bytes().index(b"\x16" * 900) + 400)
     with Log(folder) as log, pytest.raises(errors.DamagedFile, match=f"{path.name}.*event 22"):
+        log.verify()
+
+
+@pytest.mark.parametrize(
+    "digests",
+    [(quick_digest, None), (sha256_of, None), (quick_digest, sha256_of)],
+    ids=["quick", "sha256", "rewritten"],
+)
+def test_a_body_is_verified_by_whichever_digest_it_has(folder, digests):
+    body = b"\x16" * 1000
+    fingerprint, checksum = (d and d(body) for d in digests)
+    with Log(folder) as log:
+        log.append([EventDraft("rows", None, fingerprint, 3, body, None, checksum)])
+        assert log.verify().events == 1
+    held = next(p for p in folder.iterdir() if body in p.read_bytes())
+    flip(held, held.read_bytes().index(body) + 400)
+    with Log(folder) as log, pytest.raises(errors.DamagedFile, match="event 0"):
         log.verify()
 
 
