@@ -22,15 +22,11 @@ from typing import Any
 
 import uvicorn
 from pydantic import ValidationError
-from uvicorn.protocols.http import httptools_impl
 
 import stream_dr
 from service import auth
+from service.protocol import Protocol
 from service.settings import Settings
-
-READ_AHEAD = 1 << 20
-"""Bytes of a request's body that are read before its route takes them. With uvicorn's 64 KiB the socket is taken out of the
-event loop and put back for every piece of a batch."""
 
 SWITCH_INTERVAL = 2e-4
 """Seconds a thread may hold the interpreter while another waits; with the default 5e-3 a query waits behind parsing."""
@@ -46,7 +42,6 @@ def serve(settings: Settings | None = None, on_ready: Callable[[str], None] | No
     auth.check_host(settings)
     check_one_worker()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    httptools_impl.HIGH_WATER_LIMIT = READ_AHEAD
     listening = _listen(settings)
     try:
         with _one_blas_thread(), _directory(settings) as directory:
@@ -139,7 +134,8 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=Protocol,
+        ws="none",
         loop="uvloop",
         log_config=None,
         log_level=settings.log_level,

@@ -1,0 +1,120 @@
+"""Bodies arrive whole, however they are cut up on the way, and so do the requests behind them."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from service.protocol import READ_AHEAD
+from tests.service.serving import ARROW, Served, arrow, in_thread
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with in_thread(tmp_path_factory.mktemp("protocol"), max_body_bytes=16 << 20) as served:
+        yield served
+
+
+def batch(rows: int) -> bytes:
+    return arrow(np.random.default_rng(rows).normal(size=(rows, 64)), [i % 3 for i in range(rows)])
+
+
+def head(body: bytes, *lines: str) -> bytes:
+    told = ["POST /partial_fit HTTP/1.1", "Host: localhost", f"Content-Type: {ARROW}", *lines]
+    length = [] if any("chunked" in line for line in lines) else [f"Content-Length: {len(body)}"]
+    return "\r\n".join([*told, *length, "", ""]).encode()
+
+
+def connected(served: Served) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", int(served.url.rsplit(":", 1)[1])), timeout=30)
+
+
+def answers(connection: socket.socket, count: int) -> list[dict[str, object]]:
+    """The bodies of so many answers, in order."""
+    stream, found = connection.makefile("rb"), []
+    for _ in range(count):
+        lines = iter(stream.readline, b"\r\n")
+        lengths = [int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length")]
+        found.append(json.loads(stream.read(lengths[0])))
+    return found
+
+
+@pytest.mark.parametrize("piece", [1_000, 65_536, READ_AHEAD, READ_AHEAD + 1, 10**9])
+@pytest.mark.parametrize("rows", [3, 2_000, 10_000])
+def test_a_body_in_pieces(served: Served, rows: int, piece: int) -> None:
+    body = batch(rows)
+    with connected(served) as connection:
+        connection.sendall(head(body))
+        for at in range(0, len(body), piece):
+            connection.sendall(body[at : at + piece])
+        assert answers(connection, 1)[0]["rows"] == rows
+
+
+@pytest.mark.parametrize("piece", [10_000, 3_000_000])
+def test_a_chunked_body(served: Served, piece: int) -> None:
+    body = batch(6_000)
+    with connected(served) as connection:
+        connection.sendall(head(body, "Transfer-Encoding: chunked"))
+        for at in range(0, len(body), piece):
+            part = body[at : at + piece]
+            connection.sendall(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+        connection.sendall(b"0\r\n\r\n")
+        assert answers(connection, 1)[0]["rows"] == 6_000
+
+
+def test_requests_one_behind_the_other_are_answered_in_order(served: Served) -> None:
+    sizes = [5, 4_000, 7, 9_000, 11]
+    with connected(served) as connection:
+        sent = b"".join(head(batch(rows)) + batch(rows) for rows in sizes)
+        sending = threading.Thread(target=connection.sendall, args=(sent,))
+        sending.start()
+        assert [answer["rows"] for answer in answers(connection, len(sizes))] == sizes
+        sending.join()
+
+
+def test_many_connections_at_once_keep_their_bytes_apart(served: Served) -> None:
+    rows = [1_000 + 137 * i for i in range(12)]
+    found: list[object] = []
+
+    def post(count: int) -> None:
+        with connected(served) as connection:
+            body = batch(count)
+            connection.sendall(head(body))
+            for at in range(0, len(body), 30_000):
+                connection.sendall(body[at : at + 30_000])
+            found.append(answers(connection, 1)[0]["rows"])
+
+    threads = [threading.Thread(target=post, args=(count,)) for count in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == rows  # type: ignore[type-var]
+
+
+def test_a_client_that_waits_to_be_told_to_go_on(served: Served) -> None:
+    body = batch(50)
+    with connected(served) as connection:
+        connection.sendall(head(body, "Expect: 100-continue"))
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert answers(connection, 1)[0]["rows"] == 50
+
+
+def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(served: Served) -> None:
+    before = served.http.get("/stream").json()["rows"]
+    body = batch(5_000)
+    with connected(served) as connection:
+        connection.sendall(head(body) + body[: len(body) // 2])
+    assert served.http.post("/partial_fit", content=batch(4), headers={"Content-Type": ARROW}).json()["rows"] == 4
+    assert served.http.get("/stream").json()["rows"] == before + 4
+
+
+def test_a_refused_body_leaves_the_connection_of_others_alone(served: Served) -> None:
+    with connected(served) as connection:
+        connection.sendall(head(b"x" * (20 << 20)))
+        assert answers(connection, 1)[0]["code"] == "body_too_large"
+    assert served.http.get("/livez").status_code == 200
