@@ -23,6 +23,7 @@ from fastapi.openapi.utils import get_openapi
 import stream_dr
 from service import documents, problems, routes
 from service.bodies import Bodies
+from service.lane import Lane
 from service.metrics import Metrics, Observed
 from service.settings import Settings
 
@@ -46,6 +47,7 @@ def create_app(directory: Any, settings: Settings) -> FastAPI:
     state.stopping = threading.Event()
     problems.install(app)
     routes.install(app)
+    app.add_middleware(Lane, owner=app)
     app.add_middleware(_Held, settings=settings, state=state)
     app.add_middleware(Observed, metrics=state.metrics)
     app.openapi = functools.partial(_openapi, app)  # type: ignore[method-assign]
