@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.accumulate.aligned import aligned_zeros
 from stream_dr.accumulate.basis_state import BasisState
 from stream_dr.accumulate.coefficients import TOO_LONG, WORN
 from stream_dr.block import Block
@@ -78,7 +79,7 @@ class BlockBasis:
             self._add_means(means)
         if features > self.features:
             if features > len(self.columns):
-                columns = np.zeros((max(features, 2 * self.features), self.columns.shape[1]))
+                columns = aligned_zeros(max(features, 2 * self.features), self.columns.shape[1])
                 columns[: self.features] = self.columns[: self.features]
                 self.columns = columns
             self.features = features
@@ -197,7 +198,7 @@ class BlockBasis:
 
     def _allocate(self, capacity: int) -> None:
         size = -(-(self.components + self.means) // 8) * 8
-        self.columns = np.zeros((capacity, size))
+        self.columns = aligned_zeros(capacity, size)
         self.table = np.zeros((size, 2 * size))
         self.lengths = np.zeros((2, size))
         for i in range(self.components):

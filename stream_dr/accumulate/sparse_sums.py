@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.accumulate.aligned import aligned_zeros
 from stream_dr.accumulate.centred_part import CentredPart, moved, padded
 from stream_dr.accumulate.encoding import Encoded
 from stream_dr.accumulate.protocol import nested_state
@@ -108,7 +109,7 @@ class SparseSums:
         """Goes on from `part`, whose arrays it copies."""
         self.width, self.columns = part.cross.shape
         self.reference = part.reference.copy()
-        self._records = _lines(self.width, _record(self.columns))
+        self._records = aligned_zeros(self.width, _record(self.columns))
         self._records[:, :HEAD] = part.features
         self._records[:, HEAD : HEAD + self.columns] = part.cross
 
@@ -129,7 +130,7 @@ class SparseSums:
         if width > rows or HEAD + columns > record:
             rows = rows if width <= rows else max(width, 2 * rows)
             record = record if HEAD + columns <= record else max(_record(columns), _record(2 * (record - HEAD)))
-            old, self._records = self._records, _lines(rows, record)
+            old, self._records = self._records, aligned_zeros(rows, record)
             self._records[: old.shape[0], : old.shape[1]] = old
         self.reference = padded(self.reference, (columns,))
         self.width, self.columns = width, columns
@@ -189,13 +190,6 @@ def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _record(columns: int) -> int:
     """Numbers a feature's record takes: whole cache lines, or half of one where there are no targets."""
     return HEAD if columns == 0 else -(-(HEAD + columns) // LINE) * LINE
-
-
-def _lines(rows: int, record: int) -> np.ndarray:
-    """Zeros (rows, record) beginning at a cache line."""
-    room = np.zeros(rows * record + LINE)
-    first = -(room.ctypes.data // room.itemsize) % LINE
-    return room[first : first + rows * record].reshape(rows, record)
 
 
 def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
