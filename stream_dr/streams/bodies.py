@@ -5,11 +5,10 @@ frames: where each one lies stands only in the segment's SQLite rows. So a body 
 is, and bytes that no row names mean nothing; what a crash left past the last named one is cut when the log is next opened
 for writing.
 
-Cost: a write is one pwritev of the bodies as they are, without a copy, and one fdatasync; a read, one pread a body. The
-file is opened for each call (about 10 µs). What is on the disk is let go from the system's cache at once (30 µs a
-megabyte): models that keep up never read it, and the next write reuses the pages. Where a virtual machine must first get
-fresh pages from its host, a write of 1 MB took 0.75 ms of processor time instead of 0.2; where freed ones are at hand, the
-two are the same within a tenth (`python benchmarks/log_append.py`, and with --cached, which does not let go).
+Cost: a write is one copy of the bodies and one write past the system's cache (direct.py), or, of few bytes, one into it, and
+one fdatasync; a read, one pread a body. The file is opened for each call (about 10 µs). What did go into the cache is let
+go at once: models that keep up never read it. 920 KB were appended one by one at 0.71 of the rate of a bare file that is
+synced as often, four at a time at 0.99; through the cache at 0.65 and 0.85 (`python benchmarks/log_append.py`).
 
 Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. SQLite writes every byte of
 a body twice, in pages (log.py has the figures). Allocating ahead of the writes saves a tenth of a synced write (`python
@@ -18,13 +17,12 @@ saves 2 %. Not memory-mapped: retention removes the file while events read from 
 """
 
 import os
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 
 from stream_dr.errors import ForeignFile, HistoryGone
+from stream_dr.streams import direct
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.sqlite_file import damaged, translated
 
@@ -33,7 +31,6 @@ IDENTITY_BYTES = 16
 BEGIN = len(MAGIC) + IDENTITY_BYTES
 """Offset of the first body."""
 
-_AT_ONCE = 1024  # IOV_MAX: buffers a pwritev takes
 _ZEROS = 1 << 20
 
 
@@ -61,7 +58,7 @@ class Bodies:
         with self.opened(os.O_RDWR) as file:
             try:
                 failpoint("log.bodies_write")
-                _write(file, bodies, start)
+                direct.write(file, bodies, start)
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
             except BaseException:
@@ -85,7 +82,7 @@ class Bodies:
         with self.opened(os.O_RDWR) as file:
             for start, size in ranges:
                 for at in range(start, start + size, _ZEROS):
-                    _write(file, [bytes(min(_ZEROS, start + size - at))], at)
+                    direct.write_cached(file, [bytes(min(_ZEROS, start + size - at))], at)
             os.fdatasync(file)
 
     def check(self) -> None:
@@ -161,15 +158,3 @@ def _around(start: int, size: int) -> tuple[int, int]:
     """The range (start, size), begun early enough to hold the large pages that the write before left half full."""
     begin = max(0, start - _ZEROS)
     return begin, start + size - begin
-
-
-def _write(file: int, bodies: Sequence[bytes], start: int) -> None:
-    """Write all, whatever part of it each call takes."""
-    left = deque(memoryview(body) for body in bodies if len(body))
-    while left:
-        written = os.pwritev(file, list(islice(left, _AT_ONCE)), start)
-        start += written
-        while left and written >= len(left[0]):
-            written -= len(left.popleft())
-        if written:
-            left[0] = left[0][written:]
