@@ -8,7 +8,7 @@ for writing.
 Cost: a write is one copy of the bodies and one write past the system's cache (direct.py), or, of few bytes, one into it, and
 one fdatasync; a read, one pread a body. The file is opened for each call (about 10 µs). What did go into the cache is let
 go at once: models that keep up never read it. 920 KB were appended one by one at 0.71 of the rate of a bare file that is
-synced as often, four at a time at 0.99; through the cache at 0.65 and 0.85 (`python benchmarks/log_append.py`).
+synced as often, four at a time at 0.99; through the cache at 0.69 and 0.85 (`python benchmarks/log_append.py`).
 
 Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. SQLite writes every byte of
 a body twice, in pages (log.py has the figures). Allocating ahead of the writes saves a tenth of a synced write (`python
