@@ -47,7 +47,7 @@ def create_app(directory: Any, settings: Settings) -> FastAPI:
     state.stopping = threading.Event()
     problems.install(app)
     routes.install(app)
-    app.add_middleware(Lane, owner=app)
+    app.add_middleware(Lane)
     app.add_middleware(_Held, settings=settings, state=state)
     app.add_middleware(Observed, metrics=state.metrics)
     app.openapi = functools.partial(_openapi, app)  # type: ignore[method-assign]

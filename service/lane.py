@@ -9,8 +9,6 @@ Cost: 4 % more batches of 1 MB a second than through the application (`python be
 Why this way: batches come by the hundred a second, on the one thread that also answers queries.
 """
 
-from typing import Any
-
 from fastapi import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,16 +20,16 @@ _ROUTE = Route(PATH, partial_fit, methods=["POST"])
 
 
 class Lane:
-    """The middleware. app: what serves every other request. owner: the application whose state the function reads."""
+    """The middleware. app: what serves every other request; the request's state is that of the application around it."""
 
-    def __init__(self, app: ASGIApp, owner: Any) -> None:
-        self.app, self._owner = app, owner
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        scope["app"], scope["route"] = self._owner, _ROUTE
+        scope["route"] = _ROUTE
         response = await partial_fit(Request(scope, receive, send))
         await response(scope, receive, send)

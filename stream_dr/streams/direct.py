@@ -38,13 +38,8 @@ _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
 class _Stage(threading.local):
     """Page-aligned memory, one a thread."""
 
-    memory: Any = None
-
-    def view(self) -> memoryview:
-        """All of it."""
-        if self.memory is None:
-            self.memory = memoryview(mmap.mmap(-1, STAGE))
-        return memoryview(self.memory)
+    def __init__(self) -> None:
+        self.view = memoryview(mmap.mmap(-1, STAGE))
 
 
 _stage = _Stage()
@@ -91,7 +86,7 @@ def _runs(pieces: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 
 def _write_staged(file: int, pieces: Sequence[bytes], start: int) -> None:
-    stage, begin = _stage.view(), start % BLOCK  # what goes to a block's begin lies at one
+    stage, begin = _stage.view, start % BLOCK  # what goes to a block's begin lies at one
     end = begin
     for piece in pieces:
         stage[end : end + len(piece)] = piece

@@ -21,6 +21,7 @@ FORMAT = 2
 
 CHECKPOINT_PAGES = 256
 """Once this long the WAL begins anew, and is overwritten: syncing a file that does not grow costs less."""
+
 CACHE_KIB = 2048
 """Pages a connection keeps in memory. 16 MiB were filled slowly, so that a service's memory crept, and appended no faster
 (`python benchmarks/log_append.py`)."""
