@@ -1,52 +1,100 @@
 """Protocol: HTTP/1.1 as uvicorn speaks it, with bodies handed to their routes whole.
 
 uvicorn wakes a request for every piece of its body that the socket gives, and copies each into one buffer and out of it
-again. Here the pieces are kept as they come until the body is complete, or longer than READ_AHEAD, and joined once. The
-socket is read into one buffer, shared by all connections of a thread: what was read is parsed before anything else is read.
+again. Here a body of stated length, of WORTH bytes to AT_ONCE, is received into the memory where it stays (buffers.py):
+what came with the request's head is put first, the rest is read behind it, past the parser, which is made anew for the
+next request. Other bodies (short ones, chunked ones, long ones) are kept in pieces as they come until they are complete,
+or longer than AT_ONCE, and joined once.
 
-Cost: a body is copied twice after it was read, and wakes its request once; READ_AHEAD bytes a thread, and as many a
-connection whose body is under way. With uvicorn's own way 345 batches of 1 MB a second came in, with this one 390
-(`python benchmarks/service.py ingest`).
+Cost: HEAD bytes a thread, shared by all connections; AT_ONCE bytes a connection whose body is under way, of which only
+what has come takes memory. With uvicorn's own way 380 batches of 1 MB a second came in, with this one 510 (`python
+benchmarks/service.py ingest --rows 200000`).
 
-Why this way: parsing, pipelining, keep-alive and time limits stay uvicorn's; only the two callbacks that meet a body's bytes
-are ours.
+Why this way: the grammar, pipelining, keep-alive and time limits stay uvicorn's; only what meets a body's bytes is ours.
 """
 
 import asyncio
 import threading
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from httptools import HttpRequestParser
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-READ_AHEAD = 1 << 20
+from service.buffers import Buffers
+
+AT_ONCE = 2 << 20
 """Bytes of a request's body that are read before its route takes them."""
+
+WORTH = 64 << 10
+"""Bytes of the shortest body that is received into its place."""
+
+HEAD = 64 << 10
+"""Bytes that are read at once where no body is received into its place."""
+
+_buffers = Buffers()
 
 
 class _Incoming(threading.local):
     """What the thread's event loop reads sockets into."""
 
     def __init__(self) -> None:
-        self.buffer = memoryview(bytearray(READ_AHEAD))
+        self.buffer = memoryview(bytearray(HEAD))
 
 
 _incoming = _Incoming()
 
 
-class Protocol(HttpToolsProtocol, asyncio.BufferedProtocol):
-    """One connection."""
+class _Cycle(RequestResponseCycle):
+    """A request whose body may be received into its place."""
+
+    whole: memoryview | None = None
+
+    async def receive(self) -> Any:
+        """The next message; a body that is in its place is handed on as it lies there."""
+        message: Any = await super().receive()
+        if message["type"] == "http.request" and self.whole is not None:
+            message["body"], self.whole = self.whole, None
+        return message
+
+
+class _Http(HttpToolsProtocol):
+    """One connection's requests.
+
+    What is known of the body under way: `_length`, as stated, where it may be received into its place; `_pieces` of `_size`
+    bytes that the parser handed on; `_left`, the bytes that will come past the parser, to `_place`'s end or to be dropped.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pieces: list[bytes] = []
-        self._size = 0
+        self._length = self._size = self._left = 0
+        self._place: memoryview | None = None
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the transport puts what it reads next."""
-        return _incoming.buffer
+    def buffer(self) -> memoryview:
+        """Where to put what is read next."""
+        if self._place is not None:
+            return self._place[-self._left :]
+        return _incoming.buffer[: self._left or HEAD]
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """Parse what was read; the parser copies what it hands on."""
-        self.data_received(_incoming.buffer[:nbytes])  # type: ignore[arg-type]  # any buffer will do
+    def updated(self, nbytes: int) -> None:
+        """Take what was read."""
+        if not self._left:
+            self.data_received(_incoming.buffer[:nbytes])  # type: ignore[arg-type]  # the parser copies what it hands on
+            if self._length > self._size and not self.cycle.response_complete:
+                self._go_past_parser()
+            return
+        self._unset_keepalive_if_required()
+        self._left -= nbytes
+        if not self._left:
+            self._end_body()
+
+    def on_headers_complete(self) -> None:
+        """The parser met the end of a request's head."""
+        super().on_headers_complete()
+        length = _stated_length(self.headers)
+        if WORTH <= length <= AT_ONCE and not self.parser.should_upgrade():
+            self._length = length
+            self.cycle.__class__ = _Cycle  # before its task begins
 
     def on_body(self, body: bytes) -> None:
         """The parser met a piece of the body."""
@@ -54,7 +102,7 @@ class Protocol(HttpToolsProtocol, asyncio.BufferedProtocol):
             return
         self._pieces.append(body)
         self._size += len(body)
-        if self._size > READ_AHEAD:
+        if self._size > AT_ONCE:
             self.flow.pause_reading()
             self._hand_on()
 
@@ -64,10 +112,86 @@ class Protocol(HttpToolsProtocol, asyncio.BufferedProtocol):
             self.cycle.more_body = False
         self._hand_on()
 
+    def on_response_complete(self) -> None:
+        """The request is answered; what is left of its body is dropped."""
+        if self.cycle.response_complete:
+            self._place = None
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        super().connection_lost(exc)
+        self._place = None
+
     def _hand_on(self) -> None:
         """Give the request what was read of its body, and wake it."""
         cycle, pieces = self.cycle, self._pieces
-        self._pieces, self._size = [], 0
+        self._pieces, self._size, self._length = [], 0, 0
         if not cycle.response_complete:
             cycle.body = b"".join([cycle.body, *pieces] if cycle.body else pieces)  # type: ignore[assignment]
             cycle.message_event.set()
+
+    def _go_past_parser(self) -> None:
+        """Receive the rest of the body into its place."""
+        self._place = _buffers.take(self._length)
+        self._left = self._length - self._size
+        at = 0
+        for piece in self._pieces:
+            self._place[at : at + len(piece)] = piece
+            at += len(piece)
+        self._pieces, self._size, self._length = [], 0, 0
+
+    def _end_body(self) -> None:
+        """Give the request its body, if it still wants it, and expect the next request."""
+        place, self._place = self._place, None
+        self.parser = HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        if place is not None:
+            self.cycle.whole, self.cycle.more_body = place.toreadonly(), False  # type: ignore[attr-defined]
+            self.cycle.message_event.set()
+
+
+def _stated_length(headers: list[tuple[bytes, bytes]]) -> int:
+    """A body's length where its head states it, once, in digits; else 0."""
+    if any(name == b"transfer-encoding" for name, _ in headers):
+        return 0
+    lengths = [value for name, value in headers if name == b"content-length"]
+    return int(lengths[0]) if len(lengths) == 1 and lengths[0].isdigit() else 0
+
+
+class Protocol(asyncio.BufferedProtocol):
+    """One connection, to its transport; takes uvicorn's arguments.
+
+    Not uvicorn's class itself: that one is an asyncio.Protocol, to which transports hand bytes of their own making.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._http = _Http(*args, **kwargs)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is open."""
+        self._http.connection_made(transport)  # type: ignore[arg-type]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._http.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the transport puts what it reads next."""
+        return self._http.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The transport has read."""
+        self._http.updated(nbytes)
+
+    def eof_received(self) -> None:
+        """The client sends no more."""
+        self._http.eof_received()
+
+    def pause_writing(self) -> None:
+        """The transport has enough to write."""
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The transport can take more."""
+        self._http.resume_writing()

@@ -134,7 +134,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvicorn.Config(
         app,
-        http=Protocol,
+        http=Protocol,  # type: ignore[arg-type]  # any protocol that takes its arguments will do
         ws="none",
         loop="uvloop",
         log_config=None,

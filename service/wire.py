@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 import stream_dr
@@ -46,6 +47,18 @@ def accepted(request: Request, offers: Sequence[str]) -> str:
             if quality > 0 and (wanted in ("*/*", offer) or wanted == f"{offer.partition('/')[0]}/*"):
                 return offer
     raise Problem("not_acceptable", f"Accept: {header} names none of {', '.join(offers)}.")
+
+
+async def body(request: Request) -> bytes | memoryview:
+    """The whole body, not copied where it came in one piece. Raises ClientDisconnect."""
+    pieces = []
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def idempotency_key(request: Request) -> str | None:

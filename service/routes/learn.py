@@ -43,7 +43,7 @@ async def partial_fit(request: Request) -> Response:
     if wait not in (None, "applied"):
         raise Problem("invalid_request", f"wait={wait!r}; leave it out, or say wait=applied.")
     media, key = wire.media(request), wire.idempotency_key(request)
-    body = await request.body()
+    body = await wire.body(request)
     if wire.flag(request, "check"):
         draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
         await state.in_thread(state.running.check, draft)
@@ -66,7 +66,7 @@ async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | No
     return await _answer(request, await asyncio.wrap_future(future), wait is not None)
 
 
-def _take(state: Any, taken: "Future[Any]", body: bytes, media: str, key: str | None) -> None:
+def _take(state: Any, taken: "Future[Any]", body: Any, media: str, key: str | None) -> None:
     """Parse a body and queue it; `taken` is the batch's Receipt once it is durable, so the event loop is woken once."""
     if not taken.set_running_or_notify_cancel():
         return

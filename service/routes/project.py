@@ -46,13 +46,13 @@ async def transform_many(request: Request, model: Annotated[str, Query(descripti
     state = request.app.state
     media, accept = wire.media(request), wire.accepted(request, (wire.JSON, wire.ARROW_STREAM))
     live = state.directory.model(model)
-    body = await request.body()
+    body = await wire.body(request)
     rows, response = await state.in_thread(_project, state, live, body, media, accept)
     state.metrics.transformed += rows
     return response
 
 
-def _project(state: Any, live: Any, body: bytes, media: str, accept: str) -> tuple[int, Response]:
+def _project(state: Any, live: Any, body: Any, media: str, accept: str) -> tuple[int, Response]:
     block = stream_dr.parse_rows(body, media, state.limits)
     answer = stream_dr.transform(live, block, state.directory.schema)
     if accept == wire.ARROW_STREAM:

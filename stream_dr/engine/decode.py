@@ -18,9 +18,10 @@ from stream_dr.block import Block
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.schema import Schema
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
+from stream_dr.streams.event import Body
 
 
-def parse_rows(body: bytes, media: str, limits: Limits) -> Block:
+def parse_rows(body: Body, media: str, limits: Limits) -> Block:
     """The Block in an Arrow or JSON body. Raises what streams.codec raises, and LimitExceeded."""
     from stream_dr.streams import codec
 
@@ -34,7 +35,7 @@ def parse_rows(body: bytes, media: str, limits: Limits) -> Block:
     return codec.block_from_arrow(codec.read_arrow(body, max_bytes=limits.max_body_bytes))
 
 
-def _json(body: bytes) -> Any:
+def _json(body: Body) -> Any:
     import orjson
 
     try:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from stream_dr.block import Block
 from stream_dr.engine.decode import parse_rows
 from stream_dr.engine.limits import Limits
-from stream_dr.streams.event import quick_digest, sha256_of
+from stream_dr.streams.event import Body, quick_digest, sha256_of
 
 REFERENCE = "reference:"
 """Keys of reference events start so; a caller's own key may not."""
@@ -29,7 +29,7 @@ class Draft(NamedTuple):
     """
 
     kind: str
-    body: bytes
+    body: Body
     fingerprint: str
     key: str | None = None
     block: Block | None = None
@@ -59,14 +59,16 @@ class Reference(NamedTuple):
         return f"{REFERENCE}{self.sha256}:{self.batch}:{self.passed}"
 
 
-def rows_draft(body: bytes, media: str = "arrow", key: str | None = None, limits: Limits | None = None) -> Draft:
+def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits: Limits | None = None) -> Draft:
     """A batch sent as bytes, parsed in full.
 
     media: "arrow" (an IPC stream or file) or "json". Raises MalformedInput, SchemaMismatch, InvalidIndex,
-    InvalidTargets, InvalidWeights or LimitExceeded; costs one pass over the body.
+    InvalidTargets, InvalidWeights or LimitExceeded; costs one pass over the body, and no copy of bytes or of a read-only
+    view of bytes that will not change.
     """
     block = parse_rows(body, media, limits or Limits())
-    return Draft("rows", bytes(body), quick_digest(body), key, block, block.rows)
+    kept: Body = body if isinstance(body, memoryview) and body.readonly else bytes(body)
+    return Draft("rows", kept, quick_digest(body), key, block, block.rows)
 
 
 def reference_draft(reference: Reference, block: Block) -> Draft:

@@ -62,6 +62,6 @@ def _shards(log: Log) -> list[tuple[str, str]]:
     found: dict[tuple[str, str], None] = {}
     for event in log.read_readable("reference"):
         with suppress(ValueError, KeyError):  # a damaged body: the log's own check names its event
-            facts = json.loads(event.body)
+            facts = json.loads(bytes(event.body))
             found[(facts["uri"], facts["sha256"])] = None
     return list(found)

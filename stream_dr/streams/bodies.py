@@ -23,6 +23,7 @@ from pathlib import Path
 
 from stream_dr.errors import ForeignFile, HistoryGone
 from stream_dr.streams import direct
+from stream_dr.streams.event import Body
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.sqlite_file import damaged, translated
 
@@ -50,7 +51,7 @@ class Bodies:
             os.fsync(file.fileno())
         return made
 
-    def write(self, bodies: Sequence[bytes], start: int) -> None:
+    def write(self, bodies: Sequence[Body], start: int) -> None:
         """Put bodies one after another from offset `start` on, durable on return.
 
         On an error the file ends at `start` again. Raises InsufficientStorage, DamagedFile, ForeignFile.

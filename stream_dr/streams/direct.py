@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from stream_dr.streams.event import Body
+
 BLOCK = 4096
 """Writes past the cache begin and end at multiples of this."""
 
@@ -45,7 +47,7 @@ class _Stage(threading.local):
 _stage = _Stage()
 
 
-def write(file: int, pieces: Sequence[bytes], start: int) -> None:
+def write(file: int, pieces: Sequence[Body], start: int) -> None:
     """Write pieces one after another from offset `start` on, past the cache where that is worth it.
 
     file: a descriptor, which nobody else uses meanwhile. Raises OSError.
@@ -71,9 +73,9 @@ def write_cached(file: int, pieces: Sequence[Any], start: int) -> None:
             left[0] = left[0][written:]
 
 
-def _runs(pieces: Sequence[bytes]) -> Iterator[list[bytes]]:
+def _runs(pieces: Sequence[Body]) -> Iterator[list[Body]]:
     """The pieces in order, in runs that fit into the stage; one that does not is a run by itself."""
-    run: list[bytes] = []
+    run: list[Body] = []
     size = 0
     for piece in pieces:
         if run and size + len(piece) > STAGE - BLOCK:
@@ -85,7 +87,7 @@ def _runs(pieces: Sequence[bytes]) -> Iterator[list[bytes]]:
         yield run
 
 
-def _write_staged(file: int, pieces: Sequence[bytes], start: int) -> None:
+def _write_staged(file: int, pieces: Sequence[Body], start: int) -> None:
     stage, begin = _stage.view, start % BLOCK  # what goes to a block's begin lies at one
     end = begin
     for piece in pieces:

@@ -3,12 +3,15 @@
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from service.protocol import READ_AHEAD
+from service import protocol
+from service.buffers import Buffers
+from service.protocol import AT_ONCE
 from tests.service.serving import ARROW, Served, arrow, in_thread
 
 
@@ -42,7 +45,7 @@ def answers(connection: socket.socket, count: int) -> list[dict[str, object]]:
     return found
 
 
-@pytest.mark.parametrize("piece", [1_000, 65_536, READ_AHEAD, READ_AHEAD + 1, 10**9])
+@pytest.mark.parametrize("piece", [1_000, 65_536, AT_ONCE, AT_ONCE + 1, 10**9])
 @pytest.mark.parametrize("rows", [3, 2_000, 10_000])
 def test_a_body_in_pieces(served: Served, rows: int, piece: int) -> None:
     body = batch(rows)
@@ -117,4 +120,38 @@ def test_a_refused_body_leaves_the_connection_of_others_alone(served: Served) ->
     with connected(served) as connection:
         connection.sendall(head(b"x" * (20 << 20)))
         assert answers(connection, 1)[0]["code"] == "body_too_large"
+    assert served.http.get("/livez").status_code == 200
+
+
+def test_a_body_is_received_into_its_place(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffers = Buffers()
+    monkeypatch.setattr(protocol, "_buffers", buffers)
+    for rows in (2_000, 2_001):  # 1 MB each, on one connection
+        with connected(served) as connection:
+            connection.sendall(head(batch(rows)) + batch(rows))
+            assert answers(connection, 1)[0]["rows"] == rows
+    assert served.http.post("/partial_fit?wait=applied", content=batch(4), headers={"Content-Type": ARROW}).is_success
+    deadline = time.monotonic() + 10
+    while not buffers.free and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert 0 < buffers.free <= 2 * AT_ONCE
+
+
+@pytest.mark.parametrize("later", [0.0, 0.2])
+def test_the_rest_of_a_refused_body_is_not_taken_for_a_request(served: Served, later: float) -> None:
+    body = batch(2_000)
+    wrong = head(body).replace(b"/partial_fit", b"/partial_fit?wait=never")
+    with connected(served) as connection:
+        connection.sendall(wrong + body[:100_000])
+        time.sleep(later)  # answered by then
+        connection.sendall(body[100_000:] + head(body) + body)
+        first, second = answers(connection, 2)
+    assert (first["code"], second["rows"]) == ("invalid_request", 2_000)
+
+
+@pytest.mark.parametrize("length", ["1, 1", "-5", "0x10", "9" * 30, "\u0663"])
+def test_a_length_that_is_not_one_is_refused(served: Served, length: str) -> None:
+    with connected(served) as connection:
+        connection.sendall(head(b"").replace(b"Length: 0", f"Length: {length}".encode()) + b"x" * 100_000)
+        assert connection.recv(100).split()[1] in (b"400", b"413")
     assert served.http.get("/livez").status_code == 200
