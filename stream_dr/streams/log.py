@@ -59,14 +59,14 @@ class Log:
         self._last, self._events, self._rows, self._bytes = -1, 0, 0, 0
         self._unsure = False
         prepare(self.path, writable)
-        self._segments = [Segment(p, writable) for p in segment_files(self.path)]
-        if not self._segments and writable:
-            self._segments = [Segment.create(self.path, 0, 0)]
+        found = [Segment(p, writable) for p in segment_files(self.path)]
+        self._segments = found or ([Segment.create(self.path, 0, 0)] if writable else [])
         self._index = KeyIndex(self.path, writable, keys)
         try:
             if writable:
                 self._erase()
                 self._seal()
+            self._hold(self._segments)
             self._look_again()
         except BaseException:
             self._index.abandon()
@@ -123,17 +123,15 @@ class Log:
         An empty list means that there are none (yet). Raises HistoryGone when after + 1 was dropped, DamagedFile when a
         position is missing.
         """
-        end = _END if until is None else until
-        if self.writable:
-            end = min(end, self._last)
+        end = min(_END if until is None else until, self._last if self.writable else _END)
         segments = self._current()
         first = segments[0].first if segments else 0
         if after + 1 < first:
             raise HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
+        if after >= end:
+            return []
         at = max(bisect_right(segments, after + 1, key=lambda s: s.first) - 1, 0)
         events: list[Event] = []
-        if after >= end:
-            return events
         for segment, following in zip(segments[at:], [*segments[at + 1 :], None], strict=True):
             reached = after + len(events)
             found = segment.read(reached, end, limit - len(events), max_bytes)
@@ -144,7 +142,6 @@ class Log:
                 break
             if reached + 1 != following.first:
                 raise damaged(segment.path, f"position {reached + 1} is missing")
-            segment.rest()
         return events
 
     def read_kind(self, kind: str, before: int) -> list[Event]:
@@ -190,9 +187,8 @@ class Log:
                 self._index.flush(durable=True)
             for _ in range(count):
                 failpoint("log.drop")
-                segment = self._segments[0]
-                self._segments = self._segments[1:]
-                segment.close()
+                segment, self._segments = self._segments[0], self._segments[1:]
+                segment.keep_none()
                 remove_segment(segment.path)
             return count
 
@@ -218,9 +214,16 @@ class Log:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _hold(self, segments: list[Segment]) -> None:
+        """These are the segments now; those that are sealed keep no connections, however many there are."""
+        for segment in segments[:-1]:
+            if not segment.journal.exists():
+                segment.keep_none()
+        self._segments = segments
+
     def _close_segments(self) -> None:
         for segment in self._segments:
-            segment.close()
+            segment.keep_none()
 
     def _totals(self) -> Totals:
         return self._segments[-1].totals() if self._segments else Totals(-1, 0, 0, 0)
@@ -239,7 +242,7 @@ class Log:
 
     def _roll(self) -> None:
         """Begin a new segment."""
-        self._segments = [*self._segments, Segment.create(self.path, self._last + 1, self._rows)]
+        self._hold([*self._segments, Segment.create(self.path, self._last + 1, self._rows)])
         self._events = self._bytes = 0
         self._index.try_flush()
         self._seal()
@@ -249,7 +252,6 @@ class Log:
         for segment in self._segments:
             with suppress(DamagedFile):
                 segment.erase()
-            segment.rest()
 
     def _seal(self) -> None:
         """Seal the segments before the last that are not; one that is being read is sealed later."""
@@ -291,7 +293,7 @@ class Log:
                 known = {s.path: s for s in self._segments}
                 files = segment_files(self.path)
                 if files != list(known):
-                    self._segments = [known.pop(p) if p in known else Segment(p, writable=False) for p in files]
+                    self._hold([known.pop(p) if p in known else Segment(p, writable=False) for p in files])
                     for gone in known.values():
-                        gone.close()
+                        gone.keep_none()
         return self._segments

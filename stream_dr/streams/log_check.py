@@ -38,7 +38,6 @@ def verify(segments: Sequence[Segment], rows: int) -> Verified:
             events, size, after = events + len(found), size + sum(len(e.body) for e in found), found[-1].position
         if after < (segment.last() if following is None else following.first - 1):
             raise damaged(segment.path, f"position {after + 1} is missing")
-        segment.rest()
     return Verified(len(segments), events, rows, size)
 
 
@@ -62,7 +61,6 @@ def readable(segments: Sequence[Segment], kind: str) -> list[Event]:
             events += segment.read_kind(kind, segment.last() + 1)
         except StreamDRError:
             events += _one_by_one(segment, kind)
-        segment.rest()
     return events
 
 

@@ -158,9 +158,10 @@ class Segment:
     def seal(self) -> bool:
         """Move what the WAL holds into the file and leave WAL mode, once no more is to be appended; False if in use.
 
-        A sealed segment can be read where nothing can be written, a full disk among such places.
+        A sealed segment can be read where nothing can be written, a full disk among such places. It keeps no connections: a
+        log of a thousand segments would run out of descriptors.
         """
-        self.rest()
+        self._pool.rest()
         with self._pool.connection() as connection:
             connection.execute("PRAGMA busy_timeout=0")
             try:
@@ -169,16 +170,13 @@ class Segment:
                 if e.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                     raise
                 sealed = False
-        self.rest()
+        if sealed:
+            self.keep_none()
         return sealed
 
-    def rest(self) -> None:
-        """Close idle connections; the segment stays usable."""
-        self._pool.rest()
-
-    def close(self) -> None:
-        """Close; connections in use close when they come back."""
-        self._pool.close()
+    def keep_none(self) -> None:
+        """Close connections, those in use when they come back, from now on; the segment stays usable."""
+        self._pool.keep_none()
 
     def _place(self, events: Sequence[Event]) -> tuple[Sequence[int | None], int]:
         """Where each event's body lies (None: in its row), and where the bodies file then ends; writes the bodies."""

@@ -1,5 +1,6 @@
 """Readers, of other threads and other processes, see whole groups while the log is written."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.streams.log import Log
 from stream_dr.streams.sqlite_file import JOURNAL_BYTES
-from tests.stream_dr.streams.logs import drafts, filled
+from tests.stream_dr.streams.logs import drafts, filled, segments
 
 pytestmark = pytest.mark.usefixtures("placement")
 
@@ -113,3 +114,24 @@ def test_a_read_only_log_changes_no_file(folder):
     with Log(folder, writable=False) as reader:
         assert reader.verify().events == 50
     assert {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.endswith(("-shm", "-wal"))} == before
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list a process's descriptors")
+@pytest.mark.parametrize("writable", [True, False])
+def test_however_many_segments_there_are_few_files_stay_open(folder, writable):
+    before = descriptors()
+    with filled(folder, 200) as log:
+        assert len(segments(folder)) > 15
+        assert descriptors() - before < 12
+    with Log(folder, writable=writable) as log:
+        assert log.holding(100) > 0
+        assert log.read_kind("unlearn", 200) == log.read_readable("unlearn") == []
+        assert [len(log.read(at, limit=5)) for at in range(-1, 195, 5)] == [5] * 40  # each ends where a segment may end
+        assert descriptors() - before < 12
+        log.verify()
+        assert descriptors() - before < 12
+    assert descriptors() == before
