@@ -28,7 +28,7 @@ class Unlearn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    positions: list[Annotated[int, Field(ge=0)]] = Field([], max_length=10_000)
+    positions: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field([], max_length=10_000)
     ids: list[Annotated[str, Field(max_length=1_000)]] = Field([], max_length=10_000)
 
 

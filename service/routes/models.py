@@ -25,7 +25,7 @@ class Publish(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    rows: int | None = Field(None, ge=1)
+    rows: int | None = Field(None, ge=1, lt=2**63)
     seconds: float | None = Field(1.0, gt=0)
     idle: bool = True
 
@@ -71,7 +71,7 @@ def delete(request: Request, name: Name) -> Response:
     return Response(status_code=204)
 
 
-def projection(request: Request, name: Name, version: Annotated[int | None, Field(ge=1)] = None) -> Response:
+def projection(request: Request, name: Name, version: Annotated[int | None, Field(ge=1, lt=2**63)] = None) -> Response:
     """The published projection's arrays, or a kept version's with the map from it to the newest."""
     accept = wire.accepted(request, OFFERS)
     told = stream_dr.export_projection(request.app.state.directory.model(name), version)

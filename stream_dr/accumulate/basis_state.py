@@ -1,6 +1,6 @@
 """BasisState: the frozen basis of a recurrence, and its vectors at unit length.
 
-Memory: 8 · d · (p + c) bytes, and (p + c)² for the rest.
+Memory: 8 · d · (p + c) bytes, and 8 · (2 p + c) · (p + c) for the rest.
 
 Why this way: D and M are held as they are, not multiplied out, so that going on from a snapshot is bit-equal to never
 having stopped; who wants vectors asks for them.

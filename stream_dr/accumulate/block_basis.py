@@ -197,7 +197,7 @@ class BlockBasis:
         self.live, self.turned, self.unit = int(state.live), int(state.turned), float(state.unit)
 
     def _allocate(self, capacity: int) -> None:
-        size = -(-(self.components + self.means) // 8) * 8
+        size = _padded(self.components + self.means)
         self.columns = aligned_zeros(capacity, size)
         self.table = np.zeros((size, 2 * size))
         self.lengths = np.zeros((2, size))
@@ -221,6 +221,16 @@ class BlockBasis:
         self._allocate(len(kept))
         self.columns[: self.features, :k] = kept[: self.features, :k]
         self._set_small(table[:k, :k], table[: self.components, old : old + k], lengths)
+
+
+def basis_bytes(features: int, components: int, means: int) -> int:
+    """Bytes a basis takes: D, and a table of two squares."""
+    size = _padded(components + means)
+    return 8 * size * (features + 2 * size)
+
+
+def _padded(columns: int) -> int:
+    return -(-columns // 8) * 8
 
 
 def _int32(indices: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ Row n, with u_1 = x − x̄(n) (x itself without centring), for each live compon
 component not yet live takes the residual u as it is, if |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|, and the row ends
 there. The start v = u is not scale-free (v has the unit of x² afterwards); it is the paper's.
 
-Cost a row: O(nonzeros · (p + 1) + p (p + 1)). Memory 8 · d · (p + 1) bytes.
+Cost a row: O(nonzeros · (p + 1) + p (p + 1)). Memory: block_basis.basis_bytes.
 
 Why this way: see block_basis. A residual shorter than 1e-6 of the terms it is formed from is rounding in this form and
 starts nothing, where the row-by-row form would still see 1e-14; dense rows are shifted first, so that it makes no

@@ -8,7 +8,7 @@ hence both.) Components start as in CCIPCA: the first one not yet live takes the
 the row ends there. Dense rows are shifted by the first row learned, which changes no difference and keeps a far-off
 origin out of the start; sparse rows are not.
 
-Cost a row: O(nonzeros · (p + c) + p (c + 1)(p + c)). Memory 8 · d · (p + c) bytes.
+Cost a row: O(nonzeros · (p + c) + p (c + 1)(p + c)). Memory: block_basis.basis_bytes.
 
 Why this way: see block_basis. A class that comes late gets a column of its own in mid-stream; one without rows has no
 weight.

@@ -82,15 +82,14 @@ def admit_model(estimator: Any, schema: Schema, limits: Limits) -> None:
         )
     _check_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
-    if schema.features:
-        needed = estimator.state_bytes(schema.features, max(1, schema.n_targets))
-        if needed > limits.max_state_bytes:
-            raise LimitExceeded(
-                f"{type(estimator).__name__} would need {needed} bytes of state for {schema.features} features and "
-                f"{schema.n_targets} targets; at most {limits.max_state_bytes} are allowed (max_state_bytes).",
-                needed=needed,
-                limit=limits.max_state_bytes,
-            )
+    needed = estimator.state_bytes(schema.features, max(1, schema.n_targets))
+    if needed > limits.max_state_bytes:
+        raise LimitExceeded(
+            f"{type(estimator).__name__} would need {needed} bytes of state for {schema.features} features and "
+            f"{schema.n_targets} targets; at most {limits.max_state_bytes} are allowed (max_state_bytes).",
+            needed=needed,
+            limit=limits.max_state_bytes,
+        )
 
 
 def _check_width(estimator: Any, schema: Schema) -> None:

@@ -133,7 +133,12 @@ class Directory:
                 return self._same(known, spec, estimator), False
             first = self._first_position(start)
             admit_model(estimator, self.schema, self.limits)
-            model = self._restored(self.table.add(name, spec, first, policy))
+            entry = self.table.add(name, spec, first, policy)
+            try:
+                model = self._restored(entry)
+            except BaseException:
+                self.table.remove(entry.id)
+                raise
             self.models = {**self.models, name: model}
             return model, True
 

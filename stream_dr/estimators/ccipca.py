@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stream_dr.accumulate.basis_state import unit_columns
+from stream_dr.accumulate.block_basis import basis_bytes
 from stream_dr.accumulate.ccipca import CCIPCAAccumulator, CCIPCAState
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
@@ -34,8 +35,8 @@ class CCIPCA(Estimator):
     the unit of X², `mean_`. A component not started, or below 1e-10 of the largest, is left out; `rank_` says how many
     there are.
 
-    Cost: a row O(nonzeros · p + p²); memory 8 · d · (p + 1) bytes. Does not merge, does not unlearn: its answer depends
-    on the order of rows. Weights are left out: the recurrence has no place for them.
+    Cost: a row O(nonzeros · p + p²); memory 8 · k · (d + 2 k) bytes, k = p + 1 to the next 8. Does not merge, does not
+    unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has no place for them.
     """
 
     state_type: ClassVar[Any] = StateType(CCIPCAState)
@@ -77,8 +78,8 @@ class CCIPCA(Estimator):
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · d · (p + 1), d as mapped where there is a map."""
+        """8 · k · (d + 2 k), k = p + 1 to the next multiple of 8, d as mapped where there is a map."""
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 
     def _basis_bytes(self, n_features: int, n_targets: int) -> int:
-        return 8 * n_features * (self.n_components + 1)
+        return basis_bytes(n_features, self.n_components, int(self.center))

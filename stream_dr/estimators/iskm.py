@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dr.accumulate.basis_state import unit_columns
+from stream_dr.accumulate.block_basis import basis_bytes
 from stream_dr.accumulate.skm import SKMAccumulator, SKMState
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
@@ -33,8 +34,9 @@ class IncrementalSKM(Estimator):
     the longest and, for a ≥ 1, those past (classes − 1); the matrix has no positive eigenvalue there, so they converge
     to nothing. `SKM` (the closed form) has them, and at a = 1 is exact at every row.
 
-    Cost: a row O(nonzeros · (p + c) + p (c + 1)(p + c)); memory 8 · d · (p + c) bytes, c classes. Does not merge, does
-    not unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has no place for them.
+    Cost: a row O(nonzeros · (p + c) + p (c + 1)(p + c)); memory 8 · k · (d + 2 k) bytes, c classes, k = p + c to the next
+    8. Does not merge, does not unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has
+    no place for them.
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
@@ -81,8 +83,8 @@ class IncrementalSKM(Estimator):
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · d · (p + c), d as mapped where there is a map."""
+        """8 · k · (d + 2 k), k = p + c to the next multiple of 8, d as mapped where there is a map."""
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 
     def _basis_bytes(self, n_features: int, n_targets: int) -> int:
-        return 8 * n_features * (self.n_components + n_targets)
+        return basis_bytes(n_features, self.n_components, n_targets)

@@ -3,28 +3,40 @@
 Why this way: one error class and one form of words for every parameter that is outside its range.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
 
+LARGEST = 2**31 - 1
+"""No count is larger: an array of as many numbers takes 17 GB."""
+
 
 def check_positive_int(name: str, value: Any, optional: bool = False) -> None:
-    """Raise InvalidParameter unless value is an integer ≥ 1 (or None, where optional)."""
+    """Raise InvalidParameter unless value is an integer from 1 to LARGEST (or None, where optional)."""
     if optional and value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidParameter(f"{name}={value!r}; it must be an integer ≥ 1{' or None' if optional else ''}.")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LARGEST:
+        or_none = " or None" if optional else ""
+        raise InvalidParameter(f"{name}={value!r}; it must be an integer ≥ 1 and at most {LARGEST}{or_none}.")
 
 
 def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
     """Raise InvalidParameter unless value is a finite number in [low, high] (or (low, high] where open_low)."""
-    good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
+    good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and _finite(value)
     if not good or value > high or value < low or (open_low and value == low):
         raise InvalidParameter(
             f"{name}={value!r}; it must be a number in {'(' if open_low else '['}{low:g}, {high:g}]."
         )
+
+
+def _finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer past the largest float
+        return False
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

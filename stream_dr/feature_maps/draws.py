@@ -37,6 +37,9 @@ def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> n
 
 
 def check_seed(seed: Any) -> None:
-    """Raise InvalidParameter unless seed is None (which is 0: nothing here depends on the clock) or an integer ≥ 0."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-        raise InvalidParameter(f"random_state={seed!r}; it must be an integer ≥ 0, or None, which stands for 0.")
+    """Raise InvalidParameter unless seed is None (which is 0: nothing here depends on the clock) or an integer from 0 to
+    2⁶³ − 1."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
+        raise InvalidParameter(
+            f"random_state={seed!r}; it must be an integer ≥ 0 and below 2**63, or None, which stands for 0."
+        )

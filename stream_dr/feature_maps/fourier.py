@@ -16,6 +16,7 @@ is smaller for nearby rows. Row i of Ω is drawn from (seed, i), so a stream may
 has seen; the orthogonal variant couples all rows of Ω and needs the width at the start.
 """
 
+import sys
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -67,12 +68,14 @@ class RandomFourier(NamedTuple):
     def check(self) -> None:
         """Raise InvalidParameter when a value is outside its range."""
         n, gamma = self.n_features, self.gamma
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 2 or n % 2:
-            raise InvalidParameter(f"n_features={n!r} of random_fourier; it must be an even integer ≥ 2.")
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n < 2**31 or n % 2:
+            raise InvalidParameter(
+                f"n_features={n!r} of random_fourier; it must be an even integer ≥ 2 and below 2**31."
+            )
         if self.kernel not in ("rbf", "laplace"):
             raise InvalidParameter(f"kernel={self.kernel!r} of random_fourier; it must be 'rbf' or 'laplace'.")
         number = isinstance(gamma, int | float | np.number) and not isinstance(gamma, bool)
-        if not number or not np.isfinite(gamma) or gamma <= 0:
+        if not number or not 0 < gamma < np.inf or gamma > sys.float_info.max:
             raise InvalidParameter(f"gamma={gamma!r} of random_fourier; it must be a finite number > 0.")
         if not isinstance(self.orthogonal, bool) or (self.orthogonal and self.kernel != "rbf"):
             raise InvalidParameter(

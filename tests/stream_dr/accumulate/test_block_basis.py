@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from stream_dr import errors
 from stream_dr.accumulate.basis_state import unit_columns
+from stream_dr.accumulate.block_basis import BlockBasis, basis_bytes
 from stream_dr.accumulate.ccipca import CCIPCAAccumulator, CCIPCAState
 from stream_dr.accumulate.protocol import pack, unpack
 from stream_dr.accumulate.skm import SKMAccumulator, SKMState
@@ -182,3 +183,12 @@ def wide_rows(n: int, seed: int) -> sp.csr_matrix:
     X = sp.csr_matrix((random.random(n * 84), columns.ravel(), np.arange(0, 84 * n + 1, 84)), shape=(n, 47_236))
     X.sum_duplicates()
     return X
+
+
+@pytest.mark.parametrize(
+    ("components", "means", "features"), [(1, 0, 0), (5, 1, 10), (7, 1, 300), (8, 4, 1), (60, 9, 40)]
+)
+def test_bytes_told_are_the_bytes_taken(components: int, means: int, features: int) -> None:
+    basis = BlockBasis(components, means)
+    basis.grow(features)
+    assert basis.columns.nbytes + basis.table.nbytes == basis_bytes(features, components, means)
