@@ -50,14 +50,23 @@ def mutated(http: httpx.Client, count: int, seed: int) -> None:
 
 def schemathesis(url: str, program: str | None, examples: int) -> None:
     """schemathesis' own run: no 5xx, answers as documented."""
-    found = program or shutil.which("schemathesis")
+    found = shutil.which(program or "schemathesis")
     if found is None:
         print("schemathesis is not installed; its part was left out")
         return
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-    command = [found, "run", f"{url}/openapi.json", "--checks", checks, "--max-examples", str(examples)]
+    command = [
+        str(Path(found).absolute()),
+        "run",
+        f"{url}/openapi.json",
+        "--checks",
+        checks,
+        "--max-examples",
+        str(examples),
+    ]
     command += ["--exclude-path", "/events", "--request-timeout", "30"]
-    print(f"schemathesis ended with {subprocess.run(command, check=False).returncode}")
+    with tempfile.TemporaryDirectory() as folder:  # it writes what it finds where it runs
+        print(f"schemathesis ended with {subprocess.run(command, check=False, cwd=folder).returncode}")
 
 
 def main() -> None:

@@ -37,18 +37,18 @@ class Bodies:
             await self.app(scope, receive, send)
             return
         try:
-            limit = self._admit(scope["path"], headers)
+            limit, declared = self._admit(scope["path"], headers)
         except Problem as problem:
             await _refuse(problem, receive, send)
             return
-        bounded = _Bounded(self, limit, receive, send)
+        bounded = _Bounded(self, limit, declared, receive, send)
         try:
             await self.app(scope, bounded.receive, bounded.send)
         finally:
             self.held -= bounded.bytes
 
-    def _admit(self, path: str, headers: dict[bytes, bytes]) -> int:
-        """Most bytes this body may have. Raises Problem."""
+    def _admit(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, int]:
+        """Most bytes this body may have, and those it says it has, which are held from now on. Raises Problem."""
         media = media_type(headers.get(b"content-type", b"").decode("latin-1"))
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         wanted = (JSON, *ARROW) if path in ARROW_PATHS else (JSON,)
@@ -62,11 +62,11 @@ class Bodies:
         declared = _length(headers)
         if declared > limit:
             raise too_large(limit, declared)
-        self.reserve(declared)
-        return limit
+        self.hold(declared)
+        return limit, declared
 
-    def reserve(self, more: int) -> None:
-        """Raise Problem `overloaded` when that many bytes more would not fit; reserves nothing."""
+    def hold(self, more: int) -> None:
+        """Count that many bytes more as held. Raises Problem `overloaded` when they would not fit."""
         if self.held + more > self.settings.max_queue_bytes:
             raise Problem(
                 "overloaded",
@@ -74,15 +74,16 @@ class Bodies:
                 "allowed; send this one again shortly.",
                 {"Retry-After": "1"},
             )
+        self.held += more
 
 
 class _Bounded:
-    """One request's receive and send."""
+    """One request's receive and send; `bytes` is how many the request holds, from the first those it declared."""
 
-    def __init__(self, bodies: Bodies, limit: int, receive: Receive, send: Send) -> None:
+    def __init__(self, bodies: Bodies, limit: int, declared: int, receive: Receive, send: Send) -> None:
         self._bodies, self._limit, self._receive, self._send = bodies, limit, receive, send
         self._deadline = asyncio.get_running_loop().time() + bodies.settings.body_timeout
-        self.bytes = 0
+        self.bytes, self._come = declared, 0
         self._complete = self._refused = False
 
     async def receive(self) -> Message:
@@ -109,13 +110,13 @@ class _Bounded:
             await self._send(message)
 
     def _count(self, message: Message) -> None:
-        size = len(message.get("body", b""))
+        self._come += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
-        if self.bytes + size > self._limit:
+        if self._come > self._limit:
             raise too_large(self._limit, None)
-        self._bodies.reserve(size)
-        self.bytes += size
-        self._bodies.held += size
+        if self._come > self.bytes:
+            self._bodies.hold(self._come - self.bytes)
+            self.bytes = self._come
 
     async def _stop(self, problem: Problem) -> Message:
         self._refused = True
@@ -143,10 +144,10 @@ def _has_body(headers: dict[bytes, bytes]) -> bool:
 
 
 def _length(headers: dict[bytes, bytes]) -> int:
-    try:
-        return int(headers.get(b"content-length", b"0"))
-    except ValueError:
-        raise Problem("bad_request", "Content-Length is not a number.") from None
+    told = headers.get(b"content-length", b"0")
+    if not told.isdigit():
+        raise Problem("bad_request", "Content-Length is not a number.")
+    return int(told)
 
 
 async def _refuse(problem: Problem, receive: Receive, send: Send, drain: bool = True) -> None:

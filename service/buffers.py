@@ -42,7 +42,7 @@ class Buffers:
         try:
             memory = self._free[room].pop()
         except IndexError:
-            memory = mmap.mmap(-1, room)
+            memory = mmap.mmap(-1, room, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         owner = _owner(room).from_buffer(memory)
         weakref.finalize(owner, self._give_back, memory).atexit = False
         return memoryview(owner).cast("B")[:size]

@@ -3,12 +3,12 @@
 uvicorn wakes a request for every piece of its body that the socket gives, and copies each into one buffer and out of it
 again. Here a body of stated length, of WORTH bytes to AT_ONCE, is received into the memory where it stays (buffers.py):
 what came with the request's head is put first, the rest is read behind it, past the parser, which is made anew for the
-next request. Other bodies (short ones, chunked ones, long ones) are kept in pieces as they come until they are complete,
-or longer than AT_ONCE, and joined once.
+next request. Other bodies are kept in pieces as they come until they are complete, or AT_ONCE bytes (HEAD bytes where no
+length is stated) are there, and joined once. Once the answer has begun, what still comes of a body is dropped.
 
-Cost: HEAD bytes a thread, shared by all connections; AT_ONCE bytes a connection whose body is under way, of which only
-what has come takes memory. With uvicorn's own way 380 batches of 1 MB a second came in, with this one 510 (`python
-benchmarks/service.py ingest --rows 200000`).
+Cost: HEAD bytes a thread, shared by all connections; AT_ONCE bytes a connection whose body is under way, which bodies.py
+has counted and admitted, of which only what has come takes memory. With uvicorn's own way 380 batches of 1 MB a second
+came in, with this one 510 (`python benchmarks/service.py ingest --rows 200000`).
 
 Why this way: the grammar, pipelining, keep-alive and time limits stay uvicorn's; only what meets a body's bytes is ours.
 """
@@ -45,9 +45,16 @@ _incoming = _Incoming()
 
 
 class _Cycle(RequestResponseCycle):
-    """A request whose body may be received into its place."""
+    """A request whose body may be received into its place, and is dropped once its answer begins."""
 
     whole: memoryview | None = None
+    http: "_Http"
+
+    async def send(self, message: Any) -> None:
+        """Send a part of the answer."""
+        if not self.response_started:
+            self.http.drop(self)
+        await super().send(message)
 
     async def receive(self) -> Any:
         """The next message; a body that is in its place is handed on as it lies there."""
@@ -60,14 +67,16 @@ class _Cycle(RequestResponseCycle):
 class _Http(HttpToolsProtocol):
     """One connection's requests.
 
-    What is known of the body under way: `_length`, as stated, where it may be received into its place; `_pieces` of `_size`
-    bytes that the parser handed on; `_left`, the bytes that will come past the parser, to `_place`'s end or to be dropped.
+    What is known of the body under way: `_length`, as stated, where it may be received into its place; `_ahead`, the bytes
+    of it that are read before its route takes them; `_pieces` of `_size` bytes that the parser handed on; `_left`, the bytes
+    that will come past the parser, to `_place`'s end or to be dropped.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._pieces: list[bytes] = []
         self._length = self._size = self._left = 0
+        self._ahead = HEAD
         self._place: memoryview | None = None
 
     def buffer(self) -> memoryview:
@@ -80,10 +89,11 @@ class _Http(HttpToolsProtocol):
         """Take what was read."""
         if not self._left:
             self.data_received(_incoming.buffer[:nbytes])  # type: ignore[arg-type]  # the parser copies what it hands on
-            if self._length > self._size and not self.cycle.response_complete:
+            if self._length > self._size and not self.cycle.response_started:
                 self._go_past_parser()
             return
-        self._unset_keepalive_if_required()
+        if not self.cycle.response_complete:
+            self._unset_keepalive_if_required()
         self._left -= nbytes
         if not self._left:
             self._end_body()
@@ -91,18 +101,22 @@ class _Http(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The parser met the end of a request's head."""
         super().on_headers_complete()
+        self.cycle.__class__ = _Cycle  # before its task begins
+        self.cycle.http = self  # type: ignore[attr-defined]
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False  # its body is not read, and must not pass for the next request
+            return
         length = _stated_length(self.headers)
-        if WORTH <= length <= AT_ONCE and not self.parser.should_upgrade():
-            self._length = length
-            self.cycle.__class__ = _Cycle  # before its task begins
+        self._ahead = AT_ONCE if length else HEAD
+        self._length = length if WORTH <= length <= AT_ONCE else 0
 
     def on_body(self, body: bytes) -> None:
         """The parser met a piece of the body."""
-        if self.cycle.response_complete:
+        if self.cycle.response_started:
             return
         self._pieces.append(body)
         self._size += len(body)
-        if self._size > AT_ONCE:
+        if self._size > self._ahead:
             self.flow.pause_reading()
             self._hand_on()
 
@@ -112,16 +126,15 @@ class _Http(HttpToolsProtocol):
             self.cycle.more_body = False
         self._hand_on()
 
-    def on_response_complete(self) -> None:
-        """The request is answered; what is left of its body is dropped."""
-        if self.cycle.response_complete:
-            self._place = None
-        super().on_response_complete()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         super().connection_lost(exc)
         self._place = None
+
+    def drop(self, cycle: RequestResponseCycle) -> None:
+        """Keep nothing of a request's body any more."""
+        if cycle is self.cycle:
+            self._place, self._pieces = None, []
 
     def _hand_on(self) -> None:
         """Give the request what was read of its body, and wake it."""
@@ -146,8 +159,9 @@ class _Http(HttpToolsProtocol):
         place, self._place = self._place, None
         self.parser = HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
-        if place is not None:
-            self.cycle.whole, self.cycle.more_body = place.toreadonly(), False  # type: ignore[attr-defined]
+        if not self.cycle.response_complete:
+            self.cycle.whole = None if place is None else place.toreadonly()  # type: ignore[attr-defined]
+            self.cycle.more_body = False
             self.cycle.message_event.set()
 
 

@@ -67,7 +67,7 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
     view of bytes that will not change.
     """
     block = parse_rows(body, media, limits or Limits())
-    kept: Body = body if isinstance(body, memoryview) and body.readonly else bytes(body)
+    kept: Body = body.cast("B") if isinstance(body, memoryview) and body.readonly else bytes(body)
     return Draft("rows", kept, quick_digest(body), key, block, block.rows)
 
 

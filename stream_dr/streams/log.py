@@ -215,9 +215,10 @@ class Log:
         self.close()
 
     def _hold(self, segments: list[Segment]) -> None:
-        """These are the segments now; those that are sealed keep no connections, however many there are."""
+        """These are the segments now; those that are sealed keep no connections, nor do a reader's: it would keep the
+        writer from sealing."""
         for segment in segments[:-1]:
-            if not segment.journal.exists():
+            if not self.writable or not segment.journal.exists():
                 segment.keep_none()
         self._segments = segments
 

@@ -84,10 +84,8 @@ class Process:
         return self._wait()
 
     def _wait(self) -> int:
-        status = self.popen.wait(60)
-        self.said += self.popen.stderr.read()  # type: ignore[union-attr]
-        self.popen.stderr.close()  # type: ignore[union-attr]
-        return status
+        self.said += self.popen.communicate(timeout=60)[1]
+        return self.popen.returncode
 
 
 def arrow(X: Any, y: Any = None, **columns: Any) -> bytes:

@@ -1,10 +1,13 @@
 """Bodies arrive whole, however they are cut up on the way, and so do the requests behind them."""
 
+import gc
 import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -155,3 +158,44 @@ def test_a_length_that_is_not_one_is_refused(served: Served, length: str) -> Non
         connection.sendall(head(b"").replace(b"Length: 0", f"Length: {length}".encode()) + b"x" * 100_000)
         assert connection.recv(100).split()[1] in (b"400", b"413")
     assert served.http.get("/livez").status_code == 200
+
+
+@pytest.mark.parametrize("how", ["Content-Length", "chunked"])
+def test_bodies_under_way_are_within_the_bound_of_memory(tmp_path: Path, how: str) -> None:
+    part = b"x" * (AT_ONCE - 1)
+    told = head(part + b"x") if how == "Content-Length" else head(b"", "Transfer-Encoding: chunked") + b"1fffff\r\n"
+    with in_thread(tmp_path, max_queue_bytes=2 * AT_ONCE, body_timeout=2) as served, ExitStack() as open_ones:
+        connections = [open_ones.enter_context(connected(served)) for _ in range(12)]
+        for connection in connections:
+            connection.sendall(told + part)
+        refused = [connection.recv(100).split()[1] for connection in connections]  # those that wait are 408 in the end
+        assert refused.count(b"429") >= 10
+        assert set(refused) <= {b"429", b"408"}
+        deadline = time.monotonic() + 10
+        while "stream_dr_body_bytes 0" not in served.http.get("/metrics").text:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("rest", [1, 1_500_000])
+def test_nothing_is_kept_of_a_body_whose_answer_has_begun(
+    served: Served, monkeypatch: pytest.MonkeyPatch, rest: int
+) -> None:
+    buffers = Buffers()
+    monkeypatch.setattr(protocol, "_buffers", buffers)
+    with connected(served) as connection:
+        connection.sendall(head(b"x" * AT_ONCE).replace(ARROW.encode(), b"text/plain") + b"x" * (AT_ONCE - rest))
+        assert connection.recv(100).split()[1] == b"415"
+        taken = [o for o in gc.get_objects() if type(o) is memoryview and len(o) == AT_ONCE]
+        assert not taken
+
+
+def test_what_comes_with_an_upgrade_is_no_request(served: Served) -> None:
+    hidden = b"PUT /models/hidden HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    hidden += b'Content-Length: 19\r\n\r\n{"estimator":"lda"}'
+    with connected(served) as connection:
+        connection.sendall(head(hidden, "Connection: Upgrade", "Upgrade: h2c"))
+        time.sleep(0.1)
+        connection.sendall(hidden)
+        assert b"".join(iter(lambda: connection.recv(10_000), b"")).count(b"HTTP/1.1 ") == 1
+    assert "hidden" not in served.http.get("/models").json()["models"]

@@ -189,3 +189,12 @@ def test_a_first_batch_that_is_in_the_log_although_its_append_raised_decides_the
         assert isinstance(refused, errors.WidthMismatch)
         again = directory.append([draft(dense(0, features=4), key="k")])[0]
         assert again == Receipt(0, 20, True)
+
+
+def test_a_view_of_anything_but_bytes_is_kept_as_bytes(tmp_path: Path) -> None:
+    sent = body(dense(0))
+    sent += bytes(-len(sent) % 8)
+    with opened(tmp_path) as directory:
+        directory.append([rows_draft(memoryview(sent).cast("Q").toreadonly())])
+        assert [(e.body, e.intact) for e in directory.log.read(-1)] == [(sent, True)]
+        directory.log.verify()

@@ -135,3 +135,17 @@ def test_however_many_segments_there_are_few_files_stay_open(folder, writable):
         log.verify()
         assert descriptors() - before < 12
     assert descriptors() == before
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list a process's descriptors")
+def test_a_reader_keeps_no_segment_from_being_sealed(folder):
+    before = descriptors()
+    with filled(folder, 10) as log, Log(folder, writable=False) as reader:
+        for start in range(10, 300, 5):
+            log.append(drafts(start, 5))
+            assert [e.position for e in reader.read(log.last - 5)] == list(range(log.last - 4, log.last + 1))
+        assert len(segments(folder)) > 20
+        assert (
+            len([p for p in folder.iterdir() if p.name.endswith("-wal")]) <= 4
+        )  # the last one's, the index's and a late one
+        assert descriptors() - before < 24
