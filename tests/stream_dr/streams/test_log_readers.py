@@ -1,5 +1,6 @@
 """Readers, of other threads and other processes, see whole groups while the log is written."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -117,6 +118,7 @@ def test_a_read_only_log_changes_no_file(folder):
 
 
 def descriptors():
+    gc.collect()  # what other tests have left is no part of the count
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -134,7 +136,7 @@ def test_however_many_segments_there_are_few_files_stay_open(folder, writable):
         assert descriptors() - before < 12
         log.verify()
         assert descriptors() - before < 12
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list a process's descriptors")
