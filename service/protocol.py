@@ -138,21 +138,23 @@ class _Http(HttpToolsProtocol):
 
     def _hand_on(self) -> None:
         """Give the request what was read of its body, and wake it."""
-        cycle, pieces = self.cycle, self._pieces
-        self._pieces, self._size, self._length = [], 0, 0
+        cycle, pieces = self.cycle, self._begun()
         if not cycle.response_complete:
             cycle.body = b"".join([cycle.body, *pieces] if cycle.body else pieces)  # type: ignore[assignment]
             cycle.message_event.set()
+
+    def _begun(self) -> list[bytes]:
+        """What the parser handed on of the body, which is kept here no longer."""
+        pieces = self._pieces
+        self._pieces, self._size, self._length = [], 0, 0
+        return pieces
 
     def _go_past_parser(self) -> None:
         """Receive the rest of the body into its place."""
         self._place = _buffers.take(self._length)
         self._left = self._length - self._size
-        at = 0
-        for piece in self._pieces:
-            self._place[at : at + len(piece)] = piece
-            at += len(piece)
-        self._pieces, self._size, self._length = [], 0, 0
+        come = b"".join(self._begun())
+        self._place[: len(come)] = come
 
     def _end_body(self) -> None:
         """Give the request its body, if it still wants it, and expect the next request."""

@@ -3,12 +3,12 @@
 Why this way: one error class and one form of words for every parameter that is outside its range.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
+from stream_dr.feature_maps.draws import finite_number
 
 LARGEST = 2**31 - 1
 """No count is larger: an array of as many numbers takes 17 GB."""
@@ -25,18 +25,10 @@ def check_positive_int(name: str, value: Any, optional: bool = False) -> None:
 
 def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
     """Raise InvalidParameter unless value is a finite number in [low, high] (or (low, high] where open_low)."""
-    good = isinstance(value, int | float | np.number) and not isinstance(value, bool) and _finite(value)
-    if not good or value > high or value < low or (open_low and value == low):
+    if not finite_number(value) or value > high or value < low or (open_low and value == low):
         raise InvalidParameter(
             f"{name}={value!r}; it must be a number in {'(' if open_low else '['}{low:g}, {high:g}]."
         )
-
-
-def _finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer past the largest float
-        return False
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

@@ -7,6 +7,7 @@ Why this way: a state that depends on nothing but its rows and a seed can be rep
 later.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,15 @@ def normals(seed: int, purpose: int, first: int, count: int, each: int = 1) -> n
 def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
     """(count, each) standard Cauchy float64, row i belonging to index first + i."""
     return np.tan(np.pi * (uniforms(seed, purpose, first, count, each) - 0.5))
+
+
+def finite_number(value: Any) -> bool:
+    """Whether value is a number, no bool, and finite as a float64."""
+    try:
+        real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        return real and math.isfinite(value)
+    except OverflowError:  # an integer past the largest float
+        return False
 
 
 def check_seed(seed: Any) -> None:

@@ -16,7 +16,6 @@ is smaller for nearby rows. Row i of Ω is drawn from (seed, i), so a stream may
 has seen; the orthogonal variant couples all rows of Ω and needs the width at the start.
 """
 
-import sys
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.feature_maps.draws import cauchys, check_seed, normals, uniforms
+from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, uniforms
 
 SPECTRUM, LENGTHS = 21, 22
 """Purposes of the draws (see draws.py); block b of the orthogonal variant adds 100 · b."""
@@ -74,8 +73,7 @@ class RandomFourier(NamedTuple):
             )
         if self.kernel not in ("rbf", "laplace"):
             raise InvalidParameter(f"kernel={self.kernel!r} of random_fourier; it must be 'rbf' or 'laplace'.")
-        number = isinstance(gamma, int | float | np.number) and not isinstance(gamma, bool)
-        if not number or not 0 < gamma < np.inf or gamma > sys.float_info.max:
+        if not finite_number(gamma) or gamma <= 0:
             raise InvalidParameter(f"gamma={gamma!r} of random_fourier; it must be a finite number > 0.")
         if not isinstance(self.orthogonal, bool) or (self.orthogonal and self.kernel != "rbf"):
             raise InvalidParameter(

@@ -1,5 +1,7 @@
 """Random Fourier features: inner products against the kernels, methods behind them against the exact kernel methods."""
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -136,3 +138,12 @@ def test_values_outside_their_range_are_refused(wrong):
 def test_the_orthogonal_variant_has_a_widest_row():
     with pytest.raises(InvalidParameter, match="4096"):
         frequencies(RandomFourier(10, orthogonal=True), 5000)
+
+
+@pytest.mark.filterwarnings("error")
+def test_gamma_is_any_finite_number_above_zero() -> None:
+    for gamma in (1, 0.5, np.float32(1.0), np.int64(3), sys.float_info.max):
+        RandomFourier(4, gamma=gamma).check()  # type: ignore[arg-type]
+    for wrong in (0, -1.0, np.nan, np.inf, 10**400, True, "1", None, 1j, np.complex128(1)):
+        with pytest.raises(InvalidParameter):
+            RandomFourier(4, gamma=wrong).check()  # type: ignore[arg-type]

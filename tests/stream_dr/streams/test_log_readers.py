@@ -147,7 +147,6 @@ def test_a_reader_keeps_no_segment_from_being_sealed(folder):
             log.append(drafts(start, 5))
             assert [e.position for e in reader.read(log.last - 5)] == list(range(log.last - 4, log.last + 1))
         assert len(segments(folder)) > 20
-        assert (
-            len([p for p in folder.iterdir() if p.name.endswith("-wal")]) <= 4
-        )  # the last one's, the index's and a late one
+        journals = [p for p in folder.iterdir() if p.name.endswith("-wal")]
+        assert len(journals) <= 4  # the last one's, the index's and a late one
         assert descriptors() - before < 24
