@@ -18,10 +18,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
+from fastapi_offline import FastAPIOffline
 
 import stream_dr
-from service import documents, problems, routes
+from service import documents, openapi, problems, routes
 from service.bodies import Bodies
 from service.lane import Lane
 from service.metrics import Metrics, Observed
@@ -33,7 +33,7 @@ QUERIES, WAITERS = 4, 64
 
 def create_app(directory: Any, settings: Settings) -> FastAPI:
     """The ASGI application over an open, writable stream_dr.Directory; runs its threads while it is up."""
-    app = FastAPI(
+    app = FastAPIOffline(
         title="stream_dr",
         version=stream_dr.__version__,
         summary="Supervised projections of a stream, learned as it arrives.",
@@ -50,7 +50,7 @@ def create_app(directory: Any, settings: Settings) -> FastAPI:
     app.add_middleware(Lane)
     app.add_middleware(_Held, settings=settings, state=state)
     app.add_middleware(Observed, metrics=state.metrics)
-    app.openapi = functools.partial(_openapi, app)  # type: ignore[method-assign]
+    app.openapi = functools.partial(openapi.document, app)  # type: ignore[method-assign]
     return app
 
 
@@ -101,12 +101,3 @@ def _runner(loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> Callab
         return loop.run_in_executor(pool, function, *args)
 
     return run
-
-
-def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document with the schemas of documents.py."""
-    if app.openapi_schema is None:
-        told = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        told.setdefault("components", {}).setdefault("schemas", {}).update(documents.EXTRA_SCHEMAS)
-        app.openapi_schema = told
-    return app.openapi_schema

@@ -1,7 +1,8 @@
 """Access: bearer tokens, one for reading and one for writing, compared in constant time; without tokens loopback only.
 
-With tokens set, everything but /livez, /readyz and the dashboard's empty page needs one: reading takes either (reading is
-free to all only when no token is set), writing takes the write token. Transport encryption is a proxy's part (docs/deploy).
+With tokens set, everything but /livez, /readyz and pages that hold no data (the dashboard's empty one, /docs and what it
+is made of) needs one: reading takes either (reading is free to all only when no token is set), writing takes the write
+token. Transport encryption is a proxy's part (docs/deploy).
 
 Without tokens any page in a local browser could reach the service, so requests that carry a foreign `Origin`, or a `Host`
 that is not this machine, are refused.

@@ -56,6 +56,20 @@ def test_writing_takes_the_write_token_alone(served: Served, method: str, path: 
     assert served.http.request(method, path, headers=bearer(WRITE), json=body).status_code != 401
 
 
+def test_the_api_description_says_where_a_token_is_needed(served: Served) -> None:
+    told = served.http.get("/openapi.json").json()
+    assert told["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+    for path, methods in told["paths"].items():
+        for method, operation in methods.items():
+            answer = served.http.request(method, path.replace("{name}", "none").replace("{id}", "none"), json={})
+            assert (answer.status_code == 401) == (operation.get("security") == [{"token": []}]), (method, path)
+
+
+def test_without_a_token_the_api_description_names_none(tmp_path: Path) -> None:
+    with in_thread(tmp_path) as open_to_all:
+        assert "security" not in open_to_all.http.get("/openapi.json").text
+
+
 def test_a_token_that_is_not_ascii_is_wrong_and_nothing_more(served: Served) -> None:
     assert served.http.get("/stream", headers={b"Authorization": "Bearer é".encode()}).status_code == 401
 

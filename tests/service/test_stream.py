@@ -79,6 +79,15 @@ def test_docs_show_every_estimators_parameters(served: Served) -> None:
     )
 
 
+@pytest.mark.parametrize("page", ["/docs", "/redoc"])
+def test_docs_need_no_other_host(served: Served, page: str) -> None:
+    links = re.findall(r'(?:src|href)="([^"]+)"', served.http.get(page).text)
+    assert any(link.endswith(".js") for link in links)
+    for link in links:
+        assert re.match("/[^/]", link)
+        assert len(served.http.get(link).content) > 1_000
+
+
 def test_every_path_says_how_it_fails(served: Served) -> None:
     for path, methods in served.http.get("/openapi.json").json()["paths"].items():
         for method, told in methods.items():
