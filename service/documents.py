@@ -1,6 +1,7 @@
 """Documents: the parts of the OpenAPI document that FastAPI cannot read off the routes' signatures.
 
-Bodies of rows are read by the library and not by pydantic, so their form is written down here; so are the answers.
+Bodies of rows are read by the library and not by pydantic, so their form is written down here; the answers' forms are in
+answers.py.
 
 Why this way: /docs tells the truth without a second parser in the path of every batch.
 """
@@ -8,11 +9,14 @@ Why this way: /docs tells the truth without a second parser in the path of every
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel
+from service import answers, wire
 
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
+Answers = dict[int | str, dict[str, Any]]
+"""Status → what FastAPI is told of it."""
+
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _NUMBER = {"type": "number"}
+_BYTES = {"type": "string", "format": "binary"}
 _SPARSE = {
     "type": "object",
     "required": ["indices", "values"],
@@ -41,6 +45,12 @@ def _parameter(name: str, meaning: str, required: bool = False, one_of: Sequence
     return {"name": name, "in": "query", "required": required, "description": meaning, "schema": schema}
 
 
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "a retry with the same key and body is not taken twice",
+    "schema": {"type": "string", "minLength": 1, "maxLength": wire.LONGEST_KEY, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+}
 ONE_ROW: dict[str, Any] = {
     "parameters": [
         _parameter("model", "the model's name", required=True),
@@ -54,61 +64,49 @@ ROWS_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             "application/json": {"schema": _ROWS},
-            ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+            wire.ARROW_STREAM: {"schema": _BYTES},
         },
     }
 }
 LEARN = ROWS_BODY | {
     "parameters": [
+        _KEY,
         _parameter("wait", "answer once every model has learned it", one_of=["applied"]),
         _parameter("check", "admit without appending"),
     ]
 }
+UNLEARN: dict[str, Any] = {"parameters": [_KEY]}
 
 
-class Problem(BaseModel):
-    """An error (RFC 9457); `code` is stable."""
-
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str
-
-
-class Receipt(BaseModel):
-    """What became of a batch; `lag` (events still to be learned) where the request waited."""
-
-    position: int | None
-    rows: int
-    duplicate: bool
-    lag: int | None = None
-
-
-class Projected(BaseModel):
-    """Projected rows, and by which version of the model."""
-
-    model: str
-    version: int
-    position: int
-    solution: str
-    z: list[list[float]]
-
-
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problems(*statuses: int) -> Answers:
     """The answers of a route that may fail with these statuses."""
     return {s: {"description": "a problem; see its code", "content": _PROBLEM} for s in statuses}
 
 
 _COMMON = (400, 401, 403, 406, 408, 413, 415, 422, 429, 500, 503, 507)
 LEARN_ANSWERS = {
-    200: {"model": Receipt, "description": "durable"},
-    202: {"model": Receipt, "description": "durable; not yet learned by every model"},
+    200: {"model": answers.Receipt, "description": "durable"},
+    202: {"model": answers.Receipt, "description": "durable; not yet learned by every model"},
 } | problems(404, 409, *_COMMON)
-TRANSFORM_ANSWERS = {200: {"model": Projected}} | problems(404, 409, *_COMMON)
-PUT_ANSWERS = {200: {"description": "there already, with the same spec"}} | problems(404, 409, *_COMMON)
-PROJECTION_ANSWERS = problems(404, 409, *_COMMON)
+TRANSFORM_ANSWERS = {200: {"model": answers.Projected}} | problems(404, 409, *_COMMON)
+PUT_ANSWERS = {
+    200: {"model": answers.ModelState, "description": "there already, with the same spec"},
+    201: {"model": answers.ModelState, "description": "made; it catches up in the background"},
+} | problems(404, 409, *_COMMON)
+MODEL_ANSWERS = {200: {"model": answers.ModelState}} | problems(404, 409, *_COMMON)
+MODELS_ANSWERS: Answers = {200: {"model": answers.Models}}
+PROJECTION_ANSWERS = {
+    200: {
+        "model": answers.Exported,
+        "content": {wire.ARROW_STREAM: {"schema": _BYTES}, wire.SAFETENSORS: {"schema": _BYTES}},
+        "description": "by Accept: JSON, an Arrow stream of one row, or a safetensors file",
+    }
+} | problems(404, 409, *_COMMON)
 UNKNOWN_MODEL = problems(404, 409, *_COMMON)
-UNKNOWN_JOB = problems(404, *_COMMON)
+STARTED_ANSWERS = {202: {"model": answers.JobState}} | problems(404, 409, *_COMMON)
+JOB_ANSWERS = {200: {"model": answers.JobState}} | problems(404, *_COMMON)
+CANCEL_ANSWERS = {202: {"model": answers.JobState}} | problems(404, *_COMMON)
+STREAM_ANSWERS: Answers = {200: {"model": answers.StreamState}}
+HEALTH_ANSWERS: Answers = {200: {"model": answers.Health}}
 ANY_ANSWERS = problems(401, 403, 422, 429, 500, 503)
-EXTRA_SCHEMAS = {"Problem": Problem.model_json_schema()}
+EXTRA_SCHEMAS = {"Problem": answers.Problem.model_json_schema()}

@@ -24,26 +24,26 @@ class Refine(BaseModel):
     max_passes: Annotated[int, Field(ge=1, le=1_000)] = 20
 
 
-@router.post("/models/{name}/refine", status_code=202, dependencies=writes, responses=documents.UNKNOWN_MODEL)
+@router.post("/models/{name}/refine", status_code=202, dependencies=writes, responses=documents.STARTED_ANSWERS)
 def refine(request: Request, name: str, how: Refine | None = None) -> Response:
     """Solve exactly by passes over the log up to the model's position; stays published until the next refine."""
     how = how or Refine()
     return _started(request.app.state.running.refine(name, how.tol, how.max_passes))
 
 
-@router.post("/models/{name}/snapshot", status_code=202, dependencies=writes, responses=documents.UNKNOWN_MODEL)
+@router.post("/models/{name}/snapshot", status_code=202, dependencies=writes, responses=documents.STARTED_ANSWERS)
 def snapshot(request: Request, name: str) -> Response:
     """Write the model's state, position and spec to disk."""
     return _started(request.app.state.running.snapshot(name))
 
 
-@router.get("/jobs/{id}", dependencies=reads, responses=documents.UNKNOWN_JOB)
+@router.get("/jobs/{id}", dependencies=reads, responses=documents.JOB_ANSWERS)
 def job(request: Request, id: str) -> Response:
     """A job's state, progress and error."""
     return wire.json_response(request.app.state.running.job(id).describe())
 
 
-@router.delete("/jobs/{id}", status_code=202, dependencies=writes, responses=documents.UNKNOWN_JOB)
+@router.delete("/jobs/{id}", status_code=202, dependencies=writes, responses=documents.CANCEL_ANSWERS)
 def cancel(request: Request, id: str) -> Response:
     """Ask a job to stop at its next safe point; an ended job stays what it is."""
     job = request.app.state.running.job(id)

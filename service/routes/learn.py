@@ -56,7 +56,12 @@ async def partial_fit(request: Request) -> Response:
     return await _answer(request, receipt, wait is not None)
 
 
-@router.post("/unlearn", dependencies=[Depends(auth.writes)], responses=documents.LEARN_ANSWERS)
+@router.post(
+    "/unlearn",
+    dependencies=[Depends(auth.writes)],
+    openapi_extra=documents.UNLEARN,
+    responses=documents.LEARN_ANSWERS,
+)
 async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | None = None) -> Response:
     """Take rows out again: additive models subtract them, the others are rebuilt from the log without them."""
     if bool(rows.positions) == bool(rows.ids):

@@ -8,7 +8,7 @@ Why this way: the service names no estimator.
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Body, Depends, Path, Request
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from starlette.responses import Response
 
@@ -44,9 +44,9 @@ def router() -> APIRouter:
     routes = APIRouter(tags=["models"])
     reads, writes = [Depends(auth.reads)], [Depends(auth.writes)]
     put = _put(spec_type())
-    routes.get("/models", dependencies=reads)(every_model)
+    routes.get("/models", dependencies=reads, responses=documents.MODELS_ANSWERS)(every_model)
     routes.put("/models/{name}", dependencies=writes, status_code=201, responses=documents.PUT_ANSWERS)(put)
-    routes.get("/models/{name}", dependencies=reads, responses=documents.UNKNOWN_MODEL)(one_model)
+    routes.get("/models/{name}", dependencies=reads, responses=documents.MODEL_ANSWERS)(one_model)
     routes.delete("/models/{name}", dependencies=writes, status_code=204, responses=documents.UNKNOWN_MODEL)(delete)
     routes.get("/models/{name}/projection", dependencies=reads, responses=documents.PROJECTION_ANSWERS)(projection)
     return routes
@@ -81,7 +81,9 @@ def projection(request: Request, name: Name, version: Annotated[int | None, Fiel
 
 
 def _put(spec: Any) -> Any:
-    def put_model(request: Request, name: Name, body: spec) -> Response:
+    shown: Any = {key: {"value": _example(key)} for key in stream_dr.ESTIMATORS}
+
+    def put_model(request: Request, name: Name, body: Annotated[spec, Body(openapi_examples=shown)]) -> Response:
         """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background."""
         state = request.app.state
         params = body.params.model_dump(exclude_unset=True)
@@ -94,6 +96,12 @@ def _put(spec: Any) -> Any:
         return wire.json_response(told, 201 if new else 200, {"Location": f"/models/{name}"})
 
     return put_model
+
+
+def _example(key: str) -> dict[str, Any]:
+    """A body that makes a model with its defaults, named where they are not None."""
+    defaults = {name: default for name, _, default in stream_dr.parameter_types(stream_dr.ESTIMATORS[key])}
+    return {"estimator": key, "params": {name: value for name, value in defaults.items() if value is not None}}
 
 
 def _spec(key: str) -> type[BaseModel]:

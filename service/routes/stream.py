@@ -15,7 +15,7 @@ import orjson
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
-from service import auth, metrics, wire
+from service import auth, documents, metrics, wire
 from service.problems import Problem
 
 router = APIRouter(tags=["stream"])
@@ -25,7 +25,7 @@ BEAT, SILENCE = 0.2, 15.0
 """Seconds between looks for a change; seconds after which an unchanged stream says it is alive."""
 
 
-@router.get("/stream", dependencies=reads)
+@router.get("/stream", dependencies=reads, responses=documents.STREAM_ANSWERS)
 def stream(request: Request) -> Response:
     """Position, rows, schema, labels and target kind of the stream."""
     directory = request.app.state.directory
@@ -50,13 +50,13 @@ def figures(request: Request) -> Response:
     return Response(text + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@router.get("/livez")
+@router.get("/livez", responses=documents.HEALTH_ANSWERS)
 async def livez() -> Response:
     """200 while the process answers."""
     return wire.json_response({"status": "alive"})
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses=documents.HEALTH_ANSWERS)
 def readyz(request: Request) -> Response:
     """200 when batches can be taken; else 503 with the reason."""
     reason = "The service is stopping." if request.app.state.stopping.is_set() else request.app.state.running.ready()

@@ -1,0 +1,69 @@
+"""What /docs says of the answers and of bodies to send, against what the routes take and answer."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from service import answers
+from tests.service.serving import Served, arrow, in_thread, post
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with in_thread(tmp_path_factory.mktemp("answers")) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        served.http.put("/models/class_means", json={"estimator": "class_means"}).raise_for_status()
+        post(served.http, arrow([[1, 2], [3, 4], [5, 7]], ["a", "b", "a"]), path="/partial_fit?wait=applied")
+        yield served
+
+
+def answered(told: Any, kind: type[BaseModel]) -> None:
+    """The answer has the fields of its form and no others, of their types."""
+    kind.model_validate_json(told.content, strict=True)
+    assert set(told.json()) <= set(kind.model_fields) or kind is answers.Exported
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/livez", answers.Health),
+        ("/readyz", answers.Health),
+        ("/stream", answers.StreamState),
+        ("/models", answers.Models),
+        ("/models/lda", answers.ModelState),
+        ("/models/lda/projection", answers.Exported),
+        ("/models/none", answers.Problem),
+        ("/transform?model=lda&x=1,2", answers.Projected),
+    ],
+)
+def test_answers_have_the_form_that_is_shown(served: Served, path: str, kind: type[BaseModel]) -> None:
+    answer = served.http.get(path)
+    answered(answer, kind)
+    route = path.partition("?")[0].replace("lda", "{name}").replace("none", "{name}")
+    shown = served.http.get("/openapi.json").json()["paths"][route]["get"]["responses"][str(answer.status_code)]
+    form = shown["content"][answer.headers["content-type"]]["schema"]["$ref"]
+    assert form.endswith(f"/{kind.__name__}")
+
+
+def test_a_failed_model_a_job_and_many_rows_have_the_form_that_is_shown(served: Served) -> None:
+    served.directory.models["class_means"].fail(1, ValueError("for the test"))
+    failed = served.http.get("/models/class_means")
+    assert failed.json()["failure"]["code"] == "internal"
+    answered(failed, answers.ModelState)
+    job = served.http.post("/models/lda/snapshot")
+    answered(job, answers.JobState)
+    answered(served.http.get(job.headers["location"]), answers.JobState)
+    many = served.http.post("/transform?model=lda", json={"rows": [[1, 2]], "ids": ["x"]})
+    assert many.json()["id"] == ["x"]
+    answered(many, answers.Projected)
+    answered(served.http.post("/partial_fit", json={"rows": [[1, 2]], "labels": ["a"]}), answers.Receipt)
+
+
+def test_every_example_of_a_model_makes_one(served: Served) -> None:
+    put = served.http.get("/openapi.json").json()["paths"]["/models/{name}"]["put"]
+    for key, example in put["requestBody"]["content"]["application/json"]["examples"].items():
+        made = served.http.put(f"/models/example-{key}", json=example["value"])
+        assert made.status_code == 201, (key, made.text)
+        answered(made, answers.ModelState)
