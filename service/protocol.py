@@ -69,7 +69,8 @@ class _Http(HttpToolsProtocol):
 
     What is known of the body under way: `_length`, as stated, where it may be received into its place; `_ahead`, the bytes
     of it that are read before its route takes them; `_pieces` of `_size` bytes that the parser handed on; `_left`, the bytes
-    that will come past the parser, to `_place`'s end or to be dropped.
+    that will come past the parser, to `_place`'s end or to be dropped. `_unanswered`: the requests that have come and were
+    not answered when the last of them came.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -78,6 +79,7 @@ class _Http(HttpToolsProtocol):
         self._length = self._size = self._left = 0
         self._ahead = HEAD
         self._place: memoryview | None = None
+        self._unanswered: list[RequestResponseCycle] = []
 
     def buffer(self) -> memoryview:
         """Where to put what is read next."""
@@ -103,6 +105,7 @@ class _Http(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.__class__ = _Cycle  # before its task begins
         self.cycle.http = self  # type: ignore[attr-defined]
+        self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete] + [self.cycle]
         if self.parser.should_upgrade():
             self.cycle.keep_alive = False  # its body is not read, and must not pass for the next request
             return
@@ -127,9 +130,12 @@ class _Http(HttpToolsProtocol):
         self._hand_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection is gone, for every request that came over it; uvicorn tells the last one alone."""
         super().connection_lost(exc)
         self._place = None
+        for cycle in self._unanswered:
+            cycle.disconnected = not cycle.response_complete
+            cycle.message_event.set()
 
     def drop(self, cycle: RequestResponseCycle) -> None:
         """Keep nothing of a request's body any more."""

@@ -119,6 +119,20 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(served: Ser
     assert served.http.get("/stream").json()["rows"] == before + 4
 
 
+def test_a_client_that_goes_away_from_several_requests_is_no_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with in_thread(tmp_path) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        learn = head(batch(3)).replace(b"/partial_fit", b"/partial_fit?wait=applied") + batch(3)
+        for _ in range(10):
+            with connected(served) as connection:
+                connection.sendall(learn + b"GET /models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        served.http.post("/partial_fit?wait=applied", content=batch(3), headers={"Content-Type": ARROW})
+        assert served.http.get("/stream").json()["rows"] > 3
+    assert not caplog.records
+
+
 def test_a_refused_body_leaves_the_connection_of_others_alone(served: Served) -> None:
     with connected(served) as connection:
         connection.sendall(head(b"x" * (20 << 20)))
