@@ -63,6 +63,7 @@ STATUS: dict[str, int] = {
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "overloaded": 429,
+    "head_too_large": 431,
     "internal": 500,
     "damaged_shard": 500,
     "damaged_file": 500,

@@ -10,7 +10,8 @@ Cost: HEAD bytes a thread, shared by all connections; AT_ONCE bytes a connection
 has counted and admitted, of which only what has come takes memory. With uvicorn's own way 380 batches of 1 MB a second
 came in, with this one 510 (`python benchmarks/service.py ingest --rows 200000`).
 
-Why this way: the grammar, pipelining, keep-alive and time limits stay uvicorn's; only what meets a body's bytes is ours.
+Why this way: the grammar, pipelining and keep-alive stay uvicorn's; only what meets a body's bytes is ours, and the
+bounds of connection.py.
 """
 
 import asyncio
@@ -18,9 +19,10 @@ import threading
 from typing import Any
 
 from httptools import HttpRequestParser
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from service.buffers import Buffers
+from service.connection import Connection
 
 AT_ONCE = 2 << 20
 """Bytes of a request's body that are read before its route takes them."""
@@ -64,7 +66,7 @@ class _Cycle(RequestResponseCycle):
         return message
 
 
-class _Http(HttpToolsProtocol):
+class _Http(Connection):
     """One connection's requests.
 
     What is known of the body under way: `_length`, as stated, where it may be received into its place; `_ahead`, the bytes
@@ -79,7 +81,6 @@ class _Http(HttpToolsProtocol):
         self._length = self._size = self._left = 0
         self._ahead = HEAD
         self._place: memoryview | None = None
-        self._unanswered: list[RequestResponseCycle] = []
 
     def buffer(self) -> memoryview:
         """Where to put what is read next."""
@@ -89,23 +90,19 @@ class _Http(HttpToolsProtocol):
 
     def updated(self, nbytes: int) -> None:
         """Take what was read."""
-        if not self._left:
-            self.data_received(_incoming.buffer[:nbytes])  # type: ignore[arg-type]  # the parser copies what it hands on
+        if self._left:
+            self._past_parser(nbytes)
+        else:
+            self.parse(_incoming.buffer[:nbytes])
             if self._length > self._size and not self.cycle.response_started:
                 self._go_past_parser()
-            return
-        if not self.cycle.response_complete:
-            self._unset_keepalive_if_required()
-        self._left -= nbytes
-        if not self._left:
-            self._end_body()
+        self.look_after()
 
     def on_headers_complete(self) -> None:
         """The parser met the end of a request's head."""
         super().on_headers_complete()
         self.cycle.__class__ = _Cycle  # before its task begins
         self.cycle.http = self  # type: ignore[attr-defined]
-        self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete] + [self.cycle]
         if self.parser.should_upgrade():
             self.cycle.keep_alive = False  # its body is not read, and must not pass for the next request
             return
@@ -115,6 +112,7 @@ class _Http(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """The parser met a piece of the body."""
+        self.body_came(whole=False)
         if self.cycle.response_started:
             return
         self._pieces.append(body)
@@ -125,17 +123,15 @@ class _Http(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The parser met the end of the request."""
+        self.body_came(whole=True)
         if not self.cycle.response_complete:
             self.cycle.more_body = False
         self._hand_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone, for every request that came over it; uvicorn tells the last one alone."""
+        """The connection is gone."""
         super().connection_lost(exc)
         self._place = None
-        for cycle in self._unanswered:
-            cycle.disconnected = not cycle.response_complete
-            cycle.message_event.set()
 
     def drop(self, cycle: RequestResponseCycle) -> None:
         """Keep nothing of a request's body any more."""
@@ -162,8 +158,17 @@ class _Http(HttpToolsProtocol):
         come = b"".join(self._begun())
         self._place[: len(come)] = come
 
+    def _past_parser(self, nbytes: int) -> None:
+        """What was read lies in its place, or is to be dropped."""
+        if not self.cycle.response_complete:
+            self._unset_keepalive_if_required()
+        self._left -= nbytes
+        if not self._left:
+            self._end_body()
+
     def _end_body(self) -> None:
         """Give the request its body, if it still wants it, and expect the next request."""
+        self.body_came(whole=True)
         place, self._place = self._place, None
         self.parser = HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
