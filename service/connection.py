@@ -3,8 +3,8 @@
 A request's head, or what a chunked body has between two chunks, is BESIDE bytes at most: without that, a client that needs
 no token could send one without end, which was kept, and copied with every piece of it. A head that does not come, and the
 rest of a body whose answer is complete, have PATIENCE seconds. A client that goes away is told to every request that came
-over its connection, not to the last alone. What is no HTTP is answered as any other error, where no answer to another is
-due first.
+over its connection, not to the last alone. What is no HTTP, and a request where there are too many connections, is answered
+as any other error.
 
 Cost: two numbers a connection; a timer only while something is overdue.
 
@@ -14,6 +14,7 @@ Why this way: a request's bounds hold before any route or middleware knows of it
 import asyncio
 from typing import Any, Literal
 
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from service import problems
@@ -35,6 +36,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._app, self._most, self.limit_concurrency = self.app, self.limit_concurrency, None
         self._coming: Literal["head", "body"] | None = None
         self._beside = 0
         self._unanswered: list[RequestResponseCycle] = []
@@ -80,6 +82,8 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The parser met the end of a request's head."""
+        full = self._most is not None and len(self.connections) > self._most
+        self.app = _full if full else self._app  # type: ignore[assignment]
         super().on_headers_complete()
         self._coming = "body"
         self._unanswered = [*self._waiting(), self.cycle]
@@ -123,6 +127,13 @@ class Connection(HttpToolsProtocol):
 
     def _waiting(self) -> list[RequestResponseCycle]:
         return [cycle for cycle in self._unanswered if not cycle.response_complete]
+
+
+async def _full(scope: Scope, receive: Receive, send: Send) -> None:
+    """The application where there are too many connections."""
+    detail = "Too many connections are open; close some, or come again shortly."
+    answer = problems.response("not_ready", detail, headers={"Retry-After": "1", "Connection": "close"})
+    await answer(scope, receive, send)
 
 
 def _answer(code: str, detail: str) -> bytes:

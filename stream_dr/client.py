@@ -152,7 +152,7 @@ class Client:
                 continue
             if answer.status_code not in AGAIN or last:
                 break
-            time.sleep(max(_pause(attempt), float(answer.headers.get("retry-after", 0))))
+            time.sleep(max(_pause(attempt), _asked(answer)))
         if answer.is_success:
             return answer
         raise error_of(answer)
@@ -196,6 +196,12 @@ def _bytes(block: Block) -> bytes:
 
 def _path(name: str) -> str:
     return f"/models/{quote(name, safe='')}"
+
+
+def _asked(answer: httpx.Response) -> float:
+    """Seconds that the answer asks to wait; a proxy's date is none."""
+    told = answer.headers.get("retry-after", "")
+    return float(told) if told.isdigit() else 0.0
 
 
 def _pause(attempt: int) -> float:

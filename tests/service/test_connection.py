@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -137,3 +138,17 @@ def test_a_body_that_comes_slowly_is_waited_for(opened: socket.socket, monkeypat
         time.sleep(0.1)
         opened.sendall(BODY[i : i + len(BODY) // 5])
     assert opened.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_too_many_connections_are_told_so(tmp_path: Path) -> None:
+    with in_thread(tmp_path, max_connections=3) as served:
+        address = ("127.0.0.1", int(served.url.rsplit(":", 1)[1]))
+        idle = [socket.create_connection(address, timeout=10) for _ in range(3)]
+        answer = served.http.get("/livez")
+        assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "not_ready", "1")
+        for silent in idle:
+            silent.close()
+        begun = time.monotonic()
+        while served.http.get("/livez").status_code != 200 and time.monotonic() - begun < 5:
+            time.sleep(0.05)
+        assert served.http.get("/livez").status_code == 200
