@@ -21,7 +21,7 @@ from stream_dr.solve import subspace
 from stream_dr.solve.spectral import EPS
 
 BASIS_BYTES = 400_000_000
-"""A basis and its images are cut down to their answer past this size, but not below 4 blocks."""
+"""A basis and its images are cut down to their answer, if there is one yet, past this size, but not below 4 blocks."""
 
 Answer = tuple[np.ndarray, np.ndarray, float]
 """Loadings (features, components), eigenvalues (components,), relative residual."""
@@ -88,7 +88,8 @@ class OnSubspace:
         most = max(4 * block, BASIS_BYTES // (16 * len(grown.basis)))
         if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
             return grown
-        return subspace.restart(grown, self._small(grown, block)[0][:, :block])
+        answer = self._small(grown, block)[0][:, :block]
+        return subspace.restart(grown, answer) if answer.shape[1] else grown
 
     def answer(self, solve: subspace.Subspace) -> Answer:
         """The method on the basis."""

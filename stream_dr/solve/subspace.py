@@ -62,9 +62,13 @@ def restart(state: Subspace, answer: np.ndarray) -> Subspace:
 
 
 def residual(state: Subspace, answer: np.ndarray) -> float:
-    """‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for X = V @ orthonormalised answer (m, p); 0 where there is no answer."""
+    """‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for X = V @ orthonormalised answer (m, p).
+
+    Where there is no answer it is 1 while the basis grows, for there may be one in what it lacks (MMC's eigenvalues may all
+    be negative on the first basis), and 0 once the basis is closed.
+    """
     if answer.shape[1] == 0:
-        return 0.0
+        return 1.0 if state.directions.shape[1] else 0.0
     image = state.images @ np.linalg.qr(answer)[0]
     size = float(np.linalg.norm(image))
     return float(np.linalg.norm(image - state.basis @ (state.basis.T @ image)) / size) if size else 0.0

@@ -9,7 +9,7 @@ from stream_dr import random_fourier
 from stream_dr.accumulate.protocol import pack, unpack
 from stream_dr.block import Block
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
-from stream_dr.estimators import make
+from stream_dr.estimators import make, refining_methods
 from stream_dr.estimators.refining import Refining, refine_steps
 from stream_dr.targets import class_targets
 from tests.naive.krylov import lsqr_two_stage, principal_angle
@@ -295,3 +295,33 @@ def test_a_basis_past_its_size_is_cut_down_and_still_converges(monkeypatch):
     refined = learned("pca", {"n_components": 3, "scatter": "diagonal"}, source).refine(source, 1e-6, 200)
     assert refined.refine_report_.converged
     assert principal_angle(exact.components_.T, refined.components_.T) < 1e-4
+
+
+@pytest.mark.parametrize(("key", "params"), [("mmc", {}), ("skm", {"a": 3.0})])
+@pytest.mark.parametrize("basis_bytes", [10**9, 0])
+def test_an_answer_that_the_first_basis_does_not_hold_is_found(key, params, basis_bytes, monkeypatch):
+    monkeypatch.setattr(refining_methods, "BASIS_BYTES", basis_bytes)
+    y = np.arange(200) % 2
+    X = np.random.default_rng(0).normal(size=(200, 4)) * [5, 2, 1, 0.1] + np.outer(y, [4, 1.6, 0.8, 1.0])
+    source = Blocks(blocks(X, y))
+    exact = learned(key, params, source).eigenvalues_.copy()
+    assert len(exact) == 1
+    refined = learned(key, params, source).refine(source)
+    assert refined.refine_report_.passes[0].components == 0
+    assert refined.refine_report_.converged
+    np.testing.assert_allclose(refined.eigenvalues_, exact, rtol=1e-9)
+
+
+def test_where_the_state_is_exact_an_unfinished_refine_does_not_replace_it():
+    X, y, _ = rows(d=30)
+    X *= np.logspace(-4, 4, 30)
+    source = Blocks(blocks(X, y))
+    exact = learned("lda", {}, source)
+    with pytest.warns(ConvergenceWarning):
+        refined = learned("lda", {}, source).refine(source, max_passes=3)
+    assert (refined.solution_, refined.refine_report_.converged) == ("exact", False)
+    np.testing.assert_array_equal(refined.components_, exact.components_)
+    wide = learned("lda", {"scatter": "diagonal"}, source)
+    with pytest.warns(ConvergenceWarning):
+        wide.refine(source, max_passes=3)
+    assert wide.solution_ == "refined"
