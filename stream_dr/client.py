@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import httpx
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from stream_dr import errors
@@ -42,7 +43,7 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 60.0, retries: int = 8) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": f"Bearer {_told('token', token)}"} if token else {}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
         self._retries = retries
         self._kind: str | None = None
@@ -65,8 +66,8 @@ class Client:
         rows, names = as_rows(X)
         weights = as_weights(sample_weight, rows.shape[0])
         targets = None if y is None else parse_targets(y, rows.shape[0], KINDS, target, self._target_kind())
-        block = Block(rows, targets, weights, None if ids is None else list(ids), names)
-        headers = {"Content-Type": ARROW, "Idempotency-Key": key or uuid.uuid4().hex}
+        block = Block(rows, targets, weights, None if ids is None else _ids(ids, rows.shape[0]), names)
+        headers = {"Content-Type": ARROW, "Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
         query = {"wait": "applied"} if wait else {}
         answer = self._send("POST", "/partial_fit", params=query, content=_bytes(block), headers=headers)
         return dict(answer.json())
@@ -82,7 +83,7 @@ class Client:
         column = pa.Table.from_batches(read_arrow(answer.content)).column("z").combine_chunks()
         if not pa.types.is_fixed_size_list(column.type):
             return np.zeros((rows.shape[0], 0))
-        return column.flatten().to_numpy(zero_copy_only=False).reshape(rows.shape[0], -1)
+        return column.flatten().to_numpy(zero_copy_only=False).reshape(rows.shape[0], column.type.list_size)
 
     def models(self) -> dict[str, dict[str, Any]]:
         """Every model: name → state, position, rows, lag, version …"""
@@ -95,7 +96,7 @@ class Client:
     def put_model(self, name: str, estimator: str, start: str | int = "start", **params: Any) -> dict[str, Any]:
         """Make a model, or find it there with the same spec. Raises ModelExists, InvalidParameter, UnknownEstimator …"""
         spec = {"estimator": estimator, "params": params, "from": start}
-        return dict(self._send("PUT", _path(name), json=spec).json())
+        return dict(self._send("PUT", _path(name), **_json(spec)).json())
 
     def delete_model(self, name: str) -> None:
         """Forget a model; the log stays. Raises UnknownModel."""
@@ -103,7 +104,8 @@ class Client:
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> dict[str, Any]:
         """Start the exact solution by passes over the log; the job, whose "id" `job` takes."""
-        return dict(self._send("POST", f"{_path(name)}/refine", json={"tol": tol, "max_passes": max_passes}).json())
+        how = {"tol": tol, "max_passes": max_passes}
+        return dict(self._send("POST", f"{_path(name)}/refine", **_json(how)).json())
 
     def snapshot(self, name: str) -> dict[str, Any]:
         """Start a snapshot; the job."""
@@ -116,11 +118,11 @@ class Client:
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None, wait: bool = False
     ) -> dict[str, Any]:
-        """Take rows out again, by the positions of their batches or by their ids; as partial_fit."""
-        what = {"positions": list(positions)} if len(positions) else {"ids": list(ids)}
-        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        """Take rows out again, by the positions of their batches or by their ids, not by both; as partial_fit."""
+        what = {name: list(given) for name, given in (("positions", positions), ("ids", ids)) if len(given)}
         query = {"wait": "applied"} if wait else {}
-        return dict(self._send("POST", "/unlearn", params=query, json=what, headers=headers).json())
+        named = {"Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
+        return dict(self._send("POST", "/unlearn", params=query, **_json(what, named)).json())
 
     def stream(self) -> dict[str, Any]:
         """Position, rows, schema, labels and target kind of the stream."""
@@ -194,7 +196,36 @@ def _bytes(block: Block) -> bytes:
     return bytes(write_arrow([arrow_from_block(block)]))
 
 
+def _json(content: Any, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """What httpx is told of a JSON body, in which numpy's numbers may stand. Raises InvalidParameter."""
+    try:
+        body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as e:
+        raise errors.InvalidParameter(f"{content} cannot be said in JSON ({e}); give numbers, strings, lists.") from e
+    return {"content": body, "headers": {"Content-Type": "application/json", **(headers or {})}}
+
+
+def _told(name: str, value: str) -> str:
+    """What stands in a header. Raises InvalidParameter."""
+    if not (isinstance(value, str) and value.isascii() and value.isprintable()):
+        raise errors.InvalidParameter(f"{name} goes into a header; it must be of printable ASCII characters.")
+    return value
+
+
+def _ids(ids: Sequence[str], rows: int) -> list[str]:
+    """One string a row. Raises InvalidRows."""
+    given = list(ids)
+    if len(given) != rows:
+        raise errors.InvalidRows(f"{len(given)} ids are given for {rows} rows; give one a row.")
+    for row, id in enumerate(given):
+        if not isinstance(id, str):
+            raise errors.InvalidRows(f"the id of row {row} is {id!r}; ids are strings.", row=row)
+    return given
+
+
 def _path(name: str) -> str:
+    if not name:
+        raise errors.InvalidParameter("the model's name is empty; say which model.")
     return f"/models/{quote(name, safe='')}"
 
 

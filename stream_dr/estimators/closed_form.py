@@ -154,12 +154,13 @@ class ClosedForm(AdditiveEstimator):
     def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20, resume: Any = None) -> Self:
         """Replace the projection by the exact one, through passes over `source` [MATH §4].
 
-        source: anything whose events(after=-1, until=None) yields (position, stream_dr.Block(X, y, weights)) of exactly the
-        rows learned. tol: stops when the relative residual and the angle between successive projections (radians) are both
-        at most this, or nothing is left to solve. Where it stops before, after max_passes, and the state holds the exact
-        scatter (small d), the projection of the state stays. resume: `refine_report_.refining` of a refine that did not get there. The refined projection stays
-        published until the next refine; `refine_report_` has residual and angle of every pass. Time O(entries · rank of XH)
-        a pass, memory O(d k). Raises CannotRefine where the source is not what was learned; nothing has changed then.
+        source: anything whose events(after=-1, until=None) yields (position, stream_dr.Block(X, y, weights)) of exactly
+        the rows learned. tol: stops when the relative residual and the angle between successive projections (radians) are
+        both at most this, or nothing is left to solve. Where it stops before, after max_passes, and the state holds the
+        exact scatter (small d), the projection of the state stays. resume: `refine_report_.refining` of a refine that did
+        not get there. The refined projection stays published until the next refine; `refine_report_` has residual and
+        angle of every pass. Time O(entries · rank of XH) a pass, memory O(d k). Raises CannotRefine where the source is
+        not what was learned; nothing has changed then.
         """
         from stream_dr.estimators.refining import refine
 

@@ -5,9 +5,10 @@ it, and what is needed to go on: a NamedTuple of arrays that may be packed, stor
 process too. Every first pass checks that the source is what the state has seen.
 
 It stops when both the relative residual and the angle to the projection of the pass before are at most `tol` (the angle in
-radians), when nothing is left to solve (whatever the angle), or after `max_passes`; the last pass then hands out the solution
-of the state itself where that is exact (small d), for it is the better one. The residual alone is a poor stop: at γ = 1e-4 on Reuters,
-1.7e-3 is still 41° off. The angle reported is the largest principal angle, π/2 where the number of components changed.
+radians), when nothing is left to solve (whatever the angle), or after `max_passes`; the last pass then hands out the
+solution of the state itself where that is exact (small d), for it is the better one. The residual alone is a poor
+stop: at γ = 1e-4 on Reuters, 1.7e-3 is still 41° off. The angle reported is the largest principal angle, π/2 where the
+number of components changed.
 
 Cost: a pass is O(entries · r), r ≤ the rank of XH; memory O(d · k), for PCA and its kin O(d · r · passes), bounded.
 

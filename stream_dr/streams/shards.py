@@ -172,8 +172,8 @@ def open_shard(uri: Source, sha256: str | None = None) -> Shard:
     path = _local(uri)
     if not path.exists():
         raise SourceMissing(
-            f"{path} is not there; check the path, or put a shard that was replayed back in its place, or replay it from where "
-            "it is now.",
+            f"{path} is not there; check the path, or put a shard that was replayed back in its place, or replay it from "
+            "where it is now.",
             path=str(path),
         )
     manifest = _beside(path)

@@ -73,6 +73,38 @@ def test_weights_ids_keys_and_unlearning(client: Client) -> None:
     assert client.model("lda")["rows"] == 0
 
 
+def test_what_cannot_be_sent_is_told_before_it_is(client: Client) -> None:
+    with pytest.raises(errors.InvalidRows, match="2 ids are given for 60 rows"):
+        client.partial_fit(X, Y, ids=["a", "b"])
+    with pytest.raises(errors.InvalidRows, match="the id of row 0 is 0"):
+        client.partial_fit(X, Y, ids=range(60))  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidParameter, match="key goes into a header"):
+        client.partial_fit(X, Y, key="ü")
+    with pytest.raises(errors.InvalidParameter, match="token goes into a header"):
+        Client("http://127.0.0.1:1", token="ü")
+    with pytest.raises(errors.InvalidParameter, match="cannot be said in JSON"):
+        client.put_model("lda", "lda", gamma=object())
+    with pytest.raises(errors.InvalidParameter, match="name is empty"):
+        client.model("")
+    assert client.stream()["rows"] == 0
+
+
+def test_numbers_of_numpy_and_no_rows(client: Client) -> None:
+    client.put_model("lda", "lda", n_components=np.int64(2), gamma=np.float64(0.5))
+    client.partial_fit(X, Y, wait=True)
+    assert client.transform(X[:0]).shape == (0, 2)
+    client.unlearn(positions=np.array([0]), wait=True)  # type: ignore[arg-type]
+    assert client.model("lda")["rows"] == 0
+
+
+def test_positions_and_ids_at_once_take_nothing_out(client: Client) -> None:
+    client.put_model("lda", "lda")
+    client.partial_fit(X, Y, ids=[f"r{i}" for i in range(60)], wait=True)
+    with pytest.raises(errors.StreamDRError, match="either"):
+        client.unlearn(positions=[0], ids=["r1"])
+    assert client.model("lda")["rows"] == 60
+
+
 def test_errors_are_raised_as_their_classes(client: Client) -> None:
     with pytest.raises(errors.UnknownModel):
         client.transform(X, model="none")
