@@ -19,7 +19,6 @@ import numpy as np
 from stream_dr.accumulate.protocol import pack
 from stream_dr.engine.model import Model, Published
 from stream_dr.engine.publish import change
-from stream_dr.errors import NotFitted
 
 
 class Exported(NamedTuple):
@@ -58,9 +57,7 @@ def export_projection(model: Model, version: int | None = None) -> Exported:
     """What a model has published, or a kept version of it. Raises NotFitted (nothing yet), UnknownVersion."""
     newest = model.published
     if newest is None:
-        raise NotFitted(
-            f"model {model.name!r} has published no projection yet: it has learned no row. Send rows first."
-        )
+        raise model.unpublished()
     asked = newest if version is None else model.version(version)
     projection = asked.projection
     facts = {

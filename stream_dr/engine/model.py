@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.engine.versions import Versions
-from stream_dr.errors import StreamDRError, UnknownVersion
+from stream_dr.errors import NotFitted, StreamDRError, UnknownVersion
 from stream_dr.projection import Projection
 
 
@@ -108,7 +108,7 @@ class Model:
         self.publishing = False
         self.solving = threading.Lock()
         self.snapshotting = threading.Lock()
-        self.solve_error: str | None = None
+        self.solve_error: Exception | None = None
         self.attempted = start - 1
         self.advance_seconds = 0.0
         self.advanced_rows = 0
@@ -141,6 +141,19 @@ class Model:
         self.failure = Failure(position, code, f"{type(error).__name__}: {error}")
         self.status = "failed"
         return self.failure
+
+    def unpublished(self) -> NotFitted:
+        """Why there is no projection."""
+        if self.rows == 0:
+            why = "has published no projection yet: it has learned no row. Send rows first."
+        elif self.solve_error is None:
+            why = f"is not solved yet for its {self.rows} rows; a service or a replay that runs does so in a moment."
+        elif isinstance(self.solve_error, StreamDRError):
+            why = f"has no projection of its {self.rows} rows: {self.solve_error}"
+        else:
+            why = f"could not be solved ({type(self.solve_error).__name__}); the log has the details."
+        kind = type(self.solve_error) if self.rows and isinstance(self.solve_error, NotFitted) else NotFitted
+        return kind(f"model {self.name!r} {why}")
 
     def version(self, number: int) -> Published:
         """A kept projection by its version. Raises UnknownVersion."""

@@ -28,12 +28,15 @@ def project(
 ) -> int:
     """Write the projected rows of a data set to `out`; their number.
 
-    Raises InvalidParameter (suffix), NotFitted (no row learned yet), and what reading or projecting a batch raises.
+    Raises InvalidParameter (suffix), NotFitted (no row learned yet), NeedsRefine, and what reading or projecting a batch
+    raises.
     """
     if out.suffix not in SUFFIXES:
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet or .arrow file.")
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
+    if model.published is None and model.rows:
+        model.estimator.solve(model.accumulator.freeze())  # what keeps it from an answer is raised here
     given = _given_fields(dataset)
     batches = _batches(directory, model, dataset, given, watch or (lambda rows: None))
     first = next(batches)

@@ -29,9 +29,9 @@ Tell = Callable[[dict[str, Any]], None]
 
 def check_model(directory: Any, model: Model) -> None:
     """Raise CannotRefine (no out-of-core solution) or HistoryGone (events the model has learned are no longer kept)."""
-    if getattr(model.estimator, "refined_by", None) is None:
-        model.estimator.refine(None)
-        raise CannotRefine(f"{type(model.estimator).__name__} has no out-of-core solution.")
+    from stream_dr.estimators.refining import check_method
+
+    check_method(model.estimator)
     if directory.log.first > model.start:
         raise HistoryGone(
             f"refine reads every event that model {model.name!r} has learned, from position {model.start}; the log begins "

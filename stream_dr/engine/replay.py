@@ -278,7 +278,7 @@ def _publish_last(model: Model, frozen: Frozen, directory: Any) -> None:
     try:
         publish(model, frozen, directory.table)
     except StreamDRError as e:
-        model.solve_error = f"{e.code}: {e}"
+        model.solve_error = e.with_traceback(None)
         log.warning("model %s has no projection of position %d (%s): %s", model.name, frozen.position, e.code, e)
 
 

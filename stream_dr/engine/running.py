@@ -32,7 +32,7 @@ from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.replay import settle
 from stream_dr.engine.snapshot_file import canonical
 from stream_dr.engine.workers import Workers
-from stream_dr.errors import NotFitted, Overloaded, UnknownJob
+from stream_dr.errors import Overloaded, UnknownJob
 from stream_dr.streams.disk import free_bytes
 
 log = logging.getLogger("stream_dr.running")
@@ -166,11 +166,11 @@ class Running:
         solver raises."""
         model = self.directory.model(name)
         if model.rows == 0:
-            raise NotFitted(f"model {name!r} has learned no row; send rows first.")
+            raise model.unpublished()
         future = self._workers.pool.submit(self._workers.publish, model, self._models.frozen(model))
         future.result(timeout)
         if model.published is None:
-            raise NotFitted(f"model {name!r} could not be solved: {model.solve_error}.")
+            raise model.unpublished()
         return model.published
 
     def snapshot(self, name: str) -> Job:

@@ -13,7 +13,7 @@ from stream_dr.block import Block, check_finite
 from stream_dr.engine.decode import in_order
 from stream_dr.engine.model import Model
 from stream_dr.engine.schema import Schema
-from stream_dr.errors import NotFitted, SchemaMismatch
+from stream_dr.errors import SchemaMismatch
 
 
 class Answer(NamedTuple):
@@ -58,9 +58,7 @@ def transform(model: Model, block: Block, schema: Schema) -> Answer:
     NotFinite."""
     published = model.published
     if published is None:
-        raise NotFitted(
-            f"model {model.name!r} has published no projection yet: it has learned no row. Send rows first."
-        )
+        raise model.unpublished()
     check_finite(block.X)
     projection = published.projection
     _check_names(block, schema)

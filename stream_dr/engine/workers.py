@@ -55,8 +55,8 @@ class Workers:
             self.figures["publishes"] += 1
             self._listeners.tell_published(model, published)
         except Exception as e:
-            model.solve_error = f"{type(e).__name__}: {e}"
             log.warning("model %s could not be solved at position %d", model.name, frozen.position, exc_info=e)
+            model.solve_error = e.with_traceback(None)  # its frames hold the state
         finally:
             model.attempted = max(model.attempted, frozen.position)
             model.published_at = time.monotonic()

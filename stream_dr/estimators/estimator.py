@@ -20,7 +20,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from stream_dr.block import Block, as_weights
 from stream_dr.errors import (
     CannotMerge,
-    CannotRefine,
     CannotUnlearn,
     EmptyInput,
     InvalidWeights,
@@ -93,7 +92,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20) -> Self:
         """Replace the projection by the exact one through passes over `source`. Raises CannotRefine."""
-        raise CannotRefine(f"{type(self).__name__} has no out-of-core solution: what it gives is its own recurrence's.")
+        from stream_dr.estimators.refining import no_refine
+
+        raise no_refine(self)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; those that only matter when solving (gamma, standardize …) count from the next projection on,

@@ -163,13 +163,27 @@ def not_reached(number: int, residual: float, angle: float, tol: float) -> str:
 
 def check_refinable(estimator: Any, state: Any) -> None:
     """Raise CannotRefine or NotFitted where refine has nothing to do."""
-    who = type(estimator).__name__
-    if getattr(estimator, "refined_by", None) is None:
-        raise CannotRefine(f"{who} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM and MMC have.")
-    if not estimator.reads_scatter():
-        raise CannotRefine(f"{who} with these parameters is exact from one pass: there is nothing to refine.")
+    check_method(estimator)
     if state is None or state.rows == 0:
+        who = type(estimator).__name__
         raise NotFitted(f"This {who} has learned no row so far: there is nothing to refine. Learn the stream first.")
+
+
+def check_method(estimator: Any) -> None:
+    """Raise CannotRefine where the method has no refine, or needs none."""
+    if getattr(estimator, "refined_by", None) is None:
+        raise no_refine(estimator)
+    if not estimator.reads_scatter():
+        raise CannotRefine(
+            f"{type(estimator).__name__} with these parameters is exact from one pass: there is nothing to refine."
+        )
+
+
+def no_refine(estimator: Any) -> CannotRefine:
+    """What is told of an estimator that cannot be refined."""
+    return CannotRefine(
+        f"{type(estimator).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM and MMC have."
+    )
 
 
 def _check_source(source: Any) -> None:

@@ -222,8 +222,9 @@ def test_a_solver_that_raises_does_not_stop_learning(tmp_path: Path) -> None:
         for i in range(3):
             run.submit(draft(dense(i))).result(WAIT)
             assert run.wait_applied(i, WAIT)
-        assert model.solve_error is not None
         assert (model.rows, model.published) == (60, None)
+        with pytest.raises(errors.NotFitted, match=r"could not be solved \(ZeroDivisionError"):
+            raise model.unpublished()
         del model.estimator.solve
         run.submit(draft(dense(3))).result(WAIT)
         assert run.wait_applied(3, WAIT)

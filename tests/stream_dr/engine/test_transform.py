@@ -15,7 +15,7 @@ from stream_dr.engine.projecting import project
 from stream_dr.engine.replay import settle
 from stream_dr.engine.transform import transform
 from stream_dr.streams.codec import block_from_json, read_arrow
-from stream_dr.streams.shards import open_dataset
+from stream_dr.streams.shards import ShardWriter, open_dataset
 from tests.stream_dr.engine.batches import dense, opened, put, shards, sparse
 
 NAMES = ("a", "b", "c", "d")
@@ -166,3 +166,18 @@ def test_shards_whose_labels_are_of_two_types_are_refused_by_name(tmp_path: Path
     with trained(tmp_path / "d", dense(0), dense(1)) as directory, pytest.raises(errors.SchemaMismatch, match="label"):
         project(directory, directory.model("m"), open_dataset(tmp_path / "rows"), tmp_path / "z.parquet")
     assert not (tmp_path / "z.parquet").exists()
+
+
+def test_why_a_model_with_rows_has_no_projection(tmp_path: Path) -> None:
+    rows = [{"indices": [i % 5, 4_999], "values": [1.0 + i, 1.0]} for i in range(60)]
+    wide = block_from_json({"rows": rows})
+    empty, full = opened(tmp_path / "empty", m=("pca", {})), trained(tmp_path / "d", wide, key="pca")
+    with empty, pytest.raises(errors.NotFitted, match="learned no row"):
+        transform(empty.model("m"), wide, empty.schema)
+    with full, pytest.raises(errors.NeedsRefine, match="no projection of its 60 rows"):
+        transform(full.model("m"), wide, full.schema)
+    with ShardWriter(tmp_path / "s") as writer:
+        writer.write(wide)
+    folder = tmp_path / "s"
+    with opened(tmp_path / "d") as directory, pytest.raises(errors.NeedsRefine):
+        project(directory, directory.model("m"), open_dataset(folder), tmp_path / "z.parquet")

@@ -252,7 +252,7 @@ def test_the_order_of_the_source_does_not_matter_without_decay():
 @pytest.mark.parametrize(
     ("key", "params", "said"),
     [
-        ("ccipca", {}, "recurrence"),
+        ("ccipca", {}, "out-of-core"),
         ("class_means", {}, "out-of-core|exact"),
         ("skm", {"a": 1.0}, "exact from one pass"),
         ("pca", {}, "n_components"),
