@@ -89,7 +89,10 @@ class Settings(BaseSettings):
             return arguments, environment
         if not Path(file).is_file():
             raise FileNotFoundError(f"{PREFIX}FILE names {file}, which is not a file; unset it or write the file.")
-        return arguments, environment, TomlConfigSettingsSource(settings_cls, Path(file))
+        try:
+            return arguments, environment, TomlConfigSettingsSource(settings_cls, Path(file))
+        except ValueError as e:
+            raise ValueError(f"{PREFIX}FILE names {file}, which is not TOML: {e}.") from e
 
     @model_validator(mode="after")
     def _tokens(self) -> "Settings":

@@ -155,8 +155,8 @@ def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
     """Raise InvalidTargets when new labels are of another type than the known ones."""
     if known and new and type(known[0]) is not type(new[0]):
         raise InvalidTargets(
-            f"labels are {type(new[0]).__name__} ({new[0]!r}); this model was started with "
-            f"{type(known[0]).__name__} labels ({known[0]!r}). Pass those or start a new model."
+            f"labels are {type(new[0]).__name__} ({new[0]!r}); rows so far had "
+            f"{type(known[0]).__name__} labels ({known[0]!r}). Pass those, or start anew."
         )
 
 

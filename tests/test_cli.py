@@ -13,8 +13,8 @@ import pytest
 import stream_dr
 from stream_dr.cli import COMMANDS, main
 from stream_dr.commands.specs import parse_spec, parse_value
-from stream_dr.streams.shards import open_dataset
-from tests.stream_dr.engine.batches import dense, shards
+from stream_dr.streams.shards import ShardWriter, open_dataset
+from tests.stream_dr.engine.batches import dense, shards, sparse
 
 
 class Done:
@@ -145,6 +145,29 @@ def test_models_must_keep_their_spec(tmp_path: Path, folder: Path, capsys: pytes
     Done(capsys, "replay", folder, "--dir", tmp_path / "d", "--model", "m=class_means")
     done = Done(capsys, "replay", folder, "--dir", tmp_path / "d", "--model", "m=lda")
     assert (done.status, done.err.startswith("error (model_exists)")) == (1, True)
+
+
+def test_a_refused_replay_leaves_no_model_behind(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = tmp_path / "wide"
+    with ShardWriter(wide) as writer:
+        writer.write(sparse(0, features=20_000))
+    into = ["--dir", tmp_path / "d"]
+    refused = Done(capsys, "replay", wide, *into, "--model", "pc=ccipca", "--model", "wmv=wmv:scatter=exact")
+    assert refused.status == 1
+    assert Done(capsys, "replay", wide, *into, "--model", "pc=ccipca", "--model", "b=lda:gamma=-1").status == 1
+    assert Done(capsys, "replay", wide, *into, "--model", "pc=ccipca").status == 0
+    assert Done(capsys, "replay", tmp_path / "none", *into, "--model", "p=pca").status == 1
+    assert list(json.loads(Done(capsys, "inspect", tmp_path / "d", "--json").out)["models"]) == ["pc"]
+
+
+def test_where_nothing_is_tested_it_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = Done(capsys, "evaluate", folder, "--models", "lda=lda", "--json")
+    assert "--first=500" in done.err
+    assert all(score["accuracy"] is None and score["rows"] == 0 for score in json.loads(done.out))
+    tested = Done(capsys, "evaluate", folder, "--models", "lda=lda", "--first", 40)
+    assert "--first" not in tested.err
 
 
 def test_a_process_of_its_own(tmp_path: Path, folder: Path) -> None:

@@ -28,6 +28,7 @@ from river import base
 from sklearn.base import clone
 
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
+from stream_dr.estimators.estimator import Estimator
 from stream_dr.solve.orientation import oriented
 from stream_dr.targets import Targets
 
@@ -191,7 +192,15 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
 
 def to_river(estimator: Any) -> RiverTransformer:
-    """A river transformer of any stream_dr estimator: a `base.SupervisedTransformer` where it learns from targets."""
+    """A river transformer of any stream_dr estimator: a `base.SupervisedTransformer` where it learns from targets.
+
+    Raises InvalidParameter for what is no such estimator.
+    """
+    if not isinstance(estimator, Estimator):
+        raise InvalidParameter(
+            f"an object of type {type(estimator).__name__} was given; give an estimator of stream_dr with a transform, say "
+            "stream_dr.LDA()."
+        )
     return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator)
 
 

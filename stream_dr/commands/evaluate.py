@@ -1,6 +1,7 @@
 """`stream-dr evaluate`: test-then-train over shards."""
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ def evaluate(
     full: Annotated[bool, typer.Option("--full", help="Also classify the rows themselves, unprojected.")] = False,
     reservoir: Annotated[int, typer.Option(min=2, help="Rows sampled, on which classifiers are fitted.")] = 2_000,
     neighbours: Annotated[int, typer.Option(min=1, help="Neighbours of knn.")] = 5,
-    first: Annotated[int, typer.Option(min=1, help="Rows learned before the first test.")] = 500,
+    first: Annotated[int, typer.Option(min=1, help="Rows learned before the first test, whole batches.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")
@@ -51,8 +52,13 @@ def evaluate(
     )
     with Bar("evaluate", dataset.rows) as bar:
         scores = run(dataset, made, settings, lambda rows: bar.show(rows, dataset.rows))
+    if not any(s.figures["rows"] for s in scores):
+        say(
+            f"warning (nothing_tested): all {dataset.rows} rows came in batches that --first={first} learns before the "
+            "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
+        )
     if as_json:
-        result(json.dumps([{**s._asdict(), **s.figures} for s in scores], default=str))
+        result(json.dumps([{**s._asdict(), "figures": _in_json(s.figures), **_in_json(s.figures)} for s in scores]))
         return
     result(f"{'model':<16} {'classifier':<10} components  accuracy  micro F1  macro F1     AUC      rows")
     for s in scores:
@@ -62,3 +68,8 @@ def evaluate(
             f"{s.model:<16} {s.probe:<10} {s.components:>10} {f['accuracy']:9.4f} {f['micro_f1']:9.4f} {f['macro_f1']:9.4f} "
             f"{auc} {int(f['rows']):>9}"
         )
+
+
+def _in_json(figures: dict[str, float]) -> dict[str, float | None]:
+    """Figures as JSON can say them: null for those that nothing was tested for."""
+    return {name: None if math.isnan(value) else value for name, value in figures.items()}

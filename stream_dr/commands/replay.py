@@ -1,12 +1,15 @@
 """`stream-dr replay`: shards through models, into a directory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.specs import parse_spec
+from stream_dr.errors import StreamDRError
 
 
 def replay(
@@ -45,9 +48,11 @@ def replay(
     specs = [parse_spec(text) for text in model or []]
     dataset = open_dataset(sources, skip_damaged=skip_damaged)
     settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, snapshot_rows)
-    with Directory(dir, n_features=dataset.n_features) as directory, Bar("replay", dataset.rows) as bar:
-        for name, key, params in specs:
-            directory.add_model(name, key, params)
+    with (
+        Directory(dir, n_features=dataset.n_features) as directory,
+        _made(directory, specs),
+        Bar("replay", dataset.rows) as bar,
+    ):
         if not directory.models:
             raise typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
 
@@ -63,3 +68,19 @@ def replay(
         )
         for name, kept in directory.models.items():
             result(f"{name}: {kept.rows} rows, position {kept.position}, {kept.spec.estimator}")
+
+
+@contextmanager
+def _made(directory: Any, specs: list[tuple[str, str, dict[str, Any]]]) -> Iterator[None]:
+    """The models there for a replay; if it is refused, those it made go again unless an event has reached them."""
+    new = []
+    try:
+        for name, key, params in specs:
+            model, made = directory.add_model(name, key, params)
+            new += [model] if made else []
+        yield
+    except StreamDRError:
+        for model in new:
+            if model.position < model.start and model.failure is None:
+                directory.remove_model(model.name)
+        raise

@@ -86,7 +86,8 @@ def admit_model(estimator: Any, schema: Schema, limits: Limits) -> None:
     if needed > limits.max_state_bytes:
         raise LimitExceeded(
             f"{type(estimator).__name__} would need {needed} bytes of state for {schema.features} features and "
-            f"{schema.n_targets} targets; at most {limits.max_state_bytes} are allowed (max_state_bytes).",
+            f"{schema.n_targets} targets; at most {limits.max_state_bytes} are allowed (max_state_bytes). "
+            "Delete the model if it is there, or allow more.",
             needed=needed,
             limit=limits.max_state_bytes,
         )
@@ -172,7 +173,8 @@ def _check_stated(block: Block, stated: int) -> None:
     """A dense first batch must have the width the setting states."""
     if stated and not block.sparse and block.features != stated:
         raise WidthMismatch(
-            f"batch has {block.features} features; n_features is set to {stated}. Send {stated} columns, or change it."
+            f"batch has {block.features} features; {stated} are stated for this stream (by its first shards or n_features). "
+            f"Send {stated} columns, or start another stream."
         )
 
 

@@ -34,6 +34,9 @@ class IncrementalSKM(Estimator):
     the longest and, for a ≥ 1, those past (classes − 1); the matrix has no positive eigenvalue there, so they converge
     to nothing. `SKM` (the closed form) has them, and at a = 1 is exact at every row.
 
+    Dense rows are shifted by the first one learned, sparse ones are not, so the same rows start elsewhere in the two forms:
+    answers differ in sign, and by as much as one row weighs while few have been learned.
+
     Cost: a row O(nonzeros · (p + c) + p (c + 1)(p + c)); memory 8 · k · (d + 2 k) bytes, c classes, k = p + c to the next
     8. Does not merge, does not unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has
     no place for them.

@@ -74,3 +74,11 @@ def test_tokens_are_not_shown() -> None:
 )
 def test_loopback(host: str, loopback: bool) -> None:
     assert Settings(host=host).loopback is loopback
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("max_lag = = 3")
+    monkeypatch.setenv("STREAM_DR_FILE", str(file))
+    with pytest.raises(ValueError, match=r"settings\.toml, which is not TOML"):
+        Settings()

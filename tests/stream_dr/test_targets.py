@@ -135,7 +135,7 @@ def test_the_kind_decided_first_stays():
 def test_label_types_do_not_mix_between_batches():
     check_label_type((), ("a",))
     check_label_type(("a",), ())
-    with pytest.raises(InvalidTargets, match="started with str"):
+    with pytest.raises(InvalidTargets, match="had str labels"):
         check_label_type(("a",), (1,))
     with pytest.raises(InvalidTargets):
         check_label_type((1,), (True,))

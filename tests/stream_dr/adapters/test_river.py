@@ -207,3 +207,9 @@ def test_string_values_are_learned_behind_hashing() -> None:
     for colour, y in (("red", "a"), ("blue", "b")) * 5:
         model.learn_one({"colour": colour, "size": 1.0}, y)
     assert model.transform_one({"colour": "red"}) != model.transform_one({"colour": "blue"})
+
+
+@pytest.mark.parametrize("given", ["lda", stream_dr.KNearest(), None])
+def test_what_is_no_estimator_with_a_transform_is_told(given):
+    with pytest.raises(errors.InvalidParameter, match="give an estimator of stream_dr"):
+        to_river(given)
