@@ -4,7 +4,8 @@ Cost: opening about 0.2 ms.
 
 Why this way: SQLite tells its own files by `application_id` and leaves `user_version` to us, so a stranger's file, another
 release's file and a damaged file are three things, told apart before anything is read. SQLite's error codes are turned into
-ours in one place, each naming the file.
+ours in one place, each naming the file. No such file is opened but by SQLite: the system drops a process's locks on a file
+when it closes any descriptor of it, and another process that then closes the database deletes the WAL under the writer.
 """
 
 import sqlite3
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError, UnknownFormat
+from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, Overloaded, StreamDRError, UnknownFormat
 from stream_dr.streams.disk import free_bytes, is_full, no_room
 
 FORMAT = 2
@@ -33,10 +34,22 @@ _BROKEN = ("no such table", "no such column", "Could not decode to UTF-8", "unsu
 
 
 def connect(path: Path, writable: bool, application: int) -> sqlite3.Connection:
-    """A connection to one of our SQLite files; raises ForeignFile, UnknownFormat or HistoryGone (no such file)."""
-    _check_header(path)
+    """A connection to one of our SQLite files; raises ForeignFile, UnknownFormat, DamagedFile or HistoryGone (no such
+    file)."""
+    _check_size(path)
     uri = f"file:{quote(str(path.absolute()))}?mode={'rw' if writable else 'ro'}"
-    connection = _open(uri, path, writable)
+    try:
+        connection = _open(uri, path, writable)
+        _check_owner(connection, path, application)
+    except sqlite3.DatabaseError as e:
+        if e.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            _check_header(path)
+        raise
+    return connection
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path, application: int) -> None:
+    """Raise ForeignFile or UnknownFormat, or make the connection ready."""
     try:
         found = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -54,7 +67,6 @@ def connect(path: Path, writable: bool, application: int) -> sqlite3.Connection:
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
@@ -72,14 +84,23 @@ def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
     return connection
 
 
-def _check_header(path: Path) -> None:
+def _check_size(path: Path) -> None:
     try:
-        with open(path, "rb") as file:
-            start = file.read(16)
+        size = path.stat().st_size
     except FileNotFoundError as e:
-        raise HistoryGone(f"{path.name} is not there any more: the events in it were dropped.", path=str(path)) from e
-    if len(start) < 16:
-        raise damaged(path, f"it ends after {len(start)} bytes")
+        raise _gone(path) from e
+    if size < 16:
+        raise damaged(path, f"it ends after {size} bytes")
+
+
+def _gone(path: Path) -> HistoryGone:
+    return HistoryGone(f"{path.name} is not there any more: the events in it were dropped.", path=str(path))
+
+
+def _check_header(path: Path) -> None:
+    """Raise ForeignFile where a file that SQLite does not take was never a database; nobody holds a lock on it."""
+    with open(path, "rb") as file:
+        start = file.read(16)
     if start != b"SQLite format 3\0":
         raise ForeignFile(f"{path} was not written by stream_dr (not a SQLite file); move it away.", path=str(path))
 
@@ -136,6 +157,12 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 
 def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | sqlite3.DatabaseError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
+        return _gone(path)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Overloaded(
+            f"{path} is locked by another program ({error}); try again when that has ended.", retry_after=5
+        )
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and free_bytes(path.parent) < _FULL_BELOW):
         return no_room(path)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA):

@@ -1,6 +1,9 @@
 """A file that is not ours, of another format, damaged or gone: four errors, each naming the file."""
 
+import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -44,7 +47,9 @@ def test_a_file_that_is_gone_is_history(tmp_path):
         (sqlite3.SQLITE_CORRUPT, errors.DamagedFile),
         (sqlite3.SQLITE_NOTADB, errors.DamagedFile),
         (sqlite3.SQLITE_IOERR, errors.DamagedFile),
-        (sqlite3.SQLITE_BUSY, sqlite3.OperationalError),
+        (sqlite3.SQLITE_BUSY, errors.Overloaded),
+        (sqlite3.SQLITE_CANTOPEN, errors.HistoryGone),
+        (sqlite3.SQLITE_MISUSE, sqlite3.OperationalError),
     ],
 )
 def test_sqlites_errors_become_ours(tmp_path, code, error):
@@ -52,3 +57,18 @@ def test_sqlites_errors_become_ours(tmp_path, code, error):
     raised.sqlite_errorcode = code
     with pytest.raises(error), translated(tmp_path / "some.sqlite"):
         raise raised
+
+
+def test_who_looks_at_the_log_does_not_take_its_wal_away(tmp_path):
+    with Log(tmp_path / "log") as log:
+        log.append([draft("rows", b"first", 1, key="k0")])
+        segment = log._segments[-1]
+        with segment._pool.connection() as one, segment._pool.connection() as other:  # at least one of them is new
+            assert one.execute("SELECT COUNT(*) FROM events").fetchone() == other.execute("SELECT 1").fetchone()
+        look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM events'); c.close()"
+        subprocess.run([sys.executable, "-c", look, str(segment.path)], check=True)
+        assert segment.journal.exists()
+        log.append([draft("rows", b"second", 1, key="k1")])
+        copy = shutil.copytree(tmp_path / "log", tmp_path / "as a kill leaves it")
+        with Log(copy) as left:
+            assert [event.body for event in left.read(-1)] == [b"first", b"second"]
