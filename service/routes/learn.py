@@ -95,5 +95,6 @@ async def _answer(request: Request, receipt: Any, wait: bool) -> Response:
     if not wait:
         return wire.json_response(told)
     state = request.app.state
-    applied = await state.waiting(state.running.wait_applied, receipt.position, state.settings.wait_timeout)
+    seconds = state.settings.wait_timeout
+    applied = await state.waiting(state.running.wait_applied, receipt.position, seconds, state.stopping)
     return wire.json_response(told | {"lag": 0 if applied else state.running.lag}, 200 if applied else 202)

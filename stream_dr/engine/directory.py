@@ -22,9 +22,10 @@ from stream_dr.engine.label_sets import LabelSetLimit
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.model import Failure, Model, PublishPolicy, Spec
 from stream_dr.engine.model_table import Entry, ModelTable
+from stream_dr.engine.needs import needed
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.schema import Schema, grown
-from stream_dr.engine.snapshot import forget_snapshots, oldest_snapshot, restore, restore_published
+from stream_dr.engine.snapshot import forget_snapshots, restore, restore_published
 from stream_dr.errors import (
     DirectoryMissing,
     HistoryGone,
@@ -75,6 +76,7 @@ class Directory:
         self.log = Log(self.path / "log", writable=self.writable)
         self.table = ModelTable(self.path / "models.db", self.writable)
         self._appending = threading.Lock()
+        self.past = threading.Lock()  # taken first by who gives up events of the past, and by who comes to need them
         self.label_sets = LabelSetLimit()
         self.recent: Recent | None = None  # set by who wants to have what was appended last
         self._set = Schema(stated=n_features or 0, target_kind=target_kind)
@@ -127,7 +129,7 @@ class Directory:
             raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
         estimator = make(key, params)
         spec = Spec(key, dict(params))
-        with self._appending:
+        with self.past, self._appending:
             known = self.models.get(name)
             if known is not None:
                 return self._same(known, spec, estimator), False
@@ -158,10 +160,10 @@ class Directory:
         return self.models[name]
 
     def retain(self, rows: int) -> int:
-        """Drop whole segments of the log that neither a kept snapshot nor the last `rows` rows need; the number
+        """Drop whole segments of the log that neither a model (needs.py) nor the last `rows` rows need; the number
         dropped."""
-        needed = min((oldest_snapshot(self.path, m) for m in self.models.values()), default=self.position)
-        return int(self.log.drop_before(min(needed + 1, self.log.holding(rows))))
+        with self.past, self._appending:
+            return int(self.log.drop_before(min(needed(self), self.log.holding(rows))))
 
     def close(self) -> None:
         """Close the log and give up the lock. Models are not snapshotted by this."""
@@ -211,7 +213,7 @@ class Directory:
         model.policy = entry.policy
         model.version_ceiling = entry.version_ceiling
         model.next_version = entry.version_ceiling + 1
-        restore(model, self.path, self.position)
+        restore(model, self.path, self.position, self.writable)
         if entry.failure is not None:
             model.status, model.failure = "failed", entry.failure
             restore_published(model, self.path)

@@ -16,7 +16,7 @@ import numpy as np
 
 from stream_dr.block import Block
 from stream_dr.engine.decode import Decoder
-from stream_dr.engine.snapshot import oldest_snapshot
+from stream_dr.engine.needs import passed
 from stream_dr.engine.unlearn import removal_of
 
 GONE = b"stream_dr.gone"
@@ -24,12 +24,19 @@ GONE = b"stream_dr.gone"
 
 
 def forget(directory: Any) -> int:
-    """Overwrite what may be forgotten; the number of events written anew. Raises InsufficientStorage."""
-    horizon = min((oldest_snapshot(directory.path, m) for m in directory.models.values()), default=directory.position)
+    """Overwrite what may be forgotten; the number of events written anew. Raises InsufficientStorage.
+
+    A model that is made meanwhile ends it: it may learn the rows, and has to find them when it comes to their unlearning.
+    """
     written = 0
-    for event in directory.log.read_kind("unlearn", horizon + 1):
+    for event in directory.log.read_kind("unlearn", passed(directory) + 1):
         for position, rows in removal_of(event.body).items():
-            written += _forget_rows(directory, position, rows)
+            with directory.past:
+                if passed(directory) < event.position:
+                    break
+                written += _forget_rows(directory, position, rows)
+    with directory.past:
+        directory.log.erase()
     return written
 
 
@@ -62,7 +69,7 @@ def _forget_rows(directory: Any, position: int, rows: Any) -> bool:
         return False
     gone = [*_gone(event), *numbers[~stays].tolist()]
     left = block.take(np.flatnonzero(stays))
-    directory.log.rewrite(position, _body(left, gone) if left.rows else b"", left.rows)
+    directory.log.rewrite(position, _body(left, gone) if left.rows else b"", left.rows, erase=False)
     return True
 
 

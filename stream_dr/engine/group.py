@@ -12,8 +12,10 @@ from typing import Any
 
 from stream_dr.engine.admit import admit
 from stream_dr.engine.draft import REFERENCE, Draft, Receipt
+from stream_dr.engine.history import check_removable
 from stream_dr.engine.label_sets import LabelSets
 from stream_dr.engine.schema import Schema, delta
+from stream_dr.engine.unlearn import removal_of
 from stream_dr.errors import InsufficientStorage, InvalidParameter, KeyConflict, StreamDRError
 from stream_dr.streams.disk import free_bytes
 from stream_dr.streams.event import EventDraft, same
@@ -51,6 +53,8 @@ class Group:
         """The schema once this draft is in, and its distinct label sets. Raises what refuses it."""
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
+        if draft.kind == "unlearn":
+            check_removable(self.directory, removal_of(draft.body))
         schema = admit(draft, self.schema, [m.estimator for m in self.models], self.directory.limits)
         return schema, self.directory.label_sets.check(draft.block, schema, self.models)
 

@@ -119,6 +119,14 @@ def _check_rebuildable(directory: Any) -> None:
             )
 
 
+def check_removable(directory: Any, removal: Removal) -> None:
+    """Raise HistoryGone where what a removal names, or a model needs for it, has been dropped."""
+    _check_rebuildable(directory)
+    first = int(directory.log.first)
+    if removal and min(removal) < first:
+        raise HistoryGone(f"events before position {first} were dropped, {min(removal)} among them.", first=first)
+
+
 def _check_position(directory: Any, position: int) -> None:
     if not 0 <= position <= directory.position:
         raise InvalidParameter(f"position {position} is not in the log; it ends at {directory.position}.")

@@ -141,7 +141,7 @@ class ModelThread:
                     self._publish(model, freeze(model))
             if self._snapshots.due:
                 self._snapshots.start()
-                self._snapshot([(m, freeze(m)) for m in live if m.position > m.snapshot_position and m.rows])
+                self._snapshot([(m, freeze(m)) for m in live if m.position > m.snapshot_position])
         self._told()
 
     def _skip(self, last: int) -> None:

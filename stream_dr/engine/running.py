@@ -131,15 +131,16 @@ class Running:
         """Raise what would refuse the draft; append nothing."""
         self.directory.check(draft)
 
-    def wait_applied(self, position: int, timeout: float) -> bool:
+    def wait_applied(self, position: int, timeout: float, stop: threading.Event | None = None) -> bool:
         """Wait until every model that has not failed has applied `position` and published a projection that includes it
-        (models without any row, and refined ones: applied only). False when `timeout` seconds were not enough."""
+        (models without any row, and refined ones: applied only). False when `timeout` seconds, or those until
+        `stop`, were not enough."""
         deadline = time.monotonic() + timeout
         self._models.want(position)
         with self._changed:
             while not self._included(position):
                 left = deadline - time.monotonic()
-                if left <= 0 or self._stopping.is_set():
+                if left <= 0 or self._stopping.is_set() or (stop is not None and stop.is_set()):
                     return self._included(position)
                 self._changed.wait(min(left, 0.25))
         return True

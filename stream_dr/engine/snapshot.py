@@ -30,6 +30,9 @@ from stream_dr.projection import Columns, Linear, Projection
 KEPT = 2
 """Snapshots kept a model."""
 
+DAMAGED = ".damaged"
+"""What a snapshot that is put aside is called instead of .safetensors."""
+
 FAILED = "failed.part"
 """What a failed model had published."""
 
@@ -84,16 +87,19 @@ def restore_published(model: Model, directory: Path) -> None:
         log.warning("%s passed over (%s): %s", path, e.code, e)
 
 
-def restore(model: Model, directory: Path, last: int) -> bool:
+def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
     """Bring a model to its newest valid snapshot at or before position `last`; False when there is none.
 
-    Each snapshot that cannot be used is named in the log, with why; the next older one is tried.
+    Each snapshot that cannot be used is named in the log, with why; the next older one is tried. A damaged one is put aside
+    where the directory may be written to: it must not count as one of those that are kept.
     """
     for path in snapshot_files(snapshot_folder(directory, model.name, model.id)):
         try:
             _restore_file(model, path, last)
         except StreamDRError as e:
             log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
+            if writable and isinstance(e, DamagedFile | ForeignFile):
+                path.replace(path.with_suffix(DAMAGED))
         else:
             return True
     return False

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from stream_dr.block import Block
 from stream_dr.engine.model import Model
+from stream_dr.streams.event import Body
 from stream_dr.targets import labelled_rows
 
 Removal = dict[int, Sequence[int] | None]
@@ -44,9 +45,9 @@ class History(Protocol):
         ...
 
 
-def removal_of(body: bytes) -> Removal:
+def removal_of(body: Body) -> Removal:
     """The Removal in an unlearn event's body."""
-    return {int(position): rows for position, rows in json.loads(body)["rows"].items()}
+    return {int(position): rows for position, rows in json.loads(bytes(body))["rows"].items()}
 
 
 def take_out(model: Model, position: int, removal: Removal, history: History) -> None:

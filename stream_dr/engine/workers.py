@@ -17,6 +17,7 @@ from stream_dr.engine.listeners import Listeners
 from stream_dr.engine.model import Model
 from stream_dr.engine.publish import Frozen, publish
 from stream_dr.engine.snapshot import snapshot
+from stream_dr.errors import StreamDRError
 
 log = logging.getLogger("stream_dr.workers")
 
@@ -55,14 +56,20 @@ class Workers:
             self.figures["publishes"] += 1
             self._listeners.tell_published(model, published)
         except Exception as e:
-            log.warning("model %s could not be solved at position %d", model.name, frozen.position, exc_info=e)
-            model.solve_error = e.with_traceback(None)  # its frames hold the state
+            self._note(model, frozen.position, e)
         finally:
             model.attempted = max(model.attempted, frozen.position)
             model.published_at = time.monotonic()
             model.publish_seconds = time.monotonic() - begun
             model.publishing = False
             self._done()
+
+    def _note(self, model: Model, position: int, error: Exception) -> None:
+        """Keep why a model could not be solved, and log it when it is something new; one of ours needs no traceback."""
+        if str(error) != str(model.solve_error):
+            trace = None if isinstance(error, StreamDRError) else error
+            log.warning("model %s could not be solved at position %d: %s", model.name, position, error, exc_info=trace)
+        model.solve_error = error.with_traceback(None)  # its frames hold the state
 
     def snapshot_soon(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
         """Snapshot models on a worker."""
@@ -80,7 +87,9 @@ class Workers:
                 continue
             try:
                 snapshot(model, state, self._directory.path)
-            except Exception as e:  # a full or broken disk, or a folder that went with its model
+            except Exception as e:  # a full or broken disk
+                if self._directory.models.get(model.name) is not model:  # its folder went with it
+                    continue
                 log.exception("model %s could not be snapshotted at position %d", model.name, state.position)
                 errors.append(e)
                 continue

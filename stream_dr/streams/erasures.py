@@ -4,10 +4,11 @@ One transaction puts the new body into the event's row and notes where the old o
 emptied, the old bytes are overwritten, and the note is removed. Notes that a crash left are worked off when the log is next
 opened for writing.
 
-Cost: two transactions, a checkpoint and a write of the old body's size.
+Cost: two transactions, a checkpoint (one for many events) and a write of the old body's size.
 
 Why this way: the checkpoint waits for readers that began before the transaction, of other processes too, so a body is
-never overwritten under one; where one takes longer than SQLite's time limit the note stays for the next time. SQLite
+never overwritten under one; where one takes longer than PATIENCE_MS the note stays for the next time, because nothing can be
+appended while the checkpoint waits. SQLite
 overwrites what lay in a row itself (secure_delete), once the checkpoint is done. Blocks that a file gave back to the file
 system, and file systems that never write in place, are beyond this.
 """
@@ -21,6 +22,9 @@ from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.sqlite_file import transaction
 
 TABLE = "CREATE TABLE erasures(start INTEGER, size INTEGER NOT NULL);"
+
+PATIENCE_MS = 200
+"""Milliseconds for which a checkpoint waits for readers."""
 
 
 def replace(connection: sqlite3.Connection, event: Event) -> None:
@@ -50,4 +54,9 @@ def work_off(connection: sqlite3.Connection, bodies: Bodies) -> bool:
 
 def _emptied(connection: sqlite3.Connection) -> bool:
     """Whether the write-ahead log is empty now, and every reader sees the last transaction."""
-    return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    usual = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    connection.execute(f"PRAGMA busy_timeout={PATIENCE_MS}")
+    try:
+        return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        connection.execute(f"PRAGMA busy_timeout={usual}")

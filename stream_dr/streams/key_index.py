@@ -14,6 +14,7 @@ alone. The events are the truth, so the append's transaction touches one file on
 """
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,6 +75,18 @@ class KeyIndex:
             self._schemas[position] = schema
         if len(self._pending) + len(self._schemas) >= self._flush_at:
             self.try_flush()
+
+    def follow(self, segments: Sequence[Any], last: int) -> None:
+        """Read the keys and schema changes of segments, oldest first, that are not known; the log ends at `last`."""
+        for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            if following is not None and following.first <= self.known + 1:
+                continue
+            after = self.known
+            while found := segment.headers(after):
+                for header in found:
+                    self.add(*header)
+                after = found[-1][0]
+        self.known = last
 
     def find(self, key: str) -> Known | None:
         """What is known of a key, or None."""

@@ -20,10 +20,9 @@ import sqlite3
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from stream_dr.errors import DamagedFile, HistoryGone, StreamDRError
+from stream_dr.errors import HistoryGone, StreamDRError
 from stream_dr.streams.event import Event, EventDraft, draft, event_at, sha256_of
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.key_index import KeyIndex, Known
@@ -58,13 +57,15 @@ class Log:
         self._lock = threading.RLock()
         self._last, self._events, self._rows, self._bytes = -1, 0, 0, 0
         self._unsure = False
+        self._noted: set[Segment] = set()
         prepare(self.path, writable)
         found = [Segment(p, writable) for p in segment_files(self.path)]
         self._segments = found or ([Segment.create(self.path, 0, 0)] if writable else [])
         self._index = KeyIndex(self.path, writable, keys)
         try:
             if writable:
-                self._erase()
+                self._noted = set(self._segments)
+                self.erase()
                 self._seal()
             self._hold(self._segments)
             self._look_again()
@@ -146,7 +147,7 @@ class Log:
 
     def read_kind(self, kind: str, before: int) -> list[Event]:
         """The retained events of a kind whose position is below `before`; for kinds that are few ("unlearn": indexed)."""
-        return [e for s in self._current() if s.first < before for e in s.read_kind(kind, before)]
+        return [e for s in self._current() if s.first < before for e in self._of_kind(s, kind, before)]
 
     def read_readable(self, kind: str) -> list[Event]:
         """The retained events of a kind, but for those that are damaged."""
@@ -170,14 +171,22 @@ class Log:
             self._be_sure()
             return self._index.schemas()
 
-    def rewrite(self, position: int, body: bytes, rows: int) -> None:
+    def rewrite(self, position: int, body: bytes, rows: int, erase: bool = True) -> None:
         """Replace an event's body and row count (rows taken out by unlearn); its key and fingerprint stay.
 
-        The old bytes are overwritten on the disk. The log's `rows` goes on counting what was once appended until it is
-        opened anew.
+        The old bytes are then overwritten on the disk, or (erase=False, for several events) by `erase`. The log's `rows`
+        goes on counting what was once appended until it is opened anew.
         """
         segment = self._segments[max(bisect_right(self._segments, position, key=lambda s: s.first) - 1, 0)]
         segment.replace(position, body, rows, sha256_of(body))
+        self._noted.add(segment)
+        if erase:
+            self.erase()
+
+    def erase(self) -> None:
+        """Overwrite what rewritten events have left, also before a crash; what a reader may still need, at the next call.
+        Damage of a segment is said when that is read."""
+        self._noted = {s for s in self._noted if s in self._segments and not s.erase()}
 
     def drop_before(self, position: int) -> int:
         """Remove the segments whose events all come before a position; the number removed. Never the last segment."""
@@ -248,11 +257,14 @@ class Log:
         self._index.try_flush()
         self._seal()
 
-    def _erase(self) -> None:
-        """Finish what a crash interrupted of `rewrite`; damage of a segment is said when that is read."""
-        for segment in self._segments:
-            with suppress(DamagedFile):
-                segment.erase()
+    def _of_kind(self, segment: Segment, kind: str, before: int) -> list[Event]:
+        """A segment's events of a kind; none of one that is dropped meanwhile."""
+        try:
+            return segment.read_kind(kind, before)
+        except HistoryGone:
+            if segment in self._current():
+                raise
+            return []
 
     def _seal(self) -> None:
         """Seal the segments before the last that are not; one that is being read is sealed later."""
@@ -272,20 +284,8 @@ class Log:
         self._last, self._events, self._rows, self._bytes = self._totals()
         if self._segments and self._index.known + 1 < self._segments[0].first:
             raise damaged(self._index.path, f"it ends at {self._index.known}; events after that were dropped")
-        self._bring_index_up()
+        self._index.follow(self._segments, self._last)
         self._unsure = False
-
-    def _bring_index_up(self) -> None:
-        """Read the keys and schema changes the index has not seen."""
-        for segment, following in zip(self._segments, [*self._segments[1:], None], strict=True):
-            if following is not None and following.first <= self._index.known + 1:
-                continue
-            after = self._index.known
-            while found := segment.headers(after):
-                for header in found:
-                    self._index.add(*header)
-                after = found[-1][0]
-        self._index.known = self._last
 
     def _current(self) -> list[Segment]:
         """The segments there are; a read-only log looks again, because another process may have appended."""

@@ -18,11 +18,12 @@ synchronous=FULL.
 import sqlite3
 import threading
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stream_dr.errors import DamagedFile
 from stream_dr.streams import erasures
 from stream_dr.streams.bodies import BEGIN, Bodies, Reader
 from stream_dr.streams.digest import digest
@@ -112,18 +113,19 @@ class Segment:
         return self._events(f"SELECT {COLUMNS} FROM events WHERE position < ? AND {where} ORDER BY position", values)
 
     def replace(self, position: int, body: bytes, rows: int, checksum: str) -> None:
-        """Put another body in an event's place; the old bytes are overwritten on the disk."""
+        """Put another body in an event's place; the old bytes stay on the disk until `erase`."""
         with self._rewriting:
             (event,) = self.read(position - 1, position, 1, 1)
             with self._pool.connection() as connection:
                 erasures.replace(connection, event._replace(body=body, rows=rows, checksum=checksum))
-        self.erase()
 
-    def erase(self) -> None:
-        """Overwrite what rewritten events have left, unless a reader may still need it."""
-        bodies = self._bodies()
-        with self._rewriting, self._pool.connection() as connection:
-            erasures.work_off(connection, bodies)
+    def erase(self) -> bool:
+        """Overwrite what rewritten events have left; False if a reader may still need it."""
+        with suppress(DamagedFile):
+            bodies = self._bodies()
+            with self._rewriting, self._pool.connection() as connection:
+                return erasures.work_off(connection, bodies)
+        return True
 
     def headers(self, after: int) -> list[tuple[int, str | None, str, int, str | None]]:
         """(position, key, fingerprint, rows, schema) of the events after a position that have a key or change the schema."""

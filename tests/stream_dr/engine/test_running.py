@@ -432,6 +432,17 @@ def test_readers_hold_what_they_took(tmp_path: Path) -> None:
         assert transform(model, rows, run.directory.schema).version > first.version
 
 
+def test_nobody_is_waited_for_once_it_is_said_to_stop(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        run.add_model("m", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        stop = threading.Event()
+        threading.Timer(0.3, stop.set).start()
+        begun = time.monotonic()
+        assert not run.wait_applied(99, WAIT, stop)
+        assert time.monotonic() - begun < 5
+
+
 def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
     from stream_dr.streams.log import Log
 

@@ -73,9 +73,26 @@ def test_a_body_is_not_overwritten_under_a_reader(folder):
             if row[0] is not None:
                 assert bodies_path(log._segments[-1].path).read_bytes()[row[0] :].startswith(old.body)
         writer.join()
+        log.erase()
         assert log.read(-1, limit=1)[0].body == b"new"
         assert not left_of(old.body, folder)
         log.verify()
+
+
+def test_a_reader_that_does_not_end_holds_up_no_append_for_long(folder):
+    with Log(folder) as log:
+        log.append(drafts(0, 40))
+        with log._segments[-1]._pool.connection() as connection, one_view(connection):
+            connection.execute("SELECT start FROM events WHERE position=0").fetchone()
+            for position in range(30):
+                log.rewrite(position, b"new", 1, erase=False)
+            begun = time.monotonic()
+            log.erase()
+            log.append(drafts(40, 1))
+            assert time.monotonic() - begun < 5
+            assert left_of(bytes([3]) * 12, folder)
+        log.erase()
+        assert not left_of(bytes([3]) * 12, folder)
 
 
 def test_an_erasure_that_a_reader_prevents_is_made_up_for(folder, monkeypatch):

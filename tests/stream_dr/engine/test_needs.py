@@ -1,0 +1,186 @@
+"""What is forgotten and dropped is never what a model still comes to need, whoever comes when."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_dr import errors
+from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.draft import unlearn_draft
+from stream_dr.engine.forget import forget
+from stream_dr.engine.history import picked_rows
+from stream_dr.engine.model import Failure
+from stream_dr.engine.needs import needed, passed
+from stream_dr.engine.publish import freeze
+from stream_dr.engine.running import Running, RunSettings
+from stream_dr.engine.snapshot import snapshot, snapshot_files, snapshot_folder
+from tests.stream_dr.engine.batches import dense, draft, opened, put
+
+WAIT = 30
+
+
+def short(directory: Directory) -> Directory:
+    """With segments of five events."""
+    directory.log._limits = (1 << 30, 5)
+    return directory
+
+
+def fill(directory: Directory, seeds: range) -> None:
+    """A batch a seed, each appended alone."""
+    for seed in seeds:
+        put(directory, dense(seed))
+
+
+def unlearned(directory: Directory, *positions: int) -> int:
+    directory.append([unlearn_draft(picked_rows(directory, positions, ()))])
+    return directory.position
+
+
+def up(directory: Directory, *names: str, until: int | None = None) -> None:
+    catch_up(directory, [directory.model(n) for n in names], directory.position if until is None else until)
+
+
+def kept(directory: Directory, *names: str) -> None:
+    """Snapshot models where they are."""
+    for name in names:
+        snapshot(directory.model(name), freeze(directory.model(name)), directory.path)
+
+
+def rows_of(directory: Directory, name: str) -> int:
+    model = directory.model(name)
+    assert model.failure is None, model.failure
+    return model.rows
+
+
+def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path, monkeypatch: Any) -> None:
+    with short(opened(tmp_path, old=("class_means", {}))) as directory:
+        fill(directory, range(10))
+        unlearned(directory, 0, 1, 2, 3)
+        for seed in (20, 21):
+            put(directory, dense(seed))
+            up(directory, "old")
+            kept(directory, "old")
+        listed = directory.log.read_kind
+
+        def made_in_between(kind: str, before: int) -> Any:
+            found = listed(kind, before)
+            if "late" not in directory.models:
+                directory.add_model("late", "class_means", {})
+                up(directory, "late", until=9)
+            return found
+
+        monkeypatch.setattr(directory.log, "read_kind", made_in_between)
+        assert forget(directory) == 0
+        up(directory, "late")
+        assert rows_of(directory, "late") == rows_of(directory, "old") == 160
+        for _ in range(2):
+            kept(directory, "late")
+            put(directory, dense(30))
+            up(directory, "late", "old")
+        kept(directory, "late")
+        assert forget(directory) == 4
+
+
+@pytest.mark.parametrize("key", ["class_means", "ccipca"])
+def test_what_a_pending_unlearning_names_is_not_dropped(tmp_path: Path, key: str) -> None:
+    with short(opened(tmp_path, a=(key, {}), b=(key, {}))) as directory:
+        fill(directory, range(20))
+        up(directory, "a", "b")
+        kept(directory, "a", "b")
+        taken = unlearned(directory, 7)
+        fill(directory, range(40, 60))
+        up(directory, "a", "b")
+        kept(directory, "a")
+        assert passed(directory) == 19 < taken
+        assert needed(directory) == (7 if key == "class_means" else 0)
+        directory.retain(20)
+        assert directory.log.first == (5 if key == "class_means" else 0)
+    with short(Directory(tmp_path, limits=directory.limits)) as again:
+        assert again.model("b").position == 19
+        up(again, "a", "b")
+        assert rows_of(again, "a") == rows_of(again, "b") == 39 * 20
+        for name in ("a", "b"):
+            kept(again, name)
+            put(again, dense(70))
+            up(again, "a", "b")
+            kept(again, "a", "b")
+        again.retain(20)
+        assert again.log.first > 19
+
+
+def test_an_unlearning_of_what_was_dropped_meanwhile_is_refused(tmp_path: Path) -> None:
+    with short(opened(tmp_path, m=("class_means", {}))) as directory:
+        fill(directory, range(30))
+        late = unlearn_draft(picked_rows(directory, (2,), ()))
+        up(directory, "m")
+        kept(directory, "m")
+        put(directory, dense(31))
+        up(directory, "m")
+        kept(directory, "m")
+        assert directory.retain(20) > 0
+        (answer,) = directory.append([late])
+        assert isinstance(answer, errors.HistoryGone)
+        put(directory, dense(32))
+        up(directory, "m")
+        assert directory.model("m").failure is None
+
+
+def test_unlearn_events_are_read_while_segments_are_dropped(tmp_path: Path, monkeypatch: Any) -> None:
+    with short(opened(tmp_path)) as directory:
+        fill(directory, range(12))
+        last = unlearned(directory, 11)
+        before = directory.log._segments
+        directory.log.drop_before(10)
+        seen = iter([before])
+        monkeypatch.setattr(directory.log, "_current", lambda: next(seen, directory.log._segments))
+        assert [event.position for event in directory.log.read_kind("unlearn", last + 1)] == [last]
+
+
+def test_a_model_that_has_failed_for_good_holds_nothing_back(tmp_path: Path) -> None:
+    with short(opened(tmp_path, good=("class_means", {}), bad=("class_means", {}))) as directory:
+        fill(directory, range(30))
+        up(directory, "good")
+        kept(directory, "good")
+        assert needed(directory) == 0
+        directory.model("bad").failure = Failure(3, "invalid_rows", "for the test")
+        assert needed(directory) == 30
+        directory.model("bad").failure = Failure(3, "source_missing", "for the test")
+        assert needed(directory) == 0
+
+
+def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        for i in range(3):
+            put(directory, dense(i))
+            up(directory, "m")
+            kept(directory, "m")
+        folder = snapshot_folder(directory.path, "m", directory.model("m").id)
+        newest = snapshot_files(folder)[0]
+        newest.write_bytes(newest.read_bytes()[:-9])
+    with Directory(tmp_path, limits=directory.limits) as again:
+        assert again.model("m").position == 1
+        up(again, "m")
+        put(again, dense(5))
+        up(again, "m")
+        kept(again, "m")
+        assert [int(path.stem) for path in snapshot_files(folder)] == [3, 1]
+        assert newest.with_suffix(".damaged").exists()
+        assert passed(again) == 1
+
+
+def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        run = Running(directory, RunSettings(snapshot_rows=40, snapshot_seconds=None))
+        run.start()
+        model, _ = run.add_model("lda", "lda", {})
+        for i in range(10):
+            run.submit(draft(dense(i)._replace(y=None))).result(WAIT)
+            assert run.wait_applied(i, WAIT)
+        run.stop()
+        assert (model.rows, model.failure) == (0, None)
+    assert len(snapshot_files(snapshot_folder(tmp_path, "lda", model.id))) == 2
+    with Directory(tmp_path, limits=directory.limits) as again:
+        assert again.model("lda").position == 9
+        assert again.model("lda").rows == 0
