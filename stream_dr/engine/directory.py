@@ -40,6 +40,9 @@ from stream_dr.streams.log import Log
 
 Start = int | Literal["start", "now"]
 
+READ_TRIES = 5
+"""How often a reader tries to open what its writer shortens meanwhile."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -67,10 +70,20 @@ class Directory:
             self.path.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.path) if writable else None
         try:
-            self._open(n_features, target_kind)
+            self._open_again(1 if writable else READ_TRIES, n_features, target_kind)
         except BaseException:
             self._release()
             raise
+
+    def _open_again(self, tries: int, n_features: int | None, target_kind: str | None) -> None:
+        """Open; a reader again where the writer has dropped a segment since it was listed."""
+        for self._left in reversed(range(tries)):
+            try:
+                self._open(n_features, target_kind)
+                return
+            except HistoryGone:
+                if not self._left:
+                    raise
 
     def _open(self, n_features: int | None, target_kind: str | None) -> None:
         self.log = Log(self.path / "log", writable=self.writable)
@@ -218,6 +231,8 @@ class Directory:
             model.status, model.failure = "failed", entry.failure
             restore_published(model, self.path)
         elif model.position + 1 < self.log.first:
+            if self._left:
+                raise HistoryGone(f"model {model.name!r} has a newer snapshot by now.")
             why = f"no usable snapshot, and events before position {self.log.first} are no longer kept"
             model.status, model.failure = "failed", Failure(model.position + 1, HistoryGone.code, why)
         elif model.position >= self.position:

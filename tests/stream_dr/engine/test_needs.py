@@ -16,6 +16,7 @@ from stream_dr.engine.needs import needed, passed
 from stream_dr.engine.publish import freeze
 from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.snapshot import snapshot, snapshot_files, snapshot_folder
+from stream_dr.streams import log
 from tests.stream_dr.engine.batches import dense, draft, opened, put
 
 WAIT = 30
@@ -184,3 +185,23 @@ def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:
     with Directory(tmp_path, limits=directory.limits) as again:
         assert again.model("lda").position == 9
         assert again.model("lda").rows == 0
+
+
+def test_a_reader_opens_what_is_shortened_meanwhile(tmp_path: Path, monkeypatch: Any) -> None:
+    with short(opened(tmp_path, m=("class_means", {}))) as directory:
+        fill(directory, range(30))
+        listed = log.segment_files
+
+        def then_dropped(folder: Path) -> list[Path]:
+            found = listed(folder)
+            monkeypatch.undo()
+            for _ in range(2):
+                put(directory, dense(40))
+                up(directory, "m")
+                kept(directory, "m")
+            assert directory.retain(20) > 0
+            return found
+
+        monkeypatch.setattr(log, "segment_files", then_dropped)
+        with Directory(tmp_path, writable=False) as reader:
+            assert (reader.model("m").failure, reader.log.first) == (None, directory.log.first)
