@@ -155,7 +155,8 @@ def _of_http(error: HTTPException) -> Response:
 
 def _of_validation(error: RequestValidationError) -> Response:
     """FastAPI's own 422: the code tells an unknown estimator and a bad parameter from any other bad request."""
-    errors = [{"where": list(e["loc"]), "what": e["msg"], "kind": e["type"]} for e in error.errors()]
+    found = error.errors()
+    errors = [{"where": list(e["loc"]), "what": _what(e), "kind": e["type"]} for e in found]
     kinds = {e["kind"] for e in errors}
     if "json_invalid" in kinds:
         return response("malformed_input", "The body is not JSON: " + errors[0]["what"] + ".", {"errors": errors})
@@ -164,5 +165,24 @@ def _of_validation(error: RequestValidationError) -> Response:
         code = "unknown_estimator"
     elif any("params" in e["where"] for e in errors):
         code = "invalid_parameter"
-    detail = "; ".join(f"{'.'.join(map(str, e['where']))}: {e['what']}" for e in errors[:5])
+    detail = "; ".join(f"{_place(e['where'])}{e['what']}" for e in errors[:5])
     return response(code, detail, {"errors": errors})
+
+
+def _what(error: Any) -> str:
+    """What is wrong at one place, what was given there, and what could be."""
+    place, kind = error["loc"], error["type"]
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return f'no estimator is named that there is; "estimator" is one of {", ".join(stream_dr.ESTIMATORS)}'
+    if kind == "extra_forbidden" and len(place) > 3 and place[2] == "params" and place[1] in stream_dr.ESTIMATORS:
+        known = [name for name, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[place[1]])]
+        return f"{place[1]} has no such parameter; it has {', '.join(known)}"
+    if kind in ("extra_forbidden", "missing", "json_invalid"):
+        return str(error["msg"])
+    return f"{error['msg']}; given is {repr(error.get('input'))[:60]}"
+
+
+def _place(where: list[Any]) -> str:
+    """Where in the request, without the part of it and the estimator that everything below it is of."""
+    inner = where[2:] if where[:1] == ["body"] and where[1:2] and where[1] in stream_dr.ESTIMATORS else where[1:]
+    return f"{'.'.join(map(str, inner))}: " if inner else ""

@@ -69,9 +69,21 @@ def idempotency_key(request: Request) -> str | None:
     return key
 
 
-def flag(request: Request, name: str) -> bool:
-    """Whether `?name` is given and is not 0 or false."""
-    return request.query_params.get(name, "0").lower() not in ("0", "false")
+def query(request: Request, *names: str) -> dict[str, str]:
+    """The query's parameters. Raises Problem `invalid_request` for one that is not among `names`, or is given twice."""
+    given = request.query_params.multi_items()
+    found = dict(given)
+    for name in found:
+        if name not in names:
+            raise Problem("invalid_request", f"{name} is no parameter of this address; it takes {', '.join(names)}.")
+    if len(found) != len(given):
+        raise Problem("invalid_request", "A parameter is given more than once.")
+    return found
+
+
+def flag(value: str | None) -> bool:
+    """Whether a parameter is given and is not 0 or false."""
+    return value is not None and value.lower() not in ("0", "false")
 
 
 def one_row(x: str | None, indices: str | None, values: str | None) -> Any:

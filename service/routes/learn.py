@@ -39,12 +39,13 @@ async def partial_fit(request: Request) -> Response:
     A retry with the same Idempotency-Key is not learned twice.
     """
     auth.check(request, "write")
-    state, wait = request.app.state, request.query_params.get("wait")
+    state, query = request.app.state, wire.query(request, "wait", "check")
+    wait = query.get("wait")
     if wait not in (None, "applied"):
         raise Problem("invalid_request", f"wait={wait!r}; leave it out, or say wait=applied.")
     media, key = wire.media(request), wire.idempotency_key(request)
     body = await wire.body(request)
-    if wire.flag(request, "check"):
+    if wire.flag(query.get("check")):
         draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
         await state.in_thread(state.running.check, draft)
         return wire.json_response({"position": None, "rows": draft.rows, "duplicate": False})
@@ -64,6 +65,7 @@ async def partial_fit(request: Request) -> Response:
 )
 async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | None = None) -> Response:
     """Take rows out again: additive models subtract them, the others are rebuilt from the log without them."""
+    wire.query(request, "wait")
     if bool(rows.positions) == bool(rows.ids):
         raise Problem("invalid_request", 'Give either {"positions": [...]} or {"ids": [...]}.')
     running, key = request.app.state.running, wire.idempotency_key(request)

@@ -24,7 +24,7 @@ router = APIRouter(tags=["project"])
 async def transform_one(request: Request) -> Response:
     """Project one row: ?model=lda&x=0.1,0.2 or ?model=lda&indices=3,17&values=0.5,1.2."""
     auth.check(request, "read")
-    state, query = request.app.state, request.query_params
+    state, query = request.app.state, wire.query(request, "model", "x", "indices", "values")
     model = query.get("model")
     if model is None:
         raise Problem("invalid_request", "Say which model: ?model=lda&x=0.1,0.2.")
@@ -32,7 +32,8 @@ async def transform_one(request: Request) -> Response:
     answer = stream_dr.transform(state.directory.model(model), row, state.directory.schema)
     state.metrics.transformed += 1
     told = answer._asdict()
-    return wire.json_response({k: told[k] for k in ("model", "version", "position", "solution", "z")})
+    shown = ("model", "version", "position", "solution", "z") + (("unseen",) if answer.unseen else ())
+    return wire.json_response({k: told[k] for k in shown})
 
 
 @router.post(
@@ -44,6 +45,7 @@ async def transform_one(request: Request) -> Response:
 async def transform_many(request: Request, model: Annotated[str, Query(description="the model's name")]) -> Response:
     """Project many rows, the same rows as /partial_fit takes; targets are ignored, and no rows give none."""
     state = request.app.state
+    wire.query(request, "model")
     media, accept = wire.media(request), wire.accepted(request, (wire.JSON, wire.ARROW_STREAM))
     live = state.directory.model(model)
     body = await wire.body(request)

@@ -1,5 +1,6 @@
 """Every error path of the service once, through one helper: status, code, state unchanged, process alive."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,13 @@ REQUESTS: list[tuple[int, str, str, str, dict[str, Any]]] = [
     (404, "not_found", "GET", "/nowhere", {}),
     (405, "method_not_allowed", "PUT", "/partial_fit", {"json": {}}),
     (422, "invalid_request", "POST", "/partial_fit?wait=forever", body(arrow(ROWS, LABELS))),
+    (422, "invalid_request", "POST", "/partial_fit?chek=1", body(arrow(ROWS, LABELS))),
+    (422, "invalid_request", "POST", "/partial_fit?check&check", body(arrow(ROWS, LABELS))),
+    (422, "invalid_request", "POST", "/transform?model=lda&version=1", body(arrow(ROWS))),
+    (422, "invalid_request", "GET", "/transform?model=lda&x=1,2,3&version=1", {}),
+    (422, "invalid_request", "GET", "/transform?model=lda&x=1,2,3&x=1,2,4", {}),
+    (422, "invalid_request", "GET", "/models/lda/projection?versoin=1", {}),
+    (422, "invalid_request", "POST", "/unlearn?wiat=applied", {"json": {"positions": [0]}}),
     (404, "unknown_model", "GET", "/models/none", {}),
     (404, "unknown_model", "DELETE", "/models/none", {}),
     (404, "unknown_model", "POST", "/models/none/refine", {}),
@@ -180,6 +188,25 @@ REQUESTS: list[tuple[int, str, str, str, dict[str, Any]]] = [
 )
 def test_requests(served: Served, status: int, code: str, method: str, path: str, request_: dict[str, Any]) -> None:
     refused(served, status, code, method, path, **request_)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            {"estimator": "lda", "params": {"gama": 1}},
+            "params.gama: lda has no such parameter; it has n_components, gamma",
+        ),
+        ({"estimator": "lda", "params": {"n_components": "2"}}, "params.n_components: .*given is '2'"),
+        ({"estimatr": "lda"}, '"estimator" is one of ccipca, iskm'),
+        ({"estimator": "umap"}, '"estimator" is one of ccipca, iskm'),
+        ({"estimator": "lda", "publish": {"rows": 0}}, "publish.rows: .*given is 0"),
+    ],
+)
+def test_a_refused_model_says_what_was_given_and_what_there_is(served: Served, spec: dict[str, Any], said: str) -> None:
+    told = served.http.put("/models/new", json=spec)
+    assert told.status_code == 422
+    assert re.search(said, told.json()["detail"]), told.json()["detail"]
 
 
 def test_not_finite_names_row_and_column(served: Served) -> None:

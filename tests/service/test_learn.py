@@ -118,6 +118,8 @@ def test_ids_and_unseen_are_echoed(served: Served) -> None:
     }
     told = served.http.post("/transform?model=lda", json=batch).json()
     assert (told["id"], told["unseen"]) == (["u", "v"], 2)
+    assert served.http.get("/transform?model=lda&indices=1,900&values=1,2").json()["unseen"] == 1
+    assert "unseen" not in served.http.get("/transform?model=lda&indices=1&values=1").json()
 
 
 def test_a_key_is_learned_once(served: Served) -> None:
