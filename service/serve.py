@@ -8,8 +8,10 @@ Why this way: one writing process per directory, so one uvicorn server in one pr
 after its shutdown, which would end the process with that signal; the server here takes signals itself and does not.
 """
 
+import asyncio
 import gc
 import logging
+import math
 import os
 import signal
 import socket
@@ -27,6 +29,9 @@ import stream_dr
 from service import auth
 from service.protocol import Protocol
 from service.settings import Settings
+
+LEFT = 2
+"""Seconds that requests have to end in once they lost their connection."""
 
 SWITCH_INTERVAL = 2e-4
 """Seconds a thread may hold the interpreter while another waits; with the default 5e-3 a query waits behind parsing."""
@@ -77,11 +82,18 @@ def check_one_worker() -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, but a signal ends it and the process goes on to exit 0."""
+    """uvicorn, but a signal ends it and the process goes on to exit 0.
 
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None], ready: Callable[[], None]) -> None:
+    Requests that are not answered `seconds` after it, or at the second one, lose their connection, as if their clients had
+    gone away; uvicorn would cancel them, and what runs in the application with them.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, stopping: Callable[[], None], ready: Callable[[], None], seconds: float
+    ) -> None:
         super().__init__(config)
-        self._stopping, self._ready = stopping, ready
+        self._stopping, self._ready, self._seconds = stopping, ready, seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -99,15 +111,20 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; a second signal stops without waiting for requests."""
         self._stopping()
-        if self.should_exit:
-            self.force_exit = True
-        self.should_exit = True
+        again, self.should_exit = self.should_exit, True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.call_later, 0 if again else self._seconds, self._cut)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so."""
         await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
         if self.started:
             self._ready()
+
+    def _cut(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # type: ignore[union-attr]
 
 
 def _run(settings: Settings, directory: Any, listening: socket.socket, on_ready: Callable[[str], None] | None) -> int:
@@ -123,7 +140,7 @@ def _run(settings: Settings, directory: Any, listening: socket.socket, on_ready:
     ready = (
         (lambda: on_ready(address)) if on_ready else (lambda: print(f"serving {address}", file=sys.stderr, flush=True))
     )
-    server = Server(_config(app, settings), app.state.stopping.set, ready)
+    server = Server(_config(app, settings), app.state.stopping.set, ready, settings.stop_timeout)
     server.run(sockets=[listening])
     if not server.started:
         return 3
@@ -143,7 +160,7 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
         server_header=False,
         lifespan="on",
         limit_concurrency=settings.max_connections,
-        timeout_graceful_shutdown=max(1, round(settings.stop_timeout)),
+        timeout_graceful_shutdown=math.ceil(settings.stop_timeout) + LEFT,
         workers=1,
     )
 

@@ -40,7 +40,7 @@ def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
     with listening, _directory(chosen) as directory:
         app = create_app(directory, chosen)
         up = threading.Event()
-        server = Server(_config(app, chosen), app.state.stopping.set, up.set)
+        server = Server(_config(app, chosen), app.state.stopping.set, up.set, chosen.stop_timeout)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         assert up.wait(30)

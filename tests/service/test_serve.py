@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -109,6 +110,25 @@ def test_an_open_events_connection_does_not_hold_up_the_end(tmp_path: Path) -> N
     assert process.stop() == 0
     assert time.monotonic() - begun < 5
     thread.join(10)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_client_that_stalls_does_not_hold_up_the_end(tmp_path: Path, signals: int) -> None:
+    process = Process(tmp_path, stop_timeout=1 if signals == 1 else 100)
+    address = ("127.0.0.1", int(process.url.rsplit(":", 1)[1]))
+    head = b"POST /partial_fit HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+    begun = time.monotonic()
+    with socket.create_connection(address) as half, socket.create_connection(address) as silent:
+        half.sendall(head + b"{")
+        silent.sendall(b"GET /li")
+        time.sleep(0.2)
+        process.popen.send_signal(signal.SIGTERM)
+        if signals == 2:
+            time.sleep(0.2)
+            process.popen.send_signal(signal.SIGTERM)
+        assert process._wait() == 0
+    assert time.monotonic() - begun < 20
+    assert "Traceback" not in process.said
 
 
 def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
