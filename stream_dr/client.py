@@ -119,10 +119,11 @@ class Client:
         self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None, wait: bool = False
     ) -> dict[str, Any]:
         """Take rows out again, by the positions of their batches or by their ids, not by both; as partial_fit."""
-        what = {name: list(given) for name, given in (("positions", positions), ("ids", ids)) if len(given)}
+        named = {"positions": _several("positions", positions), "ids": _several("ids", ids)}
+        what = {name: given for name, given in named.items() if given}
         query = {"wait": "applied"} if wait else {}
-        named = {"Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
-        return dict(self._send("POST", "/unlearn", params=query, **_json(what, named)).json())
+        headers = {"Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
+        return dict(self._send("POST", "/unlearn", params=query, **_json(what, headers)).json())
 
     def stream(self) -> dict[str, Any]:
         """Position, rows, schema, labels and target kind of the stream."""
@@ -207,14 +208,23 @@ def _json(content: Any, headers: dict[str, str] | None = None) -> dict[str, Any]
 
 def _told(name: str, value: str) -> str:
     """What stands in a header. Raises InvalidParameter."""
-    if not (isinstance(value, str) and value.isascii() and value.isprintable()):
-        raise errors.InvalidParameter(f"{name} goes into a header; it must be of printable ASCII characters.")
+    if not (isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()):
+        raise errors.InvalidParameter(
+            f"{name} goes into a header; it must be of printable ASCII characters and neither begin nor end with a space."
+        )
     return value
+
+
+def _several(name: str, given: Any) -> list[Any]:
+    """A sequence as a list; a string is one value, not its letters. Raises InvalidParameter."""
+    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
+        raise errors.InvalidParameter(f"{name}={given!r}; give a list of them.")
+    return list(given)
 
 
 def _ids(ids: Sequence[str], rows: int) -> list[str]:
     """One string a row. Raises InvalidRows."""
-    given = list(ids)
+    given = _several("ids", ids)
     if len(given) != rows:
         raise errors.InvalidRows(f"{len(given)} ids are given for {rows} rows; give one a row.")
     for row, id in enumerate(given):
@@ -224,8 +234,8 @@ def _ids(ids: Sequence[str], rows: int) -> list[str]:
 
 
 def _path(name: str) -> str:
-    if not name:
-        raise errors.InvalidParameter("the model's name is empty; say which model.")
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        raise errors.InvalidParameter(f"{name!r} is no model's name; say which model.")
     return f"/models/{quote(name, safe='')}"
 
 

@@ -151,6 +151,11 @@ def _distinct(labels: Any, row: int) -> list[Any]:
     return list(dict.fromkeys(labels.tolist() if isinstance(labels, np.ndarray) else labels))
 
 
+def all_absent(targets: Targets) -> bool:
+    """Whether no row has a target; of which kind they are says nothing then."""
+    return targets.present is not None and not targets.present.any()
+
+
 def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
     """Raise InvalidTargets when new labels are of another type than the known ones."""
     if known and new and type(known[0]) is not type(new[0]):

@@ -37,7 +37,7 @@ from stream_dr.errors import (
     TooManyFeatures,
     WidthMismatch,
 )
-from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
+from stream_dr.targets import Targets, all_absent, check_label_type, labelled_rows, refuse_kind
 
 log = logging.getLogger("stream_dr.admit")
 
@@ -120,7 +120,7 @@ def _try(estimator: Any, block: Block) -> None:
 
 def _few(block: Block) -> Block:
     """The block's first TRIED rows, of those with targets where it has any."""
-    if block.y is not None and not _all_absent(block.y):
+    if block.y is not None and not all_absent(block.y):
         block = labelled_rows(block)[0]
     return block.take(np.arange(min(TRIED, block.rows)))
 
@@ -189,7 +189,7 @@ def _with_weights(block: Block, schema: Schema) -> Schema:
 
 
 def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
-    if targets is None or _all_absent(targets):
+    if targets is None or all_absent(targets):
         return schema
     if schema.target_kind not in (None, targets.kind):
         raise TargetKindMismatch(
@@ -210,10 +210,6 @@ def _with_outputs(outputs: int, schema: Schema) -> Schema:
             f"targets have {outputs} columns; this stream was started with {schema.outputs}. Send those."
         )
     return schema._replace(target_kind="continuous", outputs=outputs)
-
-
-def _all_absent(targets: Targets) -> bool:
-    return targets.present is not None and not targets.present.any()
 
 
 def _check_limits(schema: Schema, limits: Limits) -> None:

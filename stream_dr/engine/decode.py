@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from stream_dr.block import Block
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.schema import Schema
-from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
+from stream_dr.errors import DamagedFile, LimitExceeded, MalformedInput, SchemaMismatch
 from stream_dr.streams.event import Body
 
 
@@ -77,6 +77,16 @@ def _widened(X: Any, width: int) -> Any:
     return wide
 
 
+def check_intact(event: Any) -> None:
+    """Raise DamagedFile for an event whose body is not what was written: a number with a flipped bit is a number still."""
+    if not event.intact:
+        raise DamagedFile(
+            f"the body of the event at position {event.position} is not what was written. Restore the log from a copy; "
+            "models keep serving from their snapshots.",
+            position=event.position,
+        )
+
+
 class Decoder:
     """Reads events into Blocks; keeps the shards it has found. directory: whose table says where moved shards are, or None.
     One owner (thread) each."""
@@ -88,8 +98,9 @@ class Decoder:
     def block(self, event: Any, schema: Schema) -> Block:
         """The Block of a "rows" or "reference" event, columns in the schema's order.
 
-        Raises SourceMissing or DamagedShard when a referenced shard is not there or is not what it was.
+        Raises SourceMissing or DamagedShard when a referenced shard is not there or is not what it was, and DamagedFile.
         """
+        check_intact(event)
         if event.kind == "reference":
             return in_order(self._referenced(json.loads(event.body)), schema)
         return in_order(parse_rows(event.body, media_of(event.body), self.limits), schema)

@@ -14,6 +14,7 @@ from stream_dr.engine.admit import admit
 from stream_dr.engine.draft import REFERENCE, Draft, Receipt
 from stream_dr.engine.history import check_removable
 from stream_dr.engine.label_sets import LabelSets
+from stream_dr.engine.needs import going_on
 from stream_dr.engine.schema import Schema, delta
 from stream_dr.engine.unlearn import removal_of
 from stream_dr.errors import InsufficientStorage, InvalidParameter, KeyConflict, StreamDRError
@@ -27,7 +28,7 @@ class Group:
     def __init__(self, directory: Any, drafts: Sequence[Draft]) -> None:
         self.directory, self.drafts = directory, drafts
         self.schema = directory.schema
-        self.models = [m for m in directory.models.values() if m.status != "failed"]
+        self.models = list(going_on(directory))
         self.events: list[EventDraft] = []
         self.admitted: list[Draft] = []
         self.keys: dict[str, int] = {}

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from stream_dr.block import Block
-from stream_dr.engine.decode import Decoder
+from stream_dr.engine.decode import Decoder, check_intact
 from stream_dr.engine.forget import row_numbers
 from stream_dr.engine.model import Model
+from stream_dr.engine.needs import going_on
 from stream_dr.engine.reading import PAGE
 from stream_dr.engine.snapshot import keep_published
 from stream_dr.engine.unlearn import Removal, removal_of, subtracts
@@ -80,6 +81,7 @@ class LogHistory:
         """Everything that unlearn events before this position took out."""
         gone: Removal = {}
         for event in self._directory.log.read_kind("unlearn", before):
+            check_intact(event)
             for position, rows in removal_of(event.body).items():
                 known = gone.get(position, ())
                 gone[position] = None if rows is None or known is None else [*known, *rows]
@@ -111,8 +113,8 @@ def picked_rows(directory: Any, positions: Sequence[int], ids: Sequence[str]) ->
 
 def _check_rebuildable(directory: Any) -> None:
     """Raise HistoryGone where a model that can only be rebuilt needs events that are no longer kept."""
-    for model in directory.models.values():
-        if model.status != "failed" and not subtracts(model.estimator) and directory.log.first > model.start:
+    for model in going_on(directory):
+        if not subtracts(model.estimator) and directory.log.first > model.start:
             raise HistoryGone(
                 f"model {model.name!r} cannot subtract rows and would be rebuilt from position {model.start}; the log "
                 f"begins at {directory.log.first}. Remove the model first, or leave the rows."

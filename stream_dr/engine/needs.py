@@ -23,14 +23,14 @@ _TRIED_AGAIN = {error.code for error in PASSING}
 
 def passed(directory: Any) -> int:
     """The position that every kept snapshot of every model has reached; the log's last where there is no model."""
-    return min((oldest_snapshot(directory.path, m) for m in _going_on(directory)), default=directory.position)
+    return min((oldest_snapshot(directory.path, m) for m in going_on(directory)), default=directory.position)
 
 
 def needed(directory: Any) -> int:
     """The first position that a model may still have to read."""
     last = directory.position
     removals = [(e.position, removal_of(e.body)) for e in directory.log.read_kind("unlearn", last + 1)]
-    return min((_needed_by(model, directory, removals) for model in _going_on(directory)), default=last + 1)
+    return min((_needed_by(model, directory, removals) for model in going_on(directory)), default=last + 1)
 
 
 def _needed_by(model: Model, directory: Any, removals: list[tuple[int, Removal]]) -> int:
@@ -42,7 +42,8 @@ def _needed_by(model: Model, directory: Any, removals: list[tuple[int, Removal]]
     return min(oldest + 1, min(named, default=oldest + 1))
 
 
-def _going_on(directory: Any) -> Iterator[Model]:
+def going_on(directory: Any) -> Iterator[Model]:
+    """The models that learn, or will after a restart."""
     for model in directory.models.values():
         if model.failure is None or model.failure.code in _TRIED_AGAIN:
             yield model

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from stream_dr.engine.advance import Step
-from stream_dr.engine.decode import Decoder
+from stream_dr.engine.decode import Decoder, check_intact
 from stream_dr.engine.schema import Schema
 from stream_dr.engine.unlearn import removal_of
 from stream_dr.errors import DamagedFile
@@ -50,6 +50,7 @@ def step(event: Any, schema: Schema, decoder: Decoder) -> Step:
     it."""
     try:
         if event.kind == "unlearn":
+            check_intact(event)
             return Step(event.position, removal=removal_of(event.body))
         if not event.body:  # all its rows were unlearned and forgotten
             return Step(event.position)

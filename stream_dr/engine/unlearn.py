@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from stream_dr.block import Block
 from stream_dr.engine.model import Model
 from stream_dr.streams.event import Body
-from stream_dr.targets import labelled_rows
+from stream_dr.targets import all_absent, labelled_rows
 
 Removal = dict[int, Sequence[int] | None]
 """Position → row numbers within that event (None: all)."""
@@ -97,8 +97,10 @@ def _subtract(
 
 
 def learned_by(estimator: Any, block: Block) -> Block:
-    """The block as the estimator takes it: without targets when it is unsupervised."""
-    return block if estimator.target_kinds or block.y is None else block._replace(y=None)
+    """The block as the estimator takes it: without targets when it is unsupervised, or no row has one, of whatever kind."""
+    if block.y is None or (estimator.target_kinds and not all_absent(block.y)):
+        return block
+    return block._replace(y=None)
 
 
 def subtracts(estimator: Any) -> bool:

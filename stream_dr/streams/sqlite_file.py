@@ -48,6 +48,14 @@ def connect(path: Path, writable: bool, application: int) -> sqlite3.Connection:
     return connection
 
 
+def _unfinished(path: Path) -> DamagedFile:
+    return DamagedFile(
+        f"a write to {path} was interrupted and is undone when its directory is next opened for writing (by serve or "
+        "replay); until then it cannot be read.",
+        path=str(path),
+    )
+
+
 def _check_owner(connection: sqlite3.Connection, path: Path, application: int) -> None:
     """Raise ForeignFile or UnknownFormat, or make the connection ready."""
     try:
@@ -80,6 +88,8 @@ def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
         connection.close()
         if path.with_name(path.name + "-wal").exists():
             raise
+        if path.with_name(path.name + "-journal").exists():
+            raise _unfinished(path) from None
         connection = sqlite3.connect(f"{uri}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
     return connection
 

@@ -84,8 +84,15 @@ def test_what_cannot_be_sent_is_told_before_it_is(client: Client) -> None:
         Client("http://127.0.0.1:1", token="ü")
     with pytest.raises(errors.InvalidParameter, match="cannot be said in JSON"):
         client.put_model("lda", "lda", gamma=object())
-    with pytest.raises(errors.InvalidParameter, match="name is empty"):
-        client.model("")
+    for name in ("", "..", 3):
+        with pytest.raises(errors.InvalidParameter, match="is no model's name"):
+            client.model(name)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidParameter, match="give a list"):
+        client.partial_fit(X[:2], Y[:2], ids="ab")
+    with pytest.raises(errors.InvalidParameter, match="give a list"):
+        client.unlearn(ids="r0")
+    with pytest.raises(errors.InvalidParameter, match="begin nor end"):
+        client.partial_fit(X, Y, key=" a ")
     assert client.stream()["rows"] == 0
 
 

@@ -4,13 +4,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stream_dr.engine.advance import Step, advance, advance_all
+from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.errors import SourceMissing
 from stream_dr.estimators import ESTIMATORS
+from stream_dr.streams.codec import block_from_json
 from tests.stream_dr.engine.batches import dense, opened, put
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("ccipca", {}), "cm": ("class_means", {})}
@@ -75,3 +78,34 @@ def test_a_missing_shard_fails_a_model_only_until_the_restart(tmp_path: Path) ->
         assert directory.model("cm").status == "failed"
     with opened(tmp_path) as directory:
         assert directory.model("cm").status == "catching_up"
+
+
+@pytest.mark.parametrize("key", [k for k in ESTIMATORS if ESTIMATORS[k].target_kinds])
+@pytest.mark.parametrize("given", [{"labels": [None] * 3}, {"target": [None] * 3}])
+def test_rows_without_targets_of_another_kind_are_rows_without_targets(
+    tmp_path: Path, key: str, given: dict[str, Any]
+) -> None:
+    kinds = ESTIMATORS[key].target_kinds
+    known = {"labels": list("abc")} if "class" in kinds else {"labels": [["a"], ["b"], ["a", "c"]]}
+    rows = {"rows": [[1.0, 2.0], [2.0, 1.0], [0.0, 3.0]]}
+    with opened(tmp_path, m=(key, {})) as directory:
+        put(directory, block_from_json(rows | known), block_from_json(rows | given), block_from_json(rows | known))
+        catch_up(directory, [directory.model("m")], directory.position)
+        model = directory.model("m")
+        assert (model.failure, model.rows, model.rows_skipped) == (None, 6, 3)
+
+
+def test_a_flipped_bit_of_a_number_is_not_learned(tmp_path: Path) -> None:
+    block = dense(0)
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        put(directory, block)
+    (file,) = (tmp_path / "log").glob("0*.sqlite")
+    stored, number = file.read_bytes(), np.ascontiguousarray(block.X)[5, 2].tobytes()
+    assert stored.count(number) == 1
+    at = stored.index(number)
+    file.write_bytes(stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
+    with opened(tmp_path) as directory:
+        catch_up(directory, [directory.model("m")], directory.position)
+        model = directory.model("m")
+        assert model.failure is not None
+        assert (model.failure.code, model.rows) == ("damaged_file", 0)

@@ -205,3 +205,15 @@ def test_a_reader_opens_what_is_shortened_meanwhile(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(log, "segment_files", then_dropped)
         with Directory(tmp_path, writable=False) as reader:
             assert (reader.model("m").failure, reader.log.first) == (None, directory.log.first)
+
+
+def test_what_a_model_that_is_tried_again_would_need_is_refused_too(tmp_path: Path) -> None:
+    with short(opened(tmp_path, c=("ccipca", {}))) as directory:
+        for seeds in (range(20), range(20, 25)):
+            fill(directory, seeds)
+            up(directory, "c")
+            kept(directory, "c")
+        assert directory.retain(20) > 0
+        directory.model("c").fail(25, errors.SourceMissing("for the test"))
+        with pytest.raises(errors.HistoryGone, match="rebuilt"):
+            picked_rows(directory, [24], ())

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from stream_dr.errors import DamagedFile
 from stream_dr.streams import erasures
 from stream_dr.streams.bodies import bodies_path
 from stream_dr.streams.failpoints import FailpointReached, armed
@@ -119,3 +120,20 @@ def test_a_rewrite_at_the_end_and_a_failed_append_after_it_spoil_nothing(folder)
     with Log(folder) as log:
         assert [e.body for e in log.read(-1)] == [d.body for d in drafts(0, 2)] + [b""] + [d.body for d in drafts(3, 2)]
         log.verify()
+
+
+def test_a_reader_of_what_a_kill_left_half_written_says_who_ends_it(folder):
+    with Log(folder, segment_events=2) as log:
+        for p in range(4):
+            log.append([draft("rows", b"%d" % p * 3_000_000, 5)])
+        log.rewrite(0, b"1" * 3_000_000, 5)
+    code = "import sys; from stream_dr.streams.log import Log; Log(sys.argv[1]).rewrite(0, b'x' * 3000000, 2)"
+    assert killed(code, "log.rewrite=kill", folder).returncode == -9
+    if not list(folder.glob("*.sqlite-journal")):
+        pytest.skip("nothing was written before the kill")
+    with pytest.raises(DamagedFile, match="next opened for writing"):
+        Log(folder, writable=False).read(-1)
+    with Log(folder) as log:
+        assert len(log.read(-1)) == 4
+        log.verify()
+    assert len(Log(folder, writable=False).read(-1)) == 4
