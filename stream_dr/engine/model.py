@@ -103,6 +103,7 @@ class Model:
         self.next_version = 1
         self.version_ceiling = 0
         self.snapshot_position = start - 1
+        self.snapshot_version = 0  # what was published then
         self.published_at = time.monotonic()
         self.publish_seconds = 0.0
         self.publishing = False

@@ -265,10 +265,10 @@ def settle(directory: Any, model: Model) -> None:
     if model.status == "failed":
         return
     frozen = freeze(model)
-    published = model.stale
-    if published:
+    if model.stale:
         _publish_last(model, frozen, directory)
-    if model.position >= 0 and (published or model.snapshot_position < model.position):
+    version = model.published.version if model.published else 0
+    if model.position >= 0 and (model.snapshot_position, model.snapshot_version) != (model.position, version):
         snapshot(model, frozen, directory.path)
     release_versions(model, directory.table)
 

@@ -291,7 +291,7 @@ class Running:
         published = refine(self.directory, model, frozen, tol, max_passes, job.tell, lambda: job.cancelled)
         if published is not None:
             self._listeners.tell_published(model, published)
-            self._workers.write([(model, frozen)], again=True)
+            self._workers.write([(model, self._models.frozen(model))], again=True)  # it may have gone on meanwhile
 
     def _new_job(self, kind: str, model: str) -> Job:
         job = Job(uuid.uuid4().hex, kind, model)

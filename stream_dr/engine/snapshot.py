@@ -61,6 +61,7 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         write_file(path, arrays, facts)
         model.snapshot_position = frozen.position
+        model.snapshot_version = published.version if published else 0
         for old in snapshot_files(folder)[KEPT:]:
             old.unlink(missing_ok=True)
     return path
@@ -185,6 +186,7 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
     model.accumulator = model.estimator.accumulator(state)
     model.position = model.snapshot_position = facts["position"]
     _restore_published(model, arrays, facts)
+    model.snapshot_version = model.published.version if model.published else 0
 
 
 def _restore_published(model: Model, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:

@@ -432,6 +432,41 @@ def test_readers_hold_what_they_took(tmp_path: Path) -> None:
         assert transform(model, rows, run.directory.schema).version > first.version
 
 
+def test_what_was_published_after_the_last_snapshot_is_there_after_a_restart(tmp_path: Path) -> None:
+    with running(tmp_path) as run:
+        model, _ = run.add_model("m", "lda", {}, policy=ON_DEMAND)
+        run.submit(draft(dense(0))).result(WAIT)
+        eventually(lambda: model.position == 0)
+        assert run.snapshot("m").wait(WAIT)
+        version = run.publish("m").version
+    with running(tmp_path) as run:
+        again = run.directory.model("m").published
+        assert again is not None
+        assert (again.version, again.position) == (version, 0)
+
+
+def test_a_refined_projection_outlives_a_snapshot_taken_while_it_was_refined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path) as run:
+        model, _ = run.add_model("m", "lda", {"scatter": "diagonal", "gamma": 1.0})
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        frozen, now = [run._models.frozen(model)], run._models.frozen
+        run.submit(draft(dense(1))).result(WAIT)
+        assert run.wait_applied(1, WAIT)
+        assert run.snapshot("m").wait(WAIT)
+        monkeypatch.setattr(run._models, "frozen", lambda model: frozen.pop() if frozen else now(model))
+        assert run.refine("m").wait(WAIT)
+        refined = model.published
+        assert refined is not None
+        assert refined.refined_at == 0
+    with running(tmp_path) as run:
+        again = run.directory.model("m").published
+        assert again is not None
+        assert (again.version, again.refined_at, again.projection.solution) == (refined.version, 0, "refined")
+
+
 def test_nobody_is_waited_for_once_it_is_said_to_stop(tmp_path: Path) -> None:
     with running(tmp_path) as run:
         run.add_model("m", "class_means", {})
