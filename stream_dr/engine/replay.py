@@ -217,9 +217,9 @@ class _Replay:
         return begun or self._complete() + 1
 
     def _complete(self) -> int:
-        """Passes that the log holds in full."""
-        passed = 0
-        while self.dataset.rows and all(
+        """Passes that the log holds, in part where damaged shards are passed over: none that was begun is unfinished."""
+        passed, held = 0, any if self.settings.skip_damaged else all
+        while self.dataset.rows and held(
             self.directory.log.find_key(r.key) is not None
             for s in self.dataset.shards
             for r in references(s, passed + 1)

@@ -191,6 +191,9 @@ def test_a_damaged_shard_is_named_or_skipped(tmp_path: Path) -> None:
     report = run(tmp_path / "a", folder, skip_damaged=True)
     assert len(report.skipped) == 1
     assert states(tmp_path / "a")["cm"][1] == 200
+    for rows in (400, 600):
+        assert run(tmp_path / "a", folder, again=True, skip_damaged=True).rows == 200
+        assert states(tmp_path / "a")["cm"][1] == rows
 
 
 def test_a_batch_that_is_refused_ends_it_with_what_came_before_learned(tmp_path: Path) -> None:
