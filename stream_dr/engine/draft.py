@@ -15,8 +15,9 @@ from stream_dr.block import Block
 from stream_dr.engine.decode import parse_rows
 from stream_dr.engine.limits import Limits
 from stream_dr.streams.event import Body, quick_digest, sha256_of
+from stream_dr.streams.key_index import LASTING
 
-REFERENCE = "reference:"
+REFERENCE = LASTING
 """Keys of reference events start so; a caller's own key may not."""
 
 

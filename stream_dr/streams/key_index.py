@@ -1,8 +1,8 @@
 """key_index: idempotency keys and schema changes of the log, found without reading events.
 
-The last 1,000,000 keys by count (not by clock), and every change of the stream's schema, in `index.sqlite` beside the
-segments. Derived: a crash loses its tail, which is read again from the events when the log is opened. Before a segment is
-dropped, what it says is made durable here.
+The last 1,000,000 keys by count (not by clock), those of references to shards however old (a replay given again asks for
+each), and every change of the stream's schema, in `index.sqlite` beside the segments. Derived: a crash loses its tail, which
+is read again from the events when the log is opened. Before a segment is dropped, what it says is made durable here.
 
 Cost: a lookup about 10 µs; an entry is kept in memory until 4,096 are there, then all go in one transaction without fsync
 (about 5 µs each); about 160 bytes an entry on disk, none in memory. Every entry has a digest, checked when found (1 µs).
@@ -26,6 +26,9 @@ from stream_dr.streams.sqlite_file import FORMAT, check_integrity, connect, dama
 
 _APPLICATION = 0x5344524B  # "SDRK"
 _FLUSH = 4096
+LASTING = "reference:"
+"""Keys that begin so are never forgotten."""
+
 _TABLES = """
 CREATE TABLE keys(position INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, sha256 TEXT NOT NULL, rows INTEGER NOT NULL,
   digest INTEGER NOT NULL);
@@ -161,8 +164,8 @@ class KeyIndex:
             connection.execute("UPDATE known SET position=?, digest=?", _with_digest(self.known))
             connection.execute(
                 "DELETE FROM keys WHERE position <= "
-                "(SELECT position FROM keys ORDER BY position DESC LIMIT 1 OFFSET ?)",
-                (self._keys,),
+                "(SELECT position FROM keys ORDER BY position DESC LIMIT 1 OFFSET ?) AND key NOT GLOB ?",
+                (self._keys, f"{LASTING}*"),
             )
 
     def _stored_position(self) -> int:

@@ -15,6 +15,7 @@ from stream_dr.engine.replay import Progress, ReplaySettings, Report, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.streams import shards as shard_reading
+from stream_dr.streams.log import Log
 from stream_dr.streams.shard_file import digest_of
 from stream_dr.streams.shards import open_dataset
 from tests.stream_dr.engine.batches import SMALL, dense, opened, put, shards
@@ -178,6 +179,18 @@ def test_batches_posted_before_and_after(tmp_path: Path) -> None:
         put(directory, dense(78))
         assert replay(directory, open_dataset(folder), ReplaySettings()).caught_up == 20
         assert directory.model("cm").rows == 280
+
+
+def test_a_replay_given_again_learns_nothing_twice_however_few_keys_are_kept(tmp_path: Path) -> None:
+    folder = shards(tmp_path / "s", blocks=40)
+    with opened(tmp_path / "d", cm=("class_means", {})) as directory:
+        directory.log.close()
+        directory.log = Log(tmp_path / "d" / "log", keys=5)
+        for _ in range(3):
+            replay(directory, open_dataset(folder), ReplaySettings())
+            directory.log.close()
+            directory.log = Log(tmp_path / "d" / "log", keys=5)
+        assert directory.model("cm").rows == 800
 
 
 def test_a_damaged_shard_is_named_or_skipped(tmp_path: Path) -> None:

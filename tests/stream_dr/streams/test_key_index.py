@@ -63,6 +63,16 @@ def test_the_last_keys_by_count_remain_and_all_schemas(tmp_path):
     index.close()
 
 
+def test_references_remain_however_many_keys_come_after_them(tmp_path):
+    index = KeyIndex(tmp_path, writable=True, keys=7)
+    for p in range(50):
+        index.add(p, f"reference:abc:{p}:1" if p < 20 else f"k{p}", "aa", 1, None)
+        index.flush()
+    assert all(index.find(f"reference:abc:{p}:1").position == p for p in range(20))
+    assert [p for p in range(20, 50) if index.find(f"k{p}")] == list(range(43, 50))
+    index.close()
+
+
 def test_a_failed_flush_keeps_everything_for_the_next(tmp_path, monkeypatch):
     index = KeyIndex(tmp_path, writable=True)
     fill(index, 20)
