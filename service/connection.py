@@ -6,7 +6,7 @@ rest of a body whose answer is complete, have PATIENCE seconds. A client that go
 over its connection, not to the last alone. What is no HTTP, and a request where there are too many connections, is answered
 as any other error.
 
-Cost: two numbers a connection; a timer only while something is overdue.
+Cost: two numbers a connection, and a timer while a head, or the rest of an answered body, is awaited.
 
 Why this way: a request's bounds hold before any route or middleware knows of it.
 """

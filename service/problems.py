@@ -155,8 +155,7 @@ def _of_http(error: HTTPException) -> Response:
 
 def _of_validation(error: RequestValidationError) -> Response:
     """FastAPI's own 422: the code tells an unknown estimator and a bad parameter from any other bad request."""
-    found = error.errors()
-    errors = [{"where": list(e["loc"]), "what": _what(e), "kind": e["type"]} for e in found]
+    errors = [{"where": list(e["loc"]), "what": _what(e), "kind": e["type"]} for e in error.errors()]
     kinds = {e["kind"] for e in errors}
     if "json_invalid" in kinds:
         return response("malformed_input", "The body is not JSON: " + errors[0]["what"] + ".", {"errors": errors})

@@ -71,8 +71,7 @@ class _Http(Connection):
 
     What is known of the body under way: `_length`, as stated, where it may be received into its place; `_ahead`, the bytes
     of it that are read before its route takes them; `_pieces` of `_size` bytes that the parser handed on; `_left`, the bytes
-    that will come past the parser, to `_place`'s end or to be dropped. `_unanswered`: the requests that have come and were
-    not answered when the last of them came.
+    that will come past the parser, to `_place`'s end or to be dropped.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -130,6 +130,11 @@ class Model:
         return tuple(sorted(self.accumulator.labels))
 
     @property
+    def published_version(self) -> int:
+        """Version of what is published; 0: nothing is."""
+        return self.published.version if self.published else 0
+
+    @property
     def stale(self) -> bool:
         """Whether rows were learned that the published projection should include; a refined one stays as it is."""
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):

@@ -267,8 +267,8 @@ def settle(directory: Any, model: Model) -> None:
     frozen = freeze(model)
     if model.stale:
         _publish_last(model, frozen, directory)
-    version = model.published.version if model.published else 0
-    if model.position >= 0 and (model.snapshot_position, model.snapshot_version) != (model.position, version):
+    written = (model.snapshot_position, model.snapshot_version)
+    if model.position >= 0 and written != (model.position, model.published_version):
         snapshot(model, frozen, directory.path)
     release_versions(model, directory.table)
 

@@ -186,7 +186,7 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
     model.accumulator = model.estimator.accumulator(state)
     model.position = model.snapshot_position = facts["position"]
     _restore_published(model, arrays, facts)
-    model.snapshot_version = model.published.version if model.published else 0
+    model.snapshot_version = model.published_version
 
 
 def _restore_published(model: Model, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
