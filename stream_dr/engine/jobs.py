@@ -2,12 +2,16 @@
 
 import logging
 import threading
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from stream_dr.errors import StreamDRError
+from stream_dr.errors import StreamDRError, UnknownJob
 
 log = logging.getLogger("stream_dr.jobs")
+
+KEPT = 1_000
+"""Jobs that can be asked for; of more, those that ended first are forgotten."""
 
 
 class Job:
@@ -29,6 +33,11 @@ class Job:
     def cancelled(self) -> bool:
         """Whether it was asked to stop."""
         return self._cancel.is_set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is done, failed or cancelled."""
+        return self._ended.is_set()
 
     def cancel(self) -> None:
         """Ask it to stop at its next safe point; an ended job stays what it is."""
@@ -67,3 +76,39 @@ class Job:
             "progress": self.progress,
             "error": self.error,
         }
+
+
+class Jobs:
+    """The jobs of a running directory, oldest first; at most KEPT beside those still under way."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+
+    def new(self, kind: str, model: str) -> Job:
+        """A job that waits."""
+        job = Job(uuid.uuid4().hex, kind, model)
+        with self._lock:
+            self._jobs[job.id] = job
+            ended = [j.id for j in self._jobs.values() if j.ended]
+            for id in ended[: max(0, len(self._jobs) - KEPT)]:
+                del self._jobs[id]
+        return job
+
+    def get(self, id: str) -> Job:
+        """A job by its id. Raises UnknownJob."""
+        job = self._jobs.get(id)
+        if job is None:
+            raise UnknownJob(
+                f"no job has the id {id!r}; the last {KEPT} are known, and none from before the service was started."
+            )
+        return job
+
+    def cancel(self) -> None:
+        """Ask every job to stop."""
+        for job in self:
+            job.cancel()
+
+    def __iter__(self) -> Iterator[Job]:
+        with self._lock:
+            return iter(list(self._jobs.values()))

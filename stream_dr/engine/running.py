@@ -11,7 +11,6 @@ it.
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory, Start
 from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
 from stream_dr.engine.history import picked_rows
-from stream_dr.engine.jobs import Job
+from stream_dr.engine.jobs import Job, Jobs
 from stream_dr.engine.listeners import Listeners
 from stream_dr.engine.model import Model, Published, PublishPolicy
 from stream_dr.engine.model_thread import ModelThread
@@ -32,7 +31,7 @@ from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.replay import settle
 from stream_dr.engine.snapshot_file import canonical
 from stream_dr.engine.workers import Workers
-from stream_dr.errors import Overloaded, UnknownJob
+from stream_dr.errors import Overloaded
 from stream_dr.streams.disk import free_bytes
 
 log = logging.getLogger("stream_dr.running")
@@ -71,7 +70,7 @@ class Running:
             directory, snapshots, self._workers.publish_soon, self._workers.snapshot_soon, self._moved, self._lanes
         )
         self._changed = threading.Condition()
-        self._jobs: dict[str, Job] = {}
+        self._jobs = Jobs()
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
         self._stopping = threading.Event()
         directory.recent = Recent()
@@ -96,8 +95,7 @@ class Running:
         """Refuse new drafts, append those taken, apply the log (for at most `seconds`), snapshot every model, end the
         threads. The directory stays open. What was not applied in time is applied after the next start."""
         self._stopping.set()
-        for job in self._jobs.values():
-            job.cancel()
+        self._jobs.cancel()
         self._appender.close()
         self._models.stop(seconds)
         for pool in (self._long, self._workers.pool, self._lanes):
@@ -177,7 +175,7 @@ class Running:
     def snapshot(self, name: str) -> Job:
         """Snapshot a model in the background. Raises UnknownModel."""
         model = self.directory.model(name)
-        job = self._new_job("snapshot", name)
+        job = self._jobs.new("snapshot", name)
         self._workers.pool.submit(job.run, lambda: self._workers.write([(model, self._models.frozen(model))]))
         return job
 
@@ -185,7 +183,7 @@ class Running:
         """Refine a model in the background over the log up to its position. Raises UnknownModel, CannotRefine."""
         model = self.directory.model(name)
         check_model(self.directory, model)
-        job = self._new_job("refine", name)
+        job = self._jobs.new("refine", name)
         self._long.submit(job.run, lambda: self._refine(model, job, tol, max_passes))
         return job
 
@@ -203,14 +201,12 @@ class Running:
 
     def job(self, id: str) -> Job:
         """A job by its id. Raises UnknownJob."""
-        if id not in self._jobs:
-            raise UnknownJob(f"no job has the id {id!r}; jobs are forgotten when the service restarts.")
-        return self._jobs[id]
+        return self._jobs.get(id)
 
     @property
     def jobs(self) -> list[Job]:
-        """All jobs, oldest first."""
-        return list(self._jobs.values())
+        """The jobs that are known (jobs.KEPT), oldest first."""
+        return list(self._jobs)
 
     @property
     def lag(self) -> int:
@@ -292,8 +288,3 @@ class Running:
         if published is not None:
             self._listeners.tell_published(model, published)
             self._workers.write([(model, self._models.frozen(model))], again=True)  # it may have gone on meanwhile
-
-    def _new_job(self, kind: str, model: str) -> Job:
-        job = Job(uuid.uuid4().hex, kind, model)
-        self._jobs[job.id] = job
-        return job
