@@ -90,6 +90,7 @@ class Directory:
         self.table = ModelTable(self.path / "models.db", self.writable)
         self._appending = threading.Lock()
         self.past = threading.Lock()  # taken first by who gives up events of the past, and by who comes to need them
+        self.forgotten = -1  # the last unlearning whose rows are no longer in the log's bytes
         self.label_sets = LabelSetLimit()
         self.recent: Recent | None = None  # set by who wants to have what was appended last
         self._set = Schema(stated=n_features or 0, target_kind=target_kind)

@@ -4,7 +4,8 @@ An event whose rows are all gone keeps its position with an empty body; one that
 and its schema metadata says which row numbers those were, so that later events may go on naming rows by their first
 numbers. Rows that an event only refers to stay in their shard: that file is not ours.
 
-Cost: an event rewritten once for each unlearning that names it.
+Cost: an event rewritten once for each unlearning that names it; an unlearning that is done is passed over until the
+directory is opened again.
 
 Why this way: no model needs the bytes any more: each has a snapshot in which they are taken out, and none older.
 """
@@ -28,13 +29,7 @@ def forget(directory: Any) -> int:
 
     A model that is made meanwhile ends it: it may learn the rows, and has to find them when it comes to their unlearning.
     """
-    written = 0
-    for event in directory.log.read_kind("unlearn", passed(directory) + 1):
-        for position, rows in removal_of(event.body).items():
-            with directory.past:
-                if passed(directory) < event.position:
-                    break
-                written += _forget_rows(directory, position, rows)
+    written = _without_unlearned(directory)
     with directory.past:
         directory.log.erase()
     return written
@@ -53,6 +48,21 @@ def _gone(event: Any) -> list[int]:
 
     metadata = pa.ipc.open_stream(event.body).schema.metadata or {}
     return [int(number) for number in json.loads(metadata.get(GONE, b"[]"))]
+
+
+def _without_unlearned(directory: Any) -> int:
+    """Write the events anew whose rows every snapshot is past; their number."""
+    written = 0
+    for event in directory.log.read_kind("unlearn", passed(directory) + 1):
+        if event.position <= directory.forgotten:
+            continue
+        for position, rows in removal_of(event.body).items():
+            with directory.past:
+                if passed(directory) < event.position:
+                    return written
+                written += _forget_rows(directory, position, rows)
+        directory.forgotten = event.position
+    return written
 
 
 def _forget_rows(directory: Any, position: int, rows: Any) -> bool:

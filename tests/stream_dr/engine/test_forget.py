@@ -1,6 +1,7 @@
 """Forgetting: the bytes of unlearned rows leave the disk once no snapshot needs them, and nothing else changes."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -91,3 +92,20 @@ def test_what_a_body_says_about_rows_taken_out_counts_only_once_it_was_written_a
         (event,) = directory.log.read(-1, 0)
         assert row_numbers(event, 19).tolist() == [i for i in range(20) if i != 3]
         directory.log.verify()
+
+
+def test_an_unlearning_that_is_done_is_not_looked_at_again(tmp_path: Path, monkeypatch: Any) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        put(directory, dense(0), dense(1), dense(2))
+        unlearn(directory, (0,))
+        settled(directory)
+        assert forget(directory) == 1
+        unlearn(directory, (1,))
+        settled(directory)
+        read, looked_at = directory.log.read, []
+        monkeypatch.setattr(directory.log, "read", lambda *a: looked_at.append(a) or read(*a))
+        assert forget(directory) == 1
+        assert looked_at == [(0, 1)]
+    with opened(tmp_path) as directory:
+        assert forget(directory) == 0
+        assert directory.forgotten == 6
