@@ -30,6 +30,8 @@ from service import auth
 from service.protocol import Protocol
 from service.settings import Settings
 
+log = logging.getLogger("stream_dr.serve")
+
 LEFT = 2
 """Seconds that requests have to end in once they lost their connection."""
 
@@ -140,7 +142,9 @@ def _run(settings: Settings, directory: Any, listening: socket.socket, on_ready:
     ready = (
         (lambda: on_ready(address)) if on_ready else (lambda: print(f"serving {address}", file=sys.stderr, flush=True))
     )
-    server = Server(_config(app, settings), app.state.stopping.set, ready, settings.stop_timeout)
+    config = _config(app, settings)
+    tell_passed_over(settings, directory)
+    server = Server(config, app.state.stopping.set, ready, settings.stop_timeout)
     server.run(sockets=[listening])
     if not server.started:
         return 3
@@ -170,6 +174,15 @@ def _directory(settings: Settings) -> Any:
 
     kind = settings.target_kind
     return stream_dr.Directory(settings.dir, limits=limits(settings), n_features=settings.n_features, target_kind=kind)
+
+
+def tell_passed_over(settings: Settings, directory: Any) -> None:
+    """Warn of settings for a new stream that this stream has decided otherwise."""
+    is_of = {"target_kind": directory.schema.target_kind, "n_features": directory.schema.stated or None}
+    for name, decided in is_of.items():
+        wanted = getattr(settings, name)
+        if directory.position >= 0 and wanted is not None and wanted != decided:
+            log.warning("%s=%s is passed over: the stream in %s has %s", name, wanted, settings.dir, decided)
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -41,10 +41,10 @@ class Settings(BaseSettings):
     read_token: SecretStr | None = _setting(None, "secret", "bearer token for reading; the write token reads too")
     write_token: SecretStr | None = _setting(None, "secret", "bearer token for writing")
     n_features: int | None = _setting(
-        None, "features", "width of the stream's sparse rows, where batches do not state it", ge=1
+        None, "features", "width of a new stream's sparse rows, where batches do not state it", ge=1
     )
     target_kind: Literal["class", "multilabel", "continuous", "none"] | None = _setting(
-        None, "kind", "kind of targets of the stream; unset: the first batch with targets decides"
+        None, "kind", "kind of targets of a stream that has had none; unset: the first batch with targets decides"
     )
     max_features: int = _setting(1_000_000, "features", "widest stream admitted", ge=1)
     max_labels: int = _setting(1_000, "labels", "most distinct labels or target columns admitted", ge=1)
@@ -56,7 +56,9 @@ class Settings(BaseSettings):
         10_000, "events", "events a live model may be behind the log before posts are answered 429", ge=1
     )
     min_free_bytes: int = _setting(GIB, "bytes", "free disk space below which posts are answered 507", ge=0)
-    keep_versions: int = _setting(32, "versions", "published projections kept per model", ge=1)
+    keep_versions: int = _setting(
+        32, "versions", "published projections kept per model; after a restart only the newest is there", ge=1
+    )
     publish_rows: int = _setting(10_000, "rows", "rows after which a projection is published", ge=1)
     publish_seconds: float = _setting(1.0, "seconds", "time after which new rows are published", gt=0)
     snapshot_rows: int = _setting(1_000_000, "rows", "rows after which a model is snapshotted", ge=1)

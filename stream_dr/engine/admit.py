@@ -60,7 +60,8 @@ def admit(draft: Draft, schema: Schema, estimators: Iterable[Any], limits: Limit
     if grown == schema:
         return schema
     _check_limits(grown, limits)
-    decides = schema.layout is None or schema.target_kind != grown.target_kind
+    first_targets = schema.n_targets == 0 < grown.n_targets
+    decides = schema.layout is None or schema.target_kind != grown.target_kind or first_targets
     for estimator in estimators:
         admit_model(estimator, grown, limits)
         if decides:

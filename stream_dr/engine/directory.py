@@ -51,7 +51,8 @@ class Directory:
 
     writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
     target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must
-    have). Attributes: path, limits, log, schema, models (name → Model). Raises DirectoryInUse, DirectoryMissing. Costs:
+    have, while none had any). Attributes: path, limits, log, schema, written (the schema without the settings), models
+    (name → Model). Raises DirectoryInUse, DirectoryMissing. Costs:
     reading the newest snapshot of each model and the schema's deltas.
     """
 
@@ -93,8 +94,9 @@ class Directory:
         self.forgotten = -1  # the last unlearning whose rows are no longer in the log's bytes
         self.label_sets = LabelSetLimit()
         self.recent: Recent | None = None  # set by who wants to have what was appended last
+        self._unsure = False  # whether the log may hold more than is known here
         self._set = Schema(stated=n_features or 0, target_kind=target_kind)
-        self.schema, self._unsure = self._schema_of_log(), False
+        self._read_schema()
         self.models: dict[str, Model] = {}
         for entry in self.table.entries():
             self.models[entry.name] = self._restored(entry)
@@ -119,7 +121,8 @@ class Directory:
         """
         with self._appending:
             if self._unsure:
-                self.schema, self._unsure = self._schema_of_log(), False
+                self._read_schema()
+                self._unsure = False
             try:
                 return Group(self, drafts).write()
             except BaseException:
@@ -194,10 +197,13 @@ class Directory:
         if self._lock is not None:
             self._lock.release()
 
-    def _schema_of_log(self) -> Schema:
-        """What the events have made of the stream, or the settings where there are none."""
-        found = grown(Schema(), self.log.schema_changes())
-        return found if found.layout is not None else self._set
+    def _read_schema(self) -> None:
+        """What the events have made of the stream (`written`), and with the settings for what is not decided yet."""
+        self.written = grown(Schema(), self.log.schema_changes())
+        if self.written.layout is None:
+            self.schema = self._set
+        else:
+            self.schema = self.written._replace(target_kind=self.written.target_kind or self._set.target_kind)
 
     def _same(self, known: Model, spec: Spec, estimator: Any) -> Model:
         """The known model, if the spec is its own; a parameter left out is the same as its default."""

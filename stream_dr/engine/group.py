@@ -27,7 +27,7 @@ class Group:
 
     def __init__(self, directory: Any, drafts: Sequence[Draft]) -> None:
         self.directory, self.drafts = directory, drafts
-        self.schema = directory.schema
+        self.schema, self.written = directory.schema, directory.written
         self.models = list(going_on(directory))
         self.events: list[EventDraft] = []
         self.admitted: list[Draft] = []
@@ -46,7 +46,7 @@ class Group:
                 return [p if isinstance(p, StreamDRError | Receipt) else e for p in placed]
             finally:
                 self.directory.label_sets.settle(appended=bool(positions))
-            self.directory.schema = self.schema
+            self.directory.schema, self.directory.written = self.schema, self.written
             self._hold(positions)
         return [self._answer(p, positions) for p in placed]
 
@@ -68,8 +68,8 @@ class Group:
             schema, sets = self.admit(draft)
         except StreamDRError as e:
             return e
-        changes = delta(self.schema if self.schema.layout is not None else Schema(), schema)
-        self.schema = schema
+        changes = delta(self.written, schema)
+        self.schema = self.written = schema
         self.directory.label_sets.add(sets, self.models)
         if draft.key is not None:
             self.keys[draft.key] = len(self.events)

@@ -6,7 +6,10 @@ import pytest
 from pydantic import ValidationError
 
 from service import settings
+from service.serve import tell_passed_over
 from service.settings import Settings
+from stream_dr.engine.directory import Directory
+from tests.stream_dr.engine.batches import SMALL, dense, put
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -82,3 +85,15 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("STREAM_DR_FILE", str(file))
     with pytest.raises(ValueError, match=r"settings\.toml, which is not TOML"):
         Settings()
+
+
+def test_a_setting_that_the_stream_has_decided_otherwise_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Directory(tmp_path, limits=SMALL) as directory:
+        put(directory, dense(0))
+        tell_passed_over(Settings(dir=tmp_path, target_kind="class"), directory)
+        assert caplog.text == ""
+        tell_passed_over(Settings(dir=tmp_path, target_kind="multilabel", n_features=9), directory)
+    assert "target_kind=multilabel is passed over: the stream" in caplog.text
+    assert "n_features=9 is passed over" in caplog.text

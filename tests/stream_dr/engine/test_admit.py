@@ -109,6 +109,25 @@ def test_a_stream_set_to_carry_no_targets(tmp_path: Path) -> None:
             directory.add_model("lda", "lda", {})
 
 
+def test_a_stated_kind_holds_until_the_stream_has_targets(tmp_path: Path) -> None:
+    """Also where the log has rows already; the batch that comes next writes it down."""
+    with opened(tmp_path) as directory:
+        put(directory, dense(0, y=None))
+    with Directory(tmp_path, limits=SMALL, target_kind="class") as directory:
+        assert (directory.schema.layout, directory.schema.target_kind) == ("dense", "class")
+        other = dense(1, y=continuous_targets(np.arange(20.0)))
+        assert isinstance(refused(directory, other), errors.TargetKindMismatch)
+    with opened(tmp_path) as directory:
+        assert directory.schema.target_kind is None
+    with Directory(tmp_path, limits=SMALL, target_kind="class") as directory:
+        put(directory, dense(1, y=None))
+    with Directory(tmp_path, limits=SMALL, target_kind="continuous") as directory:
+        assert directory.schema.target_kind == "class"
+        put(directory, dense(2))
+    with opened(tmp_path) as directory:
+        assert (directory.schema.target_kind, directory.schema.n_targets) == ("class", 3)
+
+
 def test_a_stated_width(tmp_path: Path) -> None:
     with Directory(tmp_path, limits=SMALL, n_features=80) as directory:
         put(directory, sparse(0))
