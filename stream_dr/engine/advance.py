@@ -39,11 +39,12 @@ def advance(model: Model, step: Step, history: History) -> None:
     """Apply one event to a model. Raises nothing but what ends the process; a model that cannot is failed."""
     if model.status == "failed" or step.position <= model.position:
         return
-    try:
-        _apply(model, step, history)
-        model.position = step.position
-    except Exception as e:
-        _fail(model, step.position, e, history)
+    with model.learning:
+        try:
+            _apply(model, step, history)
+            model.position = step.position
+        except Exception as e:
+            _fail(model, step.position, e, history)
 
 
 def advance_all(models: Sequence[Model], steps: Sequence[Step], history: History, pool: Executor | None = None) -> None:

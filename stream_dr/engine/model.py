@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.engine.versions import Versions
-from stream_dr.errors import NotFitted, StreamDRError, UnknownVersion
+from stream_dr.errors import ModelFailed, NotFitted, StreamDRError, UnknownVersion
 from stream_dr.projection import Projection
 
 
@@ -107,6 +107,7 @@ class Model:
         self.published_at = time.monotonic()
         self.publish_seconds = 0.0
         self.publishing = False
+        self.learning = threading.Lock()  # held while an event is applied, and while the state is frozen
         self.solving = threading.Lock()
         self.snapshotting = threading.Lock()
         self.solve_error: Exception | None = None
@@ -147,6 +148,10 @@ class Model:
         self.failure = Failure(position, code, f"{type(error).__name__}: {error}")
         self.status = "failed"
         return self.failure
+
+    def failed(self, where: Failure) -> ModelFailed:
+        """What is raised where a model is asked to go on that has failed."""
+        return ModelFailed(f"model {self.name!r} failed at position {where.position} ({where.code}): {where.message}")
 
     def unpublished(self) -> NotFitted:
         """Why there is no projection."""

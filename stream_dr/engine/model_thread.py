@@ -109,11 +109,6 @@ class ModelThread:
         self._wake.set()
         return [m for m in models if m.status == "catching_up"]
 
-    def frozen(self, model: Model) -> Frozen:
-        """A model's state now, from any thread, while no event is being applied."""
-        with self._lock:
-            return freeze(model)
-
     def _run(self) -> None:
         while True:
             behind = self._directory.position > self.cursor
@@ -135,7 +130,7 @@ class ModelThread:
                 self._skip(last)
             elif last > self.cursor:
                 self._advance(live, last)
-            idle = self._directory.position <= self.cursor
+            live, idle = self.live, self._directory.position <= self.cursor
             for model in live:
                 if self._due(model, idle):
                     self._publish(model, freeze(model))

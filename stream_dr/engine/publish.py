@@ -1,7 +1,7 @@
 """Publish: a frozen State is solved, oriented like its predecessor, numbered, and swapped in as one reference.
 
-`freeze` runs on the thread that advances the model; `publish` on a worker, one at a time a model. A refined projection
-stays published until the next refine: rows learned since are in the state, not in it.
+`freeze` waits for the event that is just being learned; `publish` runs on a worker, one at a time a model. A refined
+projection stays published until the next refine: rows learned since are in the state, not in it.
 
 Why this way: the number is taken from a ceiling that was made durable before, so no version is used twice, whatever is
 killed; and a reader sees either the old projection or the new one, whole.
@@ -39,8 +39,11 @@ class Refined(NamedTuple):
 
 
 def freeze(model: Model) -> Frozen:
-    """The model's state now; called by the thread that advances it."""
-    return Frozen(model.accumulator.freeze(), model.position, model.rows)
+    """The model's state now, from any thread: between two events. Raises ModelFailed: its state may be half new."""
+    with model.learning:
+        if model.failure is not None:
+            raise model.failed(model.failure)
+        return Frozen(model.accumulator.freeze(), model.position, model.rows)
 
 
 def publish(model: Model, frozen: Frozen, table: ModelTable) -> Published:

@@ -38,7 +38,7 @@ from stream_dr.engine.places import remember_places
 from stream_dr.engine.publish import Frozen, freeze, publish, release_versions
 from stream_dr.engine.reading import ahead
 from stream_dr.engine.snapshot import snapshot
-from stream_dr.errors import ModelFailed, StreamDRError
+from stream_dr.errors import StreamDRError
 
 log = logging.getLogger("stream_dr.replay")
 
@@ -126,7 +126,7 @@ class _Replay:
         self.pool.shutdown(wait=True)
         try:
             if kind is not None:
-                self._snapshot_all([freeze(m) if m.rows else None for m in self.models])
+                self._snapshot_all(self._frozen())
         finally:
             self.limited.result().restore_original_limits()
 
@@ -232,13 +232,16 @@ class _Replay:
         if self.writing is not None:
             self.writing.result()
         self.cadence.start()
-        self.writing = self.pool.submit(self._snapshot_all, [freeze(m) for m in self.models])
+        self.writing = self.pool.submit(self._snapshot_all, self._frozen())
 
-    def _snapshot_all(self, frozen: Sequence[Frozen | None]) -> None:
+    def _frozen(self) -> list[tuple[Model, Frozen]]:
+        """The states of the models that go on and are past their last snapshot."""
+        return [(m, freeze(m)) for m in self.models if m.failure is None and m.position > m.snapshot_position]
+
+    def _snapshot_all(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
         begun = time.monotonic()
-        for model, state in zip(self.models, frozen, strict=True):
-            if state is not None and state.position > model.snapshot_position and model.status != "failed":
-                snapshot(model, state, self.directory.path)
+        for model, state in frozen:
+            snapshot(model, state, self.directory.path)
         self.cadence.done(time.monotonic() - begun)
 
     def _finish(self) -> None:
@@ -254,10 +257,7 @@ class _Replay:
     def _refuse_failed(self) -> None:
         for model in self.models:
             if model.failure is not None:
-                where = model.failure
-                raise ModelFailed(
-                    f"model {model.name!r} failed at position {where.position} ({where.code}): {where.message}"
-                )
+                raise model.failed(model.failure)
 
 
 def settle(directory: Any, model: Model) -> None:

@@ -26,6 +26,7 @@ from stream_dr.engine.jobs import Job, Jobs
 from stream_dr.engine.listeners import Listeners
 from stream_dr.engine.model import Model, Published, PublishPolicy
 from stream_dr.engine.model_thread import ModelThread
+from stream_dr.engine.publish import freeze
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.replay import settle
@@ -166,7 +167,7 @@ class Running:
         model = self.directory.model(name)
         if model.rows == 0:
             raise model.unpublished()
-        future = self._workers.pool.submit(self._workers.publish, model, self._models.frozen(model))
+        future = self._workers.pool.submit(self._workers.publish, model, freeze(model))
         future.result(timeout)
         if model.published is None:
             raise model.unpublished()
@@ -176,7 +177,7 @@ class Running:
         """Snapshot a model in the background. Raises UnknownModel."""
         model = self.directory.model(name)
         job = self._jobs.new("snapshot", name)
-        self._workers.pool.submit(job.run, lambda: self._workers.write([(model, self._models.frozen(model))]))
+        self._workers.pool.submit(job.run, lambda: self._workers.write([(model, freeze(model))]))
         return job
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
@@ -283,8 +284,8 @@ class Running:
             self._moved()
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
-        frozen = self._models.frozen(model)
+        frozen = freeze(model)
         published = refine(self.directory, model, frozen, tol, max_passes, job.tell, lambda: job.cancelled)
         if published is not None:
             self._listeners.tell_published(model, published)
-            self._workers.write([(model, self._models.frozen(model))], again=True)  # it may have gone on meanwhile
+            self._workers.write([(model, freeze(model))], again=True)  # it may have gone on, or failed, meanwhile

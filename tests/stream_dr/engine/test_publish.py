@@ -1,5 +1,7 @@
 """Publishing: versions ascend, components keep their sign along a stream, and the map leads from one answer to the next."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +99,25 @@ def test_a_solver_that_raises_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError):
             publish(model, freeze(model), directory.table)
         assert model.published is first
+
+
+def test_a_state_is_frozen_between_events(tmp_path: Path) -> None:
+    """Whoever asks while one is being learned gets it whole, or the state before."""
+    with opened(tmp_path, m=("class_means", {})) as directory, ThreadPoolExecutor(2) as pool:
+        model, block = directory.model("m"), dense(0, 40)
+        add, half, asked = model.accumulator.add, threading.Event(), threading.Event()
+
+        def in_halves(rows: Any) -> None:
+            add(rows.take(np.arange(20)))
+            half.set()
+            asked.wait(5.0)
+            add(rows.take(np.arange(20, 40)))
+
+        model.accumulator.add = in_halves
+        put(directory, block)
+        learned = pool.submit(advance, model, Step(0, block), LogHistory(directory))
+        assert half.wait(5.0)
+        frozen = pool.submit(freeze, model)
+        threading.Timer(0.2, asked.set).start()
+        learned.result(5.0)
+        assert (frozen.result(5.0).position, frozen.result().rows, frozen.result().state.rows) == (0, 40, 40)

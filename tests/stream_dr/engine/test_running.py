@@ -15,11 +15,14 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.engine import replay, snapshot_file, workers
+from stream_dr.engine import running as engine_running
+from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt
 from stream_dr.engine.history import picked_rows
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.model import PublishPolicy
+from stream_dr.engine.publish import freeze
 from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.snapshot import snapshot, state_sha256
 from stream_dr.engine.transform import transform
@@ -55,8 +58,6 @@ def test_batches_are_learned_in_order_and_nothing_is_lost_at_a_stop(tmp_path: Pa
     assert [f.result(0) for f in futures] == [Receipt(i, 20) for i in range(40)]
     with opened(tmp_path / "b", pca=("ccipca", {})) as directory:
         put(directory, *(dense(i) for i in range(40)))
-        from stream_dr.engine.catch_up import catch_up
-
         catch_up(directory, [directory.model("pca")], 39)
         straight = state_sha256(directory.model("pca").accumulator.freeze())
     with Directory(tmp_path / "a", writable=False) as directory:
@@ -452,11 +453,11 @@ def test_a_refined_projection_outlives_a_snapshot_taken_while_it_was_refined(
         model, _ = run.add_model("m", "lda", {"scatter": "diagonal", "gamma": 1.0})
         run.submit(draft(dense(0))).result(WAIT)
         assert run.wait_applied(0, WAIT)
-        frozen, now = [run._models.frozen(model)], run._models.frozen
+        early = [freeze(model)]
         run.submit(draft(dense(1))).result(WAIT)
         assert run.wait_applied(1, WAIT)
         assert run.snapshot("m").wait(WAIT)
-        monkeypatch.setattr(run._models, "frozen", lambda model: frozen.pop() if frozen else now(model))
+        monkeypatch.setattr(engine_running, "freeze", lambda model: early.pop() if early else freeze(model))
         assert run.refine("m").wait(WAIT)
         refined = model.published
         assert refined is not None
@@ -465,6 +466,43 @@ def test_a_refined_projection_outlives_a_snapshot_taken_while_it_was_refined(
         again = run.directory.model("m").published
         assert again is not None
         assert (again.version, again.refined_at, again.projection.solution) == (refined.version, 0, "refined")
+
+
+def test_a_state_that_an_unlearning_left_half_new_is_not_kept(tmp_path: Path) -> None:
+    """The shard with the second batch is away: one batch is subtracted, the other is not."""
+    with running(tmp_path, snapshot_rows=1, snapshot_seconds=None) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        for seed in range(4):
+            run.submit(draft(dense(seed))).result(WAIT)
+        assert run.wait_applied(3, WAIT)
+        eventually(lambda: model.snapshot_position == 3)
+        remove = model.accumulator.remove
+
+        def once(*given: Any, **how: Any) -> None:
+            remove(*given, **how)
+            model.accumulator.remove = missing
+
+        def missing(*_: Any, **__: Any) -> None:
+            raise errors.SourceMissing("the shard is away")
+
+        model.accumulator.remove = once
+        run.unlearn(positions=[0, 1]).result(WAIT)
+        eventually(lambda: model.status == "failed")
+        assert model.rows == 60
+        snapshot = run.snapshot("m")
+        assert snapshot.wait(WAIT)
+        assert (snapshot.error or {})["code"] == "model_failed"
+        with pytest.raises(errors.ModelFailed, match="the shard is away"):
+            run.publish("m")
+    with running(tmp_path) as run:
+        assert run.wait_applied(4, WAIT)
+        means = run.directory.model("m").accumulator.freeze()
+    with opened(tmp_path / "straight", m=("class_means", {})) as directory:
+        put(directory, dense(2), dense(3))
+        catch_up(directory, [directory.model("m")], 1)
+        wanted = directory.model("m").accumulator.freeze()
+    assert means.rows == wanted.rows == 40
+    np.testing.assert_allclose(means.centred().mean, wanted.centred().mean, rtol=1e-12)
 
 
 def test_nobody_is_waited_for_once_it_is_said_to_stop(tmp_path: Path) -> None:
