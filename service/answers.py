@@ -53,6 +53,14 @@ class Failure(BaseModel):
     message: str
 
 
+class Publish(BaseModel):
+    """When a model is solved and published: after so many rows, so many seconds, whenever the log is drained (idle)."""
+
+    rows: int | None
+    seconds: float | None
+    idle: bool
+
+
 class ModelState(BaseModel):
     """All that is told about a model; `lag` in events, `bytes` of its state."""
 
@@ -73,6 +81,7 @@ class ModelState(BaseModel):
     refined_at: int | None
     residual: float | None
     bytes: int
+    publish: Publish | None
     failure: Failure | None
 
 

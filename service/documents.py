@@ -93,6 +93,10 @@ PUT_ANSWERS = {
     200: {"model": answers.ModelState, "description": "there already, with the same spec"},
     201: {"model": answers.ModelState, "description": "made; it catches up in the background"},
 } | problems(404, 409, *_COMMON)
+PUBLISH_ANSWERS = {
+    200: {"model": answers.ModelState, "description": "published"},
+    202: {"model": answers.ModelState, "description": "still being solved"},
+} | problems(404, 409, *_COMMON)
 MODEL_ANSWERS = {200: {"model": answers.ModelState}} | problems(404, 409, *_COMMON)
 MODELS_ANSWERS: Answers = {200: {"model": answers.Models}}
 PROJECTION_ANSWERS = {

@@ -43,6 +43,10 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 60.0, retries: int = 8) -> None:
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise errors.InvalidParameter(
+                f"retries={retries!r}; give the number of attempts after the first, 0 or more."
+            )
         headers = {"Authorization": f"Bearer {_told('token', token)}"} if token else {}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
         self._retries = retries
@@ -93,10 +97,25 @@ class Client:
         """One model's state, position, rows, lag, version … Raises UnknownModel."""
         return dict(self._send("GET", _path(name)).json())
 
-    def put_model(self, name: str, estimator: str, start: str | int = "start", **params: Any) -> dict[str, Any]:
-        """Make a model, or find it there with the same spec. Raises ModelExists, InvalidParameter, UnknownEstimator …"""
-        spec = {"estimator": estimator, "params": params, "from": start}
+    def put_model(
+        self,
+        name: str,
+        estimator: str,
+        start: str | int = "start",
+        publish: dict[str, Any] | None = None,
+        **params: Any,
+    ) -> dict[str, Any]:
+        """Make a model, or find it there with the same spec. Raises ModelExists, InvalidParameter, UnknownEstimator …
+
+        start: "start", "now" or a position. publish: {"rows", "seconds", "idle"}, when it is solved and published; None:
+        as the service is set. params: the estimator's.
+        """
+        spec = {"estimator": estimator, "params": params, "from": start} | ({"publish": publish} if publish else {})
         return dict(self._send("PUT", _path(name), **_json(spec)).json())
+
+    def publish(self, name: str) -> dict[str, Any]:
+        """Publish the model as it is now, whatever its policy; what `model` gives. Raises NotFitted, ModelFailed."""
+        return dict(self._send("POST", f"{_path(name)}/publish").json())
 
     def delete_model(self, name: str) -> None:
         """Forget a model; the log stays. Raises UnknownModel."""
@@ -113,7 +132,7 @@ class Client:
 
     def job(self, id: str) -> dict[str, Any]:
         """A job's state, progress and error. Raises UnknownJob."""
-        return dict(self._send("GET", f"/jobs/{quote(id, safe='')}").json())
+        return dict(self._send("GET", f"/jobs/{_segment('job', id)}").json())
 
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None, wait: bool = False
@@ -228,15 +247,25 @@ def _ids(ids: Sequence[str], rows: int) -> list[str]:
     if len(given) != rows:
         raise errors.InvalidRows(f"{len(given)} ids are given for {rows} rows; give one a row.")
     for row, id in enumerate(given):
-        if not isinstance(id, str):
-            raise errors.InvalidRows(f"the id of row {row} is {id!r}; ids are strings.", row=row)
+        if not isinstance(id, str) or not _is_unicode(id):
+            raise errors.InvalidRows(f"the id of row {row} is {id!r}; ids are strings of Unicode characters.", row=row)
     return given
 
 
 def _path(name: str) -> str:
-    if not isinstance(name, str) or name in ("", ".", ".."):
-        raise errors.InvalidParameter(f"{name!r} is no model's name; say which model.")
-    return f"/models/{quote(name, safe='')}"
+    return f"/models/{_segment('model', name)}"
+
+
+def _segment(kind: str, name: str) -> str:
+    """A name as it stands in an address. Raises InvalidParameter."""
+    if not isinstance(name, str) or name in ("", ".", "..") or not _is_unicode(name):
+        raise errors.InvalidParameter(f"no {kind} can be called {name!r}; say which {kind}.")
+    return quote(name, safe="")
+
+
+def _is_unicode(text: str) -> bool:
+    """False for text with half a surrogate pair, which no encoding can say."""
+    return all(not "\ud800" <= character <= "\udfff" for character in text)
 
 
 def _asked(answer: httpx.Response) -> float:

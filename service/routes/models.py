@@ -21,7 +21,10 @@ OFFERS = (wire.JSON, wire.ARROW_STREAM, wire.SAFETENSORS)
 
 
 class Publish(BaseModel):
-    """When the model is solved and published: after so many rows, so many seconds, whenever the log is drained."""
+    """When the model is solved and published: after so many rows, so many seconds, whenever the log is drained (idle).
+
+    With {"seconds": null, "idle": false} only on demand: by POST /models/{name}/publish or ?wait=applied.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -48,6 +51,7 @@ def router() -> APIRouter:
     routes.put("/models/{name}", dependencies=writes, status_code=201, responses=documents.PUT_ANSWERS)(put)
     routes.get("/models/{name}", dependencies=reads, responses=documents.MODEL_ANSWERS)(one_model)
     routes.delete("/models/{name}", dependencies=writes, status_code=204, responses=documents.UNKNOWN_MODEL)(delete)
+    routes.post("/models/{name}/publish", dependencies=writes, responses=documents.PUBLISH_ANSWERS)(publish)
     routes.get("/models/{name}/projection", dependencies=reads, responses=documents.PROJECTION_ANSWERS)(projection)
     return routes
 
@@ -71,6 +75,18 @@ def delete(request: Request, name: Name) -> Response:
     return Response(status_code=204)
 
 
+async def publish(request: Request, name: Name) -> Response:
+    """Publish the model as it is now, whatever its policy; 202 when solving takes longer than wait_timeout. What was
+    refined stays."""
+    state = request.app.state
+    try:
+        await state.waiting(state.running.publish, name, state.settings.wait_timeout)
+        status = 200
+    except TimeoutError:
+        status = 202
+    return wire.json_response(state.directory.model(name).describe(state.directory.position), status)
+
+
 def projection(request: Request, name: Name, version: Annotated[int | None, Field(ge=1, lt=2**63)] = None) -> Response:
     """The published projection's arrays, or a kept version's with the map from it to the newest."""
     wire.query(request, "version")
@@ -85,7 +101,10 @@ def _put(spec: Any) -> Any:
     shown: Any = {key: {"value": _example(key)} for key in stream_dr.ESTIMATORS}
 
     def put_model(request: Request, name: Name, body: Annotated[spec, Body(openapi_examples=shown)]) -> Response:
-        """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background."""
+        """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background.
+
+        Of a model that is there, `publish` may be changed by this.
+        """
         state = request.app.state
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None

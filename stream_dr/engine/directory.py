@@ -139,8 +139,9 @@ class Directory:
         """The model of that name and spec, and whether it is new.
 
         key, params: estimator's registry key and parameters. start: "start", "now" or the first position it learns
-        from. Raises ModelExists (another spec), HistoryGone, InvalidParameter, UnknownEstimator, and TargetKindMismatch
-        or InvalidWeights when it cannot learn from this stream.
+        from. policy: when it is published, from now on also of one that is there; None leaves it. Raises ModelExists
+        (another spec), HistoryGone, InvalidParameter, UnknownEstimator, and TargetKindMismatch or InvalidWeights when it
+        cannot learn from this stream.
         """
         if not _NAME.fullmatch(name):
             raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
@@ -149,7 +150,7 @@ class Directory:
         with self.past, self._appending:
             known = self.models.get(name)
             if known is not None:
-                return self._same(known, spec, estimator), False
+                return self._under(policy, self._same(known, spec, estimator)), False
             first = self._first_position(start)
             admit_model(estimator, self.schema, self.limits)
             entry = self.table.add(name, spec, first, policy)
@@ -214,6 +215,13 @@ class Directory:
                 f"{spec.params}. Choose another name, or delete it first."
             )
         return known
+
+    def _under(self, policy: PublishPolicy | None, model: Model) -> Model:
+        """The model, from now on published by that policy; None: as before."""
+        if policy is not None and policy != model.policy:
+            self.table.set_policy(model.id, policy)
+            model.policy = policy
+        return model
 
     def _first_position(self, start: Start) -> int:
         first, end = int(self.log.first), self.position + 1

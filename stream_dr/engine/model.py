@@ -199,5 +199,6 @@ class Model:
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,
             "bytes": self.estimator.state_bytes(self.accumulator.n_features, max(1, len(self.classes))),
+            "publish": self.policy._asdict() if self.policy else None,
             "failure": self.failure._asdict() if self.failure else None,
         }

@@ -72,6 +72,11 @@ class ModelTable:
         with self._written("models", "id", id) as db:
             db.execute("DELETE FROM models WHERE id = ?", (id,))
 
+    def set_policy(self, id: int, policy: PublishPolicy) -> None:
+        """Change when a model is published."""
+        with self._written("models", "id", id) as db:
+            db.execute("UPDATE models SET policy = ? WHERE id = ?", (json.dumps(policy._asdict()), id))
+
     def set_failure(self, id: int, failure: Failure) -> None:
         """Remember why a model stopped."""
         with self._written("models", "id", id) as db:

@@ -154,6 +154,7 @@ class Running:
             model.status = "catching_up"
             if self._models.join([model]):
                 self._long.submit(self._bring_up, [model])
+        self._models.wake()
         return model, new
 
     def remove_model(self, name: str) -> None:
@@ -162,14 +163,14 @@ class Running:
         self._moved()
 
     def publish(self, name: str, timeout: float = 30.0) -> Published:
-        """Solve and publish a model as it is now (policy "on demand"). Raises UnknownModel, NotFitted and what the
-        solver raises."""
+        """Solve and publish a model as it is now (policy "on demand"); what includes its rows already, or was refined,
+        stays. Raises UnknownModel, ModelFailed, NotFitted (also where its rows have no solution), TimeoutError."""
         model = self.directory.model(name)
-        if model.rows == 0:
-            raise model.unpublished()
-        future = self._workers.pool.submit(self._workers.publish, model, freeze(model))
-        future.result(timeout)
-        if model.published is None:
+        if model.failure is not None:
+            raise model.failed(model.failure)
+        if model.stale:
+            self._workers.pool.submit(self._workers.publish, model, freeze(model)).result(timeout)
+        if model.published is None or (model.stale and model.solve_error is not None):
             raise model.unpublished()
         return model.published
 

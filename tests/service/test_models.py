@@ -172,6 +172,35 @@ def test_refine_job(served: Served) -> None:
     np.testing.assert_allclose(np.abs(z), np.abs(exact.transform(X)), atol=1e-5)
 
 
+def test_when_a_model_is_published_can_be_changed(tmp_path: Path) -> None:
+    demand = {"rows": None, "seconds": None, "idle": False}
+    soon = {"rows": 5, "seconds": 0.5, "idle": True}
+    with in_thread(tmp_path / "D") as served:
+        assert put(served, "a", publish=demand).json()["publish"] == demand
+        assert put(served, "a").json()["publish"] == demand
+        post(served.http, arrow(X, Y)).raise_for_status()
+        while served.http.get("/models/a").json()["rows"] < 90:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert served.http.get("/models/a").json()["version"] == 0
+        changed = put(served, "a", publish=soon)
+        assert (changed.status_code, changed.json()["publish"]) == (200, soon)
+        wait_for(served, "a", 90)
+    with in_thread(tmp_path / "D") as served:
+        assert served.http.get("/models/a").json()["publish"] == soon
+        assert put(served, "b").json()["publish"]["rows"] == 10_000
+
+
+def test_publishing_what_cannot_be(served: Served) -> None:
+    def publish(name: str) -> tuple[int, str]:
+        answer = served.http.post(f"/models/{name}/publish")
+        return answer.status_code, answer.json().get("code", "")
+
+    assert publish("none") == (404, "unknown_model")
+    put(served, "a")
+    assert publish("a") == (409, "model_empty")
+
+
 def test_a_refined_projection_stays_published_until_the_next_refine(served: Served) -> None:
     put(served, "a", params={"scatter": "diagonal", "gamma": 1.0})
     put(served, "plain", params={"scatter": "diagonal", "gamma": 1.0})

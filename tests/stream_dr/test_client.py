@@ -1,6 +1,7 @@
 """Client: what goes in comes out of the library; retries are learned once; errors come back as their classes."""
 
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -84,9 +85,15 @@ def test_what_cannot_be_sent_is_told_before_it_is(client: Client) -> None:
         Client("http://127.0.0.1:1", token="ü")
     with pytest.raises(errors.InvalidParameter, match="cannot be said in JSON"):
         client.put_model("lda", "lda", gamma=object())
-    for name in ("", "..", 3):
-        with pytest.raises(errors.InvalidParameter, match="is no model's name"):
+    for name in ("", "..", 3, "\ud800"):
+        with pytest.raises(errors.InvalidParameter, match="no model can be called"):
             client.model(name)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidParameter, match="no job can be called"):
+            client.job(name)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidRows, match="Unicode"):
+        client.partial_fit(X[:2], Y[:2], ids=["a", "\udc00"])
+    with pytest.raises(errors.InvalidParameter, match="0 or more"):
+        Client("http://127.0.0.1:1", retries=-1)
     with pytest.raises(errors.InvalidParameter, match="give a list"):
         client.partial_fit(X[:2], Y[:2], ids="ab")
     with pytest.raises(errors.InvalidParameter, match="give a list"):
@@ -110,6 +117,24 @@ def test_positions_and_ids_at_once_take_nothing_out(client: Client) -> None:
     with pytest.raises(errors.StreamDRError, match="either"):
         client.unlearn(positions=[0], ids=["r1"])
     assert client.model("lda")["rows"] == 60
+
+
+def test_a_model_published_on_demand(client: Client) -> None:
+    demand = {"rows": None, "seconds": None, "idle": False}
+    assert client.put_model("lda", "lda", publish=demand, gamma=1.0)["publish"] == demand
+    with pytest.raises(errors.NotFitted, match="learned no row"):
+        client.publish("lda")
+    client.partial_fit(X[:30], Y[:30], wait=True)
+    before = client.model("lda")
+    client.partial_fit(X[30:], Y[30:])
+    while client.model("lda")["rows"] < 60:
+        time.sleep(0.01)
+    assert client.model("lda")["version"] == before["version"]
+    told = client.publish("lda")
+    assert (told["version"], told["published_position"]) == (before["version"] + 1, 1)
+    assert client.publish("lda") == told
+    expected = LDA(gamma=1.0).fit(X, Y).transform(X)
+    np.testing.assert_allclose(np.abs(client.transform(X)), np.abs(expected), atol=1e-9)
 
 
 def test_errors_are_raised_as_their_classes(client: Client) -> None:

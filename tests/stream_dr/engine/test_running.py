@@ -131,6 +131,17 @@ def test_on_demand_publishes_nothing_by_itself(tmp_path: Path) -> None:
         with pytest.raises(errors.NotFitted):
             transform(model, dense(1), run.directory.schema)
         assert run.publish("cm").position == 0
+        run.submit(draft(dense(1))).result(WAIT)
+        eventually(lambda: model.position == 1)
+        solve, model.estimator.solve = model.estimator.solve, unsolvable
+        with pytest.raises(errors.NotFitted, match="no answer"):
+            run.publish("cm")
+        model.estimator.solve = solve
+        assert run.publish("cm").position == 1
+
+
+def unsolvable(_: Any) -> Any:
+    raise errors.NotFitted("no answer")
 
 
 def test_without_asking_a_projection_follows_when_the_log_is_drained(tmp_path: Path) -> None:
