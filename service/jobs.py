@@ -26,7 +26,10 @@ class Refine(BaseModel):
 
 @router.post("/models/{name}/refine", status_code=202, dependencies=writes, responses=documents.STARTED_ANSWERS)
 def refine(request: Request, name: str, how: Refine | None = None) -> Response:
-    """Solve exactly by passes over the log up to the model's position; stays published until the next refine."""
+    """Solve exactly by passes over the log up to the model's position; stays published until the next refine.
+
+    While a refine of the model is under way, its job is answered.
+    """
     how = how or Refine()
     return _started(request.app.state.running.refine(name, how.tol, how.max_passes))
 

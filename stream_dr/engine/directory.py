@@ -162,13 +162,14 @@ class Directory:
             self.models = {**self.models, name: model}
             return model, True
 
-    def remove_model(self, name: str) -> None:
+    def remove_model(self, name: str) -> Model:
         """Forget a model and its snapshots. Raises UnknownModel."""
         model = self.model(name)
         with self._appending:
             self.table.remove(model.id)
             self.models = {n: m for n, m in self.models.items() if n != name}
         forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
+        return model
 
     def model(self, name: str) -> Model:
         """The model of that name. Raises UnknownModel."""
@@ -176,6 +177,10 @@ class Directory:
             known = ", ".join(sorted(self.models)) or "none"
             raise UnknownModel(f"no model is called {name!r} here; there are: {known}.")
         return self.models[name]
+
+    def holds(self, model: Model) -> bool:
+        """Whether the model has not been removed."""
+        return self.models.get(model.name) is model
 
     def retain(self, rows: int) -> int:
         """Drop whole segments of the log that neither a model (needs.py) nor the last `rows` rows need; the number

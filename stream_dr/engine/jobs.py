@@ -4,6 +4,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from typing import Any
 
 from stream_dr.errors import StreamDRError, UnknownJob
@@ -17,12 +18,12 @@ KEPT = 1_000
 class Job:
     """One piece of long work.
 
-    id, kind ("refine", "snapshot"), model, state ("waiting", "running", "done", "failed", "cancelled"), progress
-    (JSON-able dict, replaced as a whole), error ({"code", "message"} or None).
+    id, kind ("refine", "snapshot"), of (the Model, until it ends), model (its name), state ("waiting", "running",
+    "done", "failed", "cancelled"), progress (JSON-able dict, replaced as a whole), error ({"code", "message"} or None).
     """
 
-    def __init__(self, id: str, kind: str, model: str) -> None:
-        self.id, self.kind, self.model = id, kind, model
+    def __init__(self, id: str, kind: str, of: Any) -> None:
+        self.id, self.kind, self.of, self.model = id, kind, of, of.name
         self.state = "waiting"
         self.progress: dict[str, Any] = {}
         self.error: dict[str, str] | None = None
@@ -43,12 +44,14 @@ class Job:
         """Ask it to stop at its next safe point; an ended job stays what it is."""
         self._cancel.set()
 
-    def run(self, work: Callable[[], None]) -> None:
-        """Do the work in this thread; its end, error or cancellation becomes the job's state."""
+    def run(self, work: Callable[["Job"], None], after: "Job | None" = None) -> None:
+        """Do the work in this thread, once `after` has ended; its end, error or cancellation becomes the job's state."""
+        if after is not None:
+            after.wait()
         self.state = "running"
         try:
             if not self.cancelled:
-                work()
+                work(self)
             self.state = "cancelled" if self.cancelled else "done"
         except StreamDRError as e:
             self.state, self.error = "failed", {"code": e.code, "message": str(e)}
@@ -56,6 +59,7 @@ class Job:
             log.exception("job %s (%s of %s) failed", self.id, self.kind, self.model)
             self.state, self.error = "failed", {"code": "internal", "message": type(e).__name__}
         finally:
+            self.of = None  # one that was removed meanwhile is not held
             self._ended.set()
 
     def tell(self, facts: dict[str, Any]) -> None:
@@ -85,15 +89,27 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
-    def new(self, kind: str, model: str) -> Job:
-        """A job that waits."""
-        job = Job(uuid.uuid4().hex, kind, model)
+    def begin(self, kind: str, model: Any, pool: Executor, work: Callable[[Job], None], alone: bool = False) -> Job:
+        """Do work for a model in the pool.
+
+        alone: where one of this kind is under way for the model, that one is answered, and one that was cancelled ends
+        before the new one begins.
+        """
         with self._lock:
+            before = self._under_way(kind, model) if alone else None
+            if before is not None and not before.cancelled:
+                return before
+            job = Job(uuid.uuid4().hex, kind, model)
             self._jobs[job.id] = job
             ended = [j.id for j in self._jobs.values() if j.ended]
             for id in ended[: max(0, len(self._jobs) - KEPT)]:
                 del self._jobs[id]
+        pool.submit(job.run, work, before)
         return job
+
+    def _under_way(self, kind: str, model: Any) -> Job | None:
+        found = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.of is model and not j.ended)
+        return next(found, None)
 
     def get(self, id: str) -> Job:
         """A job by its id. Raises UnknownJob."""
@@ -104,10 +120,11 @@ class Jobs:
             )
         return job
 
-    def cancel(self) -> None:
-        """Ask every job to stop."""
+    def cancel(self, model: Any = None) -> None:
+        """Ask every job to stop, or every one of a model."""
         for job in self:
-            job.cancel()
+            if model is None or job.of is model:
+                job.cancel()
 
     def __iter__(self) -> Iterator[Job]:
         with self._lock:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
 from stream_dr.engine.appender import Appender
@@ -43,7 +44,7 @@ class RunSettings(NamedTuple):
 
     publish: default policy of models. snapshot_rows, snapshot_seconds: models are snapshotted after so many rows or
     seconds with new rows (None: only on stop). retain_rows: rows kept in the log once every snapshot is past them
-    (None: all). workers: threads that solve and snapshot, and as many that catch up and refine.
+    (None: all). workers: threads that solve and snapshot, as many that catch up, and as many that refine.
     """
 
     publish: PublishPolicy = PublishPolicy()
@@ -59,7 +60,8 @@ class Running:
     def __init__(self, directory: Directory, settings: RunSettings | None = None) -> None:
         self.directory = directory
         self.settings = settings or RunSettings()
-        self._long = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-long")
+        self._long = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-catch-up")
+        self._refining = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-refine")
         self._lanes = ThreadPoolExecutor(8, thread_name_prefix="stream_dr-model")
         snapshots = Cadence(self.settings.snapshot_rows, self.settings.snapshot_seconds)
         self._listeners = Listeners()
@@ -99,7 +101,7 @@ class Running:
         self._jobs.cancel()
         self._appender.close()
         self._models.stop(seconds)
-        for pool in (self._long, self._workers.pool, self._lanes):
+        for pool in (self._long, self._refining, self._workers.pool, self._lanes):
             pool.shutdown(wait=True)
         with ExitStack() as last:  # whatever a model raises, the others are settled
             last.callback(self._released)
@@ -158,8 +160,9 @@ class Running:
         return model, new
 
     def remove_model(self, name: str) -> None:
-        """As Directory.remove_model; readers keep what they hold."""
-        self.directory.remove_model(name)
+        """As Directory.remove_model; readers keep what they hold, and its jobs are cancelled."""
+        model = self.directory.remove_model(name)
+        self._jobs.cancel(model)
         self._moved()
 
     def publish(self, name: str, timeout: float = 30.0) -> Published:
@@ -177,17 +180,18 @@ class Running:
     def snapshot(self, name: str) -> Job:
         """Snapshot a model in the background. Raises UnknownModel."""
         model = self.directory.model(name)
-        job = self._jobs.new("snapshot", name)
-        self._workers.pool.submit(job.run, lambda: self._workers.write([(model, freeze(model))]))
-        return job
+        return self._jobs.begin(
+            "snapshot", model, self._workers.pool, lambda _: self._workers.write([(model, freeze(model))])
+        )
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
-        """Refine a model in the background over the log up to its position. Raises UnknownModel, CannotRefine."""
+        """Refine a model in the background over the log up to its position, or the job that is at it. Raises
+        UnknownModel, CannotRefine, HistoryGone."""
         model = self.directory.model(name)
         check_model(self.directory, model)
-        job = self._jobs.new("refine", name)
-        self._long.submit(job.run, lambda: self._refine(model, job, tol, max_passes))
-        return job
+        return self._jobs.begin(
+            "refine", model, self._refining, lambda job: self._refine(model, job, tol, max_passes), alone=True
+        )
 
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None
@@ -275,14 +279,17 @@ class Running:
         left = list(models)
         try:
             while left and not self._stopping.is_set():
-                catch_up(self.directory, left, self._models.cursor, self._lanes, lambda _: self._stopping.is_set())
-                left = [m for m in self._models.join(left) if self.directory.models.get(m.name) is m]
+                catch_up(self.directory, left, self._models.cursor, self._lanes, partial(self._in_vain, left))
+                left = [m for m in self._models.join(left) if self.directory.holds(m)]
                 self._moved()
         except Exception as e:
             log.exception("models %s could not catch up", [m.name for m in left])
             for model in left:
                 model.fail(model.position + 1, e)
             self._moved()
+
+    def _in_vain(self, models: Sequence[Model], _: Any) -> bool:
+        return self._stopping.is_set() or not any(map(self.directory.holds, models))
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
         frozen = freeze(model)

@@ -51,6 +51,8 @@ class Workers:
         begun = time.monotonic()
         try:
             with model.solving:
+                if _superseded(model, frozen):
+                    return
                 published = publish(model, frozen, self._directory.table)
             model.solve_error = None
             self.figures["publishes"] += 1
@@ -82,13 +84,12 @@ class Workers:
         begun = time.monotonic()
         errors: list[Exception] = []
         for model, state in frozen:
-            known = self._directory.models.get(model.name) is model
-            if not known or state.position < model.snapshot_position + (0 if again else 1):
+            if not self._directory.holds(model) or state.position < model.snapshot_position + (0 if again else 1):
                 continue
             try:
                 snapshot(model, state, self._directory.path)
             except Exception as e:  # a full or broken disk
-                if self._directory.models.get(model.name) is not model:  # its folder went with it
+                if not self._directory.holds(model):  # its folder went with it
                     continue
                 log.exception("model %s could not be snapshotted at position %d", model.name, state.position)
                 errors.append(e)
@@ -110,3 +111,9 @@ class Workers:
         """As `write`; nobody waits for its errors, which it has logged."""
         with suppress(Exception):
             self.write(frozen)
+
+
+def _superseded(model: Model, frozen: Frozen) -> bool:
+    """Whether something newer was published, or a refined solution, since the state was frozen."""
+    published = model.published
+    return published is not None and (published.refined_at is not None or published.position >= frozen.position)

@@ -516,6 +516,46 @@ def test_a_state_that_an_unlearning_left_half_new_is_not_kept(tmp_path: Path) ->
     np.testing.assert_allclose(means.centred().mean, wanted.centred().mean, rtol=1e-12)
 
 
+def test_what_was_frozen_before_does_not_take_the_place_of_what_is_published(tmp_path: Path) -> None:
+    with running(tmp_path, publish=ON_DEMAND) as run:
+        model, _ = run.add_model("m", "lda", {"scatter": "diagonal", "gamma": 1.0})
+        early = []
+        for seed in range(2):
+            run.submit(draft(dense(seed))).result(WAIT)
+            eventually(lambda: model.position == seed)  # noqa: B023
+            early.append(freeze(model))
+        newest = run.publish("m")
+        run._workers.publish(model, early[0])
+        assert model.published is newest
+        assert run.refine("m").wait(WAIT)
+        refined = model.published
+        run.submit(draft(dense(2))).result(WAIT)
+        eventually(lambda: model.position == 2)
+        run._workers.publish(model, freeze(model))
+        assert run.publish("m") is model.published is refined is not newest
+
+
+def test_the_jobs_of_a_removed_model_are_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(tmp_path) as run:
+        run.add_model("m", "lda", {"scatter": "diagonal", "gamma": 1.0})
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        begun, go_on = threading.Event(), threading.Event()
+
+        def slow(*_: Any) -> None:
+            begun.set()
+            go_on.wait(WAIT)
+
+        monkeypatch.setattr(run, "_refine", slow)
+        job = run.refine("m")
+        assert run.refine("m") is job
+        assert begun.wait(WAIT)
+        run.remove_model("m")
+        go_on.set()
+        assert job.wait(WAIT)
+        assert (job.state, job.of, job.model) == ("cancelled", None, "m")
+
+
 def test_nobody_is_waited_for_once_it_is_said_to_stop(tmp_path: Path) -> None:
     with running(tmp_path) as run:
         run.add_model("m", "class_means", {})
