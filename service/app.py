@@ -85,14 +85,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     state.parsing = ThreadPoolExecutor(1, "service-parse")
     queries, waiters = ThreadPoolExecutor(QUERIES, "service-query"), ThreadPoolExecutor(WAITERS, "service-wait")
-    state.in_thread, state.waiting = _runner(loop, queries), _runner(loop, waiters)
+    looking = ThreadPoolExecutor(1, "service-look-up")  # through the whole log, while queries go on
+    state.in_thread, state.waiting, state.looking_up = (_runner(loop, pool) for pool in (queries, waiters, looking))
     await loop.run_in_executor(None, state.running.start)
     try:
         yield
     finally:
         state.stopping.set()
         await loop.run_in_executor(None, state.running.stop, state.settings.drain_timeout)
-        for pool in (state.parsing, queries, waiters):
+        for pool in (state.parsing, queries, waiters, looking):
             pool.shutdown(wait=False)
 
 

@@ -69,7 +69,7 @@ async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | No
     if bool(rows.positions) == bool(rows.ids):
         raise Problem("invalid_request", 'Give either {"positions": [...]} or {"ids": [...]}.')
     running, key = request.app.state.running, wire.idempotency_key(request)
-    future = await request.app.state.in_thread(running.unlearn, rows.positions, rows.ids, key)
+    future = await request.app.state.looking_up(running.unlearn, rows.positions, rows.ids, key)
     return await _answer(request, await asyncio.wrap_future(future), wait is not None)
 
 

@@ -1,6 +1,9 @@
 """Learning over HTTP equals learning in the library; keys, waiting, checking, unlearning."""
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +172,28 @@ def test_unlearning_is_never_having_learned(served: Served) -> None:
         expected = library(name, DENSE).transform(DENSE)
         found = np.asarray(post(served.http, arrow(DENSE), path=f"/transform?model={name}").json()["z"])
         np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-6, atol=1e-8)
+
+
+def test_queries_do_not_wait_while_ids_are_looked_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    learn(served, DENSE)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(*_: Any) -> Any:
+        begun.set()
+        go_on.wait(20)
+        return {}
+
+    monkeypatch.setattr("stream_dr.engine.running.picked_rows", slowly)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(served.http.post, "/unlearn", json={"ids": ["a"]}) for _ in range(8)]
+        try:
+            assert begun.wait(20)
+            time.sleep(0.1)
+            for name in SPECS:
+                assert post(served.http, arrow(DENSE), path=f"/transform?model={name}").status_code == 200
+        finally:
+            go_on.set()
+        assert {a.result().status_code for a in asked} == {200}
 
 
 def test_named_columns_in_any_order(tmp_path: Path) -> None:
