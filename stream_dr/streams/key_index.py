@@ -62,7 +62,6 @@ class KeyIndex:
         if self.path.exists():
             with translated(self.path):
                 self._connection = connect(self.path, writable, _APPLICATION)
-                self._connection.execute("PRAGMA synchronous=NORMAL")
         try:
             self.known = self._stored_position()
         except BaseException:
@@ -129,15 +128,12 @@ class KeyIndex:
             self._flush_at += _FLUSH
 
     def flush(self, durable: bool = False) -> None:
-        """Write what is in memory; `durable` also waits for the disk."""
+        """Write what is in memory; `durable` also waits for the disk, for what was written before as well."""
         if self._connection is None or not self._writable:
             return
         with translated(self.path):
+            self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._write(self._connection)
-            if durable:
-                self._connection.execute("PRAGMA synchronous=FULL")
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                self._connection.execute("PRAGMA synchronous=NORMAL")
         self._pending.clear()
         self._schemas.clear()
         self._flush_at = _FLUSH

@@ -1,5 +1,9 @@
 """The index of keys finds the last of them by count, outlives its process, and loses nothing it has not told."""
 
+import sqlite3
+import time
+from contextlib import closing
+
 import pytest
 
 from stream_dr.errors import DamagedFile, InsufficientStorage
@@ -102,3 +106,19 @@ def test_a_damaged_index_is_named(tmp_path):
     path.write_bytes(body)
     with pytest.raises(DamagedFile, match=r"index\.sqlite"):
         KeyIndex(tmp_path, writable=True)
+
+
+def test_a_reader_that_stands_still_holds_no_durable_flush_up(tmp_path):
+    index = KeyIndex(tmp_path, writable=True)
+    fill(index, 10)
+    index.flush()
+    with closing(sqlite3.connect(index.path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM keys").fetchall()
+        fill(index, 10, start=10)
+        begun = time.monotonic()
+        index.flush(durable=True)
+        assert time.monotonic() - begun < 10
+        assert index.find("k15") == Known(15, "ab" * 32, 0)
+        assert reader.execute("SELECT count(*) FROM keys").fetchall() == [(10,)]
+    index.close()
