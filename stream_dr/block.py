@@ -55,6 +55,13 @@ class Block(NamedTuple):
         """Whether rows are CSR."""
         return sp.issparse(self.X)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows' numbers."""
+        if self.sparse:
+            return int(self.X.data.nbytes + self.X.indices.nbytes + self.X.indptr.nbytes)
+        return int(self.X.nbytes)
+
     def take(self, rows: np.ndarray) -> "Block":
         """The rows of those numbers, (taken,) int64; targets, if any, must be a `Targets`."""
         return self._replace(

@@ -51,7 +51,10 @@ async def partial_fit(request: Request) -> Response:
         return wire.json_response({"position": None, "rows": draft.rows, "duplicate": False})
     taken: Future[Any] = Future()
     state.parsing.submit(_take, state, taken, body, media, key)
-    receipt = await asyncio.wrap_future(taken)
+    try:
+        receipt = await asyncio.wrap_future(taken)
+    finally:
+        del taken  # its error's traceback holds this frame, and with it the body
     state.metrics.rows += 0 if receipt.duplicate else receipt.rows
     state.metrics.duplicates += receipt.duplicate
     return await _answer(request, receipt, wait is not None)
@@ -80,6 +83,8 @@ def _take(state: Any, taken: "Future[Any]", body: Any, media: str, key: str | No
     try:
         draft = stream_dr.rows_draft(body, media, key, state.limits)
         state.running.submit(draft).add_done_callback(lambda done: _hand_on(done, taken))
+    except stream_dr.errors.StreamDRError as e:
+        taken.set_exception(e.with_traceback(None))  # which holds the rows
     except Exception as e:
         taken.set_exception(e)
 

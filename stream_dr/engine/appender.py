@@ -1,8 +1,9 @@
 """Appender: the thread that writes the log. It takes what is waiting, admits it in order, commits it as one group, then
 answers.
 
-Bodies wait in a bounded queue; past the bound `submit` refuses with Overloaded. While one group is being committed the
-next one gathers, so many small posts share one fsync. When models are 48 MB behind, a group waits for them, 25 ms at most.
+Batches wait in a queue bounded in bytes, as sent or as unpacked; past the bound `submit` refuses with Overloaded. While
+one group is being committed the next one gathers, so many small posts share one fsync. When models are 48 MB behind, a
+group waits for them, 25 ms at most.
 
 Why this way: one writer gives positions one order, and an answer is given only after the commit returned.
 """
@@ -57,7 +58,7 @@ class Appender:
     def submit(self, draft: Draft) -> "Future[Receipt]":
         """Queue a draft. Raises Overloaded or ShuttingDown."""
         future: Future[Receipt] = Future()
-        size = len(draft.body)
+        size = draft.size
         with self._changed:
             if self._closed:
                 raise ShuttingDown("the engine is stopping; send the batch again after the restart.")
@@ -80,11 +81,14 @@ class Appender:
                 if not self._waiting:
                     return
             self._wait_for_models()
-            with self._changed:
-                group = self._take()
-            self._commit([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
-            with self._changed:
-                self.queued_bytes -= sum(len(d.body) for d, _ in group)
+            self._serve_group()
+
+    def _serve_group(self) -> None:
+        with self._changed:
+            group = self._take()
+        self._commit([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
+        with self._changed:
+            self.queued_bytes -= sum(d.size for d, _ in group)
 
     def _wait_for_models(self) -> None:
         """Give models that are behind time to learn what is held in memory, before more is (recent.py)."""
@@ -96,7 +100,7 @@ class Appender:
         size = 0
         while self._waiting and len(group) < GROUP_EVENTS and size < GROUP_BYTES:
             group.append(self._waiting.popleft())
-            size += len(group[-1][0].body)
+            size += group[-1][0].size
         return group
 
     def _commit(self, group: list[Waiting]) -> None:

@@ -36,6 +36,11 @@ class Draft(NamedTuple):
     block: Block | None = None
     rows: int = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes it takes in memory: a compressed body is a small part of its rows."""
+        return max(len(self.body), self.block.nbytes if self.block is not None else 0)
+
 
 class Receipt(NamedTuple):
     """An appended event's position and rows; duplicate when its key had been appended before, with the same body."""

@@ -67,7 +67,7 @@ class Group:
                 return known
             schema, sets = self.admit(draft)
         except StreamDRError as e:
-            return e
+            return e.with_traceback(None)  # which holds the rows
         changes = delta(self.written, schema)
         self.schema = self.written = schema
         self.directory.label_sets.add(sets, self.models)

@@ -8,7 +8,7 @@ Why this way: replay, catch-up and the model thread read the log through the sam
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from stream_dr.engine.advance import Step
@@ -36,13 +36,26 @@ def pages(log: Any, schema: Schema, after: int, until: int, decoder: Decoder) ->
 def read_steps(
     log: Any, schema: Schema, after: int, until: int, decoder: Decoder, limit: int, max_bytes: int = 64 << 20
 ) -> list[Step]:
-    """The next events as Steps, at most `limit`; one that is damaged in the log is a Step with the error."""
+    """The next events as Steps, at most `limit`, and none past `max_bytes` of bodies or of rows; one that is damaged in
+    the log is a Step with the error."""
     try:
-        return [step(event, schema, decoder) for event in log.read(after, until, limit, max_bytes)]
+        return _steps(log.read(after, until, limit, max_bytes), schema, decoder, max_bytes)
     except DamagedFile as e:
         if limit > 1:  # which of them it is, one by one
             return read_steps(log, schema, after, until, decoder, 1)
         return [Step(after + 1, error=e)]
+
+
+def _steps(events: Iterable[Any], schema: Schema, decoder: Decoder, max_bytes: int) -> list[Step]:
+    """The events decoded, up to the first that makes them more than `max_bytes`: what is compressed or in shards unpacks."""
+    steps: list[Step] = []
+    left = max_bytes
+    for event in events:
+        steps.append(step(event, schema, decoder))
+        left -= steps[-1].block.nbytes if steps[-1].block is not None else 0
+        if left <= 0:
+            break
+    return steps
 
 
 def step(event: Any, schema: Schema, decoder: Decoder) -> Step:

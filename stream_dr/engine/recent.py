@@ -16,7 +16,7 @@ from collections import OrderedDict
 from stream_dr.engine.draft import Draft
 
 BYTES = 64 << 20
-"""Bytes of bodies held."""
+"""Bytes of batches held, as sent or as unpacked."""
 
 FULL = 0.75
 """Part of them past which `wait_for_room` waits."""
@@ -34,9 +34,9 @@ class Recent:
     def put(self, position: int, draft: Draft) -> None:
         """Hold a draft while there is room."""
         with self._changed:
-            if self._bytes + len(draft.body) <= self._max_bytes:
+            if self._bytes + draft.size <= self._max_bytes:
                 self._held[position] = draft
-                self._bytes += len(draft.body)
+                self._bytes += draft.size
 
     def take(self, after: int, limit: int) -> list[tuple[int, Draft]]:
         """At most `limit` drafts at positions after + 1, after + 2 …, without gap; those before are forgotten. Empty
@@ -54,7 +54,7 @@ class Recent:
         """Let go of the drafts at positions ≤ until."""
         with self._changed:
             while self._held and next(iter(self._held)) <= until:
-                self._bytes -= len(self._held.popitem(last=False)[1].body)
+                self._bytes -= self._held.popitem(last=False)[1].size
             self._changed.notify_all()
 
     def first(self, otherwise: int) -> int:

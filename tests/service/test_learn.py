@@ -1,7 +1,9 @@
 """Learning over HTTP equals learning in the library; keys, waiting, checking, unlearning."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -194,6 +196,36 @@ def test_queries_do_not_wait_while_ids_are_looked_up(served: Served, monkeypatch
         finally:
             go_on.set()
         assert {a.result().status_code for a in asked} == {200}
+
+
+@pytest.mark.parametrize("refused", ["admission", "queue"])
+def test_a_refused_body_is_let_go_with_its_answer(
+    served: Served, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """Not when the garbage collector comes by: that may be a thousand refused bodies later."""
+    learn(served, DENSE)
+    held: list[Any] = []
+    made = stream_dr.rows_draft
+
+    def seen(*given: Any) -> Any:
+        draft = made(*given)
+        held.append(weakref.ref(draft.block.X))
+        if refused == "queue":
+            monkeypatch.setattr(served.directory, "limits", served.directory.limits._replace(max_lag=-1))
+        return draft
+
+    monkeypatch.setattr(stream_dr, "rows_draft", seen)
+    gc.collect()
+    gc.disable()
+    try:
+        told = post(served.http, arrow(np.ones((5, 3))))
+        assert (told.status_code, told.json()["code"]) in ((422, "width_mismatch"), (429, "overloaded"))
+        deadline = time.monotonic() + 5
+        while held[0]() is not None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_named_columns_in_any_order(tmp_path: Path) -> None:
