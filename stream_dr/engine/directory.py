@@ -113,18 +113,19 @@ class Directory:
         """Rows in the log, by all events."""
         return int(self.log.rows)
 
-    def append(self, drafts: Sequence[Draft]) -> list[Receipt | StreamDRError]:
+    def append(self, drafts: Sequence[Draft], up_to_refusal: bool = False) -> list[Receipt | StreamDRError]:
         """Admit drafts in order and write those admitted in one transaction; durable on return.
 
-        One answer a draft: its Receipt, or the error that refused it, which leaves the others alone. A key that came
-        before with the same body gives the same position with duplicate=True; with another body, KeyConflict.
+        One answer a draft: its Receipt, or the error that refused it, which leaves the others alone, or (up_to_refusal)
+        leaves those after it out, which then have no answer. A key that came before with the same body gives the same
+        position with duplicate=True; with another body, KeyConflict.
         """
         with self._appending:
             if self._unsure:
                 self._read_schema()
                 self._unsure = False
             try:
-                return Group(self, drafts).write()
+                return Group(self, drafts, up_to_refusal).write()
             except BaseException:
                 self._unsure = True  # the group may be in the log all the same
                 raise

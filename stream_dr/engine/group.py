@@ -23,10 +23,11 @@ from stream_dr.streams.event import EventDraft, same
 
 
 class Group:
-    """One group commit: drafts admitted one after the other against a schema that grows with them."""
+    """One group commit: drafts admitted one after the other against a schema that grows with them; all of them, or those up
+    to the first that is refused."""
 
-    def __init__(self, directory: Any, drafts: Sequence[Draft]) -> None:
-        self.directory, self.drafts = directory, drafts
+    def __init__(self, directory: Any, drafts: Sequence[Draft], up_to_refusal: bool = False) -> None:
+        self.directory, self.drafts, self.up_to_refusal = directory, drafts, up_to_refusal
         self.schema, self.written = directory.schema, directory.written
         self.models = list(going_on(directory))
         self.events: list[EventDraft] = []
@@ -34,10 +35,14 @@ class Group:
         self.keys: dict[str, int] = {}
 
     def write(self) -> list[Receipt | StreamDRError]:
-        """Answers to all drafts; the events are in the log on return."""
+        """Answers to the drafts that were looked at; the events are in the log on return."""
         full = self._storage()
         self.directory.label_sets.settle(appended=False)  # of a group that an error nobody foresaw ended
-        placed = [full or self._place(draft) for draft in self.drafts]
+        placed: list[Any] = []
+        for draft in self.drafts:
+            placed.append(full or self._place(draft))
+            if self.up_to_refusal and isinstance(placed[-1], StreamDRError):
+                break
         positions: list[int] = []
         if self.events:
             try:

@@ -15,7 +15,7 @@ many passes an unfinished replay was to reach.
 """
 
 import hashlib
-import logging
+import json
 import os
 import sys
 import time
@@ -35,13 +35,11 @@ from stream_dr.engine.forget import forget
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model
 from stream_dr.engine.places import remember_places
-from stream_dr.engine.publish import Frozen, freeze, publish, release_versions
+from stream_dr.engine.publish import Frozen, freeze
 from stream_dr.engine.reading import ahead
+from stream_dr.engine.settle import settle
 from stream_dr.engine.snapshot import snapshot
-from stream_dr.errors import StreamDRError
-
-log = logging.getLogger("stream_dr.replay")
-
+from stream_dr.errors import InsufficientStorage, StreamDRError
 
 SWITCH_INTERVAL = 2e-4
 """Seconds a thread may hold the interpreter while another waits. With Python's 5e-3 learning waits behind reading after its
@@ -115,6 +113,7 @@ class _Replay:
         self.writing: Future[None] | None = None
         self.rows = self.events = self.caught_up = 0
         self.passes = self._passes()
+        self.noted = self.passes > 1 or settings.again  # a single pass is known by what the log lacks
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
     def __enter__(self) -> "_Replay":
@@ -134,7 +133,7 @@ class _Replay:
         """Catch up, append and advance, publish, snapshot."""
         begun = time.monotonic()
         remember_places(self.directory, self.dataset)
-        if self.passes > 1:  # a first pass is known by what the log lacks
+        if self.noted:
             self.directory.table.begin_replay(self.identity, self.passes)
         self._catch_up()
         reading = ahead(self._appended(), depth=1)
@@ -161,8 +160,9 @@ class _Replay:
         groups = ahead(self.batches.groups())
         try:
             for drafts in groups:
-                answers = self.directory.append(drafts)
-                refused = next((a for a in answers if isinstance(a, StreamDRError)), None)
+                answers = self.directory.append(drafts, up_to_refusal=True)
+                last = answers[-1]
+                refused = _refusal(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
                 yield _Appended(self._steps(drafts, answers), refused)
                 if refused is not None:
                     return
@@ -172,7 +172,7 @@ class _Replay:
     def _steps(self, drafts: Sequence[Draft], answers: Sequence[Receipt | StreamDRError]) -> list[Step]:
         return [
             Step(a.position, in_order(d.block, self.directory.schema))
-            for d, a in zip(drafts, answers, strict=True)
+            for d, a in zip(drafts, answers, strict=False)
             if isinstance(a, Receipt) and not a.duplicate and d.block is not None
         ]
 
@@ -251,7 +251,7 @@ class _Replay:
         for settled in [self.pool.submit(settle, self.directory, model) for model in self.models]:
             settled.result()
         forget(self.directory)
-        if self.passes > 1:
+        if self.noted:
             self.directory.table.end_replay(self.identity)
 
     def _refuse_failed(self) -> None:
@@ -260,26 +260,12 @@ class _Replay:
                 raise model.failed(model.failure)
 
 
-def settle(directory: Any, model: Model) -> None:
-    """Publish what a model has learned, snapshot it, give back unused version numbers: a clean end."""
-    if model.status == "failed":
-        return
-    frozen = freeze(model)
-    if model.stale:
-        _publish_last(model, frozen, directory)
-    written = (model.snapshot_position, model.snapshot_version)
-    if model.position >= 0 and written != (model.position, model.published_version):
-        snapshot(model, frozen, directory.path)
-    release_versions(model, directory.table)
-
-
-def _publish_last(model: Model, frozen: Frozen, directory: Any) -> None:
-    """Publish; a state that has no answer yet is told and leaves the last projection."""
-    try:
-        publish(model, frozen, directory.table)
-    except StreamDRError as e:
-        model.solve_error = e.with_traceback(None)
-        log.warning("model %s has no projection of position %d (%s): %s", model.name, frozen.position, e.code, e)
+def _refusal(draft: Draft, error: StreamDRError) -> StreamDRError:
+    """The error that refused a batch of a shard, which it names."""
+    if isinstance(error, InsufficientStorage):
+        return error
+    facts = json.loads(bytes(draft.body))
+    return type(error)(f"{facts['uri']}, batch {facts['batch']}: {error}", **error.details)
 
 
 def _one_blas_thread() -> Any:

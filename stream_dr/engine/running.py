@@ -30,7 +30,7 @@ from stream_dr.engine.model_thread import ModelThread
 from stream_dr.engine.publish import freeze
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.refine import check_model, refine
-from stream_dr.engine.replay import settle
+from stream_dr.engine.settle import settle
 from stream_dr.engine.snapshot_file import canonical
 from stream_dr.engine.workers import Workers
 from stream_dr.errors import Overloaded

@@ -6,15 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from stream_dr import errors
+from stream_dr.block import Block
 from stream_dr.engine import batches as batching
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.replay import Progress, ReplaySettings, Report, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.streams import shards as shard_reading
+from stream_dr.streams.codec import arrow_from_block
 from stream_dr.streams.log import Log
 from stream_dr.streams.shard_file import digest_of
 from stream_dr.streams.shards import open_dataset
@@ -34,6 +37,16 @@ def run(path: Path, folder: Path, watch: Callable[[Progress], None] | None = Non
         for name, (key, params) in MODELS.items():
             directory.add_model(name, key, params)
         return replay(directory, open_dataset(folder), ReplaySettings(**settings), watch)
+
+
+def shard_of(folder: Path, *blocks: Block) -> Path:
+    """A shard of one batch each, without a manifest."""
+    folder.mkdir(exist_ok=True)
+    for number, block in enumerate(blocks):
+        batch = arrow_from_block(block)
+        with pa.ipc.new_file(folder / f"{number}.arrow", batch.schema) as writer:
+            writer.write_batch(batch)
+    return folder
 
 
 def states(path: Path) -> dict[str, tuple[int, int, str]]:
@@ -218,6 +231,38 @@ def test_a_batch_that_is_refused_ends_it_with_what_came_before_learned(tmp_path:
         assert directory.model("cm").rows == 20
 
 
+@pytest.mark.parametrize("group", [1, 4, 64])
+def test_nothing_after_a_refused_batch_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
+    """However often it is tried, and however batches are grouped; once the shard is mended it ends as if it never was."""
+    monkeypatch.setattr(batching, "FIRST_EVENTS", group)
+    monkeypatch.setattr(batching, "GROUP_EVENTS", group)
+    blocks = [dense(seed) for seed in range(8)]
+    folder = shard_of(tmp_path / "s", *blocks[:2], dense(2, features=5), *blocks[3:])
+    for _ in range(3):
+        with pytest.raises(errors.WidthMismatch, match=r"2\.arrow, batch 0: batch has 5 features"):
+            run(tmp_path / "d", folder)
+        assert {rows for _, rows, _ in states(tmp_path / "d").values()} == {40}
+    shard_of(folder, *blocks)
+    run(tmp_path / "d", folder)
+    run(tmp_path / "straight", folder)
+    assert states(tmp_path / "d") == states(tmp_path / "straight")
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_first_pass_asked_for_as_one_more_is_not_made_twice(tmp_path: Path, skip: bool) -> None:
+    folder = shards(tmp_path / "s")
+
+    def stop(progress: Progress) -> None:
+        if progress.rows == progress.total_rows:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(tmp_path / "d", folder, stop, again=True, skip_damaged=skip)
+    report = run(tmp_path / "d", folder, again=True, skip_damaged=skip)
+    assert (report.rows, report.passes, states(tmp_path / "d")["cm"][1]) == (0, 1, 240)
+    assert run(tmp_path / "d", folder, again=True, skip_damaged=skip).rows == 240
+
+
 def test_a_failed_model_is_told_at_the_end(tmp_path: Path) -> None:
     folder = shards(tmp_path / "s")
     with opened(tmp_path / "d", cm=("class_means", {}), lda=("lda", {})) as directory:
@@ -242,12 +287,12 @@ def test_sparse_rows_and_label_sets(tmp_path: Path) -> None:
 def test_passes_of_a_replay_that_was_killed_before_its_first_batch_are_remembered(tmp_path: Path) -> None:
     folder = shards(tmp_path / "s")
 
-    def stop(progress: Progress) -> None:
+    def stop(*_: Any, **__: Any) -> None:
         raise Stop
 
     with Directory(tmp_path / "a", limits=SMALL) as directory:
         directory.add_model("cm", "class_means", {})
-        directory.append = stop  # type: ignore[method-assign]
+        directory.append = stop  # type: ignore[method-assign,assignment]
         with pytest.raises(Stop):
             replay(directory, open_dataset(folder), ReplaySettings(loops=2))
     assert run(tmp_path / "a", folder).passes == 2

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.engine import replay, snapshot_file, workers
 from stream_dr.engine import running as engine_running
+from stream_dr.engine import settle, snapshot_file, workers
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt
@@ -311,7 +311,7 @@ def test_a_stop_snapshots_what_it_can(tmp_path: Path, monkeypatch: pytest.Monkey
             raise errors.InsufficientStorage(model.name)
         return snapshot(model, *rest)
 
-    monkeypatch.setattr(replay, "snapshot", full)
+    monkeypatch.setattr(settle, "snapshot", full)
     with Directory(tmp_path, limits=SMALL) as directory:
         run = Running(directory, RunSettings(snapshot_seconds=None))
         run.start()

@@ -12,7 +12,7 @@ from stream_dr.block import Block
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.projecting import project
-from stream_dr.engine.replay import settle
+from stream_dr.engine.settle import settle
 from stream_dr.engine.transform import transform
 from stream_dr.streams.codec import block_from_json, read_arrow
 from stream_dr.streams.shards import ShardWriter, open_dataset
