@@ -1,6 +1,7 @@
 """Cadence: when something costly is due again: after so many rows, or so many seconds, at most a tenth of the time.
 
-Why this way: a snapshot that takes six seconds is not taken every six seconds, whatever the setting says.
+Why this way: a snapshot that takes six seconds is not taken every six seconds, whatever the setting says, and never while
+one is being taken: states that wait to be written would fill the memory.
 """
 
 import time
@@ -10,13 +11,18 @@ SHARE = 10
 
 
 class Cadence:
-    """rows, seconds: due after either, None: not by that. Only seconds are stretched by the cost of the last run."""
+    """rows, seconds: due after either, None: not by that. One thread starts, another may end what was started."""
 
     def __init__(self, rows: int | None, seconds: float | None) -> None:
         self.rows, self.seconds = rows, seconds
         self._last = time.monotonic()
         self._cost = 0.0
         self._since = 0
+        self._under_way = False
+
+    def another(self) -> "Cadence":
+        """One by the same settings, for something else."""
+        return Cadence(self.rows, self.seconds)
 
     def add(self, rows: int) -> None:
         """Count rows learned."""
@@ -25,18 +31,19 @@ class Cadence:
     @property
     def due(self) -> bool:
         """Whether it is time; never without a row since the last."""
-        if self._since == 0:
-            return False
-        if self.rows is not None and self._since >= self.rows:
-            return True
         waited = time.monotonic() - self._last
-        return self.seconds is not None and waited >= max(self.seconds, SHARE * self._cost)
+        if self._since == 0 or self._under_way or waited < SHARE * self._cost:
+            return False
+        by_rows = self.rows is not None and self._since >= self.rows
+        return by_rows or (self.seconds is not None and waited >= self.seconds)
 
     def start(self) -> None:
         """It begins now."""
         self._since = 0
         self._last = time.monotonic()
+        self._under_way = True
 
-    def done(self, cost: float) -> None:
-        """It took `cost` seconds."""
-        self._cost = cost
+    def done(self) -> None:
+        """It has ended."""
+        self._cost = time.monotonic() - self._last
+        self._under_way = False

@@ -50,7 +50,7 @@ class ModelThread:
         directory: Any,
         snapshots: Cadence,
         publish: Callable[[Model, Frozen], None],
-        snapshot: Callable[[Sequence[tuple[Model, Frozen]]], None],
+        snapshot: Callable[[Sequence[tuple[Model, Frozen]], Cadence], None],
         told: Callable[[], None],
         pool: Executor,
     ) -> None:
@@ -106,6 +106,7 @@ class ModelThread:
             for model in near:
                 if model.status != "failed":
                     model.status = "live"
+                    self._snapshots.add(model.rows)
         self._wake.set()
         return [m for m in models if m.status == "catching_up"]
 
@@ -135,8 +136,7 @@ class ModelThread:
                 if self._due(model, idle):
                     self._publish(model, freeze(model))
             if self._snapshots.due:
-                self._snapshots.start()
-                self._snapshot([(m, freeze(m)) for m in live if m.position > m.snapshot_position])
+                self._snapshot([(m, freeze(m)) for m in live if m.position > m.snapshot_position], self._snapshots)
         self._told()
 
     def _skip(self, last: int) -> None:

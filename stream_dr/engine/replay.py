@@ -239,10 +239,11 @@ class _Replay:
         return [(m, freeze(m)) for m in self.models if m.failure is None and m.position > m.snapshot_position]
 
     def _snapshot_all(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
-        begun = time.monotonic()
-        for model, state in frozen:
-            snapshot(model, state, self.directory.path)
-        self.cadence.done(time.monotonic() - begun)
+        try:
+            for model, state in frozen:
+                snapshot(model, state, self.directory.path)
+        finally:
+            self.cadence.done()
 
     def _finish(self) -> None:
         self.limited.result()

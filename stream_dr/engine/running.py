@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from typing import Any, NamedTuple
 
 from stream_dr.engine.appender import Appender
+from stream_dr.engine.bring_up import BringUp
 from stream_dr.engine.cadence import Cadence
-from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory, Start
 from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
 from stream_dr.engine.history import picked_rows
@@ -66,16 +65,24 @@ class Running:
         snapshots = Cadence(self.settings.snapshot_rows, self.settings.snapshot_seconds)
         self._listeners = Listeners()
         self._workers = Workers(
-            directory, self.settings.workers, snapshots, self.settings.retain_rows, self._listeners, self._solved
+            directory, self.settings.workers, self.settings.retain_rows, self._listeners, self._solved
         )
         self._appender = Appender(directory, self._appended)
         self._models = ModelThread(
-            directory, snapshots, self._workers.publish_soon, self._workers.snapshot_soon, self._moved, self._lanes
+            directory,
+            snapshots,
+            self._workers.publish_soon,
+            self._workers.snapshot_soon,
+            self._moved,
+            self._lanes,
+        )
+        self._stopping = threading.Event()
+        self._bring_up = BringUp(
+            directory, self._models, self._workers, snapshots, self._lanes, self._stopping.is_set, self._moved
         )
         self._changed = threading.Condition()
         self._jobs = Jobs()
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
-        self._stopping = threading.Event()
         directory.recent = Recent()
         self._limits: Any = None
 
@@ -273,23 +280,6 @@ class Running:
             for m in self.directory.models.values()
             if m.status != "failed"
         )
-
-    def _bring_up(self, models: Sequence[Model]) -> None:
-        """Catch models up until they join the live ones, fail, are removed, or the engine stops."""
-        left = list(models)
-        try:
-            while left and not self._stopping.is_set():
-                catch_up(self.directory, left, self._models.cursor, self._lanes, partial(self._in_vain, left))
-                left = [m for m in self._models.join(left) if self.directory.holds(m)]
-                self._moved()
-        except Exception as e:
-            log.exception("models %s could not catch up", [m.name for m in left])
-            for model in left:
-                model.fail(model.position + 1, e)
-            self._moved()
-
-    def _in_vain(self, models: Sequence[Model], _: Any) -> bool:
-        return self._stopping.is_set() or not any(map(self.directory.holds, models))
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
         frozen = freeze(model)

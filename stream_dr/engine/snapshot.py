@@ -40,7 +40,8 @@ log = logging.getLogger("stream_dr.snapshot")
 
 
 def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
-    """Write a model's frozen state to its own folder and drop all but the last two. Raises InsufficientStorage."""
+    """Write a model's frozen state to its own folder and drop all but the last two; nothing where there is a newer one.
+    Raises InsufficientStorage."""
     arrays, facts = _packed("state", frozen.state)
     published = model.published
     if published is not None:
@@ -58,6 +59,8 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
     folder = snapshot_folder(directory, model.name, model.id)
     path = folder / f"{frozen.position:020d}.safetensors"
     with model.snapshotting:  # two of one position have the same temporary file
+        if frozen.position < model.snapshot_position:  # a newer one was written meanwhile
+            return path
         folder.mkdir(parents=True, exist_ok=True)
         write_file(path, arrays, facts)
         model.snapshot_position = frozen.position

@@ -23,19 +23,18 @@ log = logging.getLogger("stream_dr.workers")
 
 
 class Workers:
-    """directory: whose models. threads: how many. snapshots: told what a snapshot costs. retain_rows: rows kept in the
-    log once snapshots are past them, None: all. done: called after a model was solved, or could not be."""
+    """directory: whose models. threads: how many. retain_rows: rows kept in the log once snapshots are past them, None:
+    all. done: called after a model was solved, or could not be."""
 
     def __init__(
         self,
         directory: Any,
         threads: int,
-        snapshots: Cadence,
         retain_rows: int | None,
         listeners: Listeners,
         done: Callable[[], None],
     ) -> None:
-        self._directory, self._snapshots, self._retain_rows = directory, snapshots, retain_rows
+        self._directory, self._retain_rows = directory, retain_rows
         self._listeners, self._done = listeners, done
         self.figures = {"publishes": 0, "snapshots": 0}
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-solve")
@@ -73,15 +72,14 @@ class Workers:
             log.warning("model %s could not be solved at position %d: %s", model.name, position, error, exc_info=trace)
         model.solve_error = error.with_traceback(None)  # its frames hold the state
 
-    def snapshot_soon(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
-        """Snapshot models on a worker."""
-        if frozen:
-            self.pool.submit(self._write_unasked, frozen)
+    def snapshot_soon(self, frozen: Sequence[tuple[Model, Frozen]], cadence: Cadence) -> None:
+        """Snapshot models on a worker, by a cadence that is started here and ends when they are written."""
+        cadence.start()
+        self.pool.submit(self._write_unasked, frozen, cadence)
 
     def write(self, frozen: Sequence[tuple[Model, Frozen]], again: bool = False) -> None:
         """Snapshot models here, those at a new position or (again) at the same; then forget and drop what none
         needs. What cannot be written leaves the others, is logged, and the first such error is raised at the end."""
-        begun = time.monotonic()
         errors: list[Exception] = []
         for model, state in frozen:
             if not self._directory.holds(model) or state.position < model.snapshot_position + (0 if again else 1):
@@ -96,7 +94,6 @@ class Workers:
                 continue
             self.figures["snapshots"] += 1
             self._listeners.tell("snapshot", model=model.name, position=state.position)
-        self._snapshots.done(time.monotonic() - begun)
         try:
             forget(self._directory)
             if self._retain_rows is not None:
@@ -107,10 +104,13 @@ class Workers:
         if errors:
             raise errors[0]
 
-    def _write_unasked(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
+    def _write_unasked(self, frozen: Sequence[tuple[Model, Frozen]], cadence: Cadence) -> None:
         """As `write`; nobody waits for its errors, which it has logged."""
-        with suppress(Exception):
-            self.write(frozen)
+        try:
+            with suppress(Exception):
+                self.write(frozen)
+        finally:
+            cadence.done()
 
 
 def _superseded(model: Model, frozen: Frozen) -> bool:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
+from stream_dr.engine import cadence, settle, snapshot_file, workers
 from stream_dr.engine import running as engine_running
-from stream_dr.engine import settle, snapshot_file, workers
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt
@@ -556,6 +556,40 @@ def test_the_jobs_of_a_removed_model_are_cancelled(tmp_path: Path, monkeypatch: 
         assert (job.state, job.of, job.model) == ("cancelled", None, "m")
 
 
+def test_a_model_is_snapshotted_on_its_way_and_once_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though no row comes meanwhile, nor after."""
+    monkeypatch.setattr("stream_dr.engine.reading.PAGE", 5)
+    with opened(tmp_path) as directory:
+        put(directory, *(dense(seed) for seed in range(40)))
+    with running(tmp_path, snapshot_rows=20, snapshot_seconds=None) as run:
+        seen = []
+        run.listen(lambda told: seen.append(told) if told["event"] == "snapshot" else None)
+        monkeypatch.setattr(cadence, "SHARE", 0)
+        model, _ = run.add_model("late", "class_means", {})
+        eventually(lambda: model.snapshot_position == 39)
+        assert model.status == "live"
+    assert len({told["position"] for told in seen}) > 1
+
+
+def test_snapshots_do_not_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, go_on = [], threading.Event()
+
+    def slow(model: Any, frozen: Any, path: Path) -> None:
+        written.append(frozen.position)
+        go_on.wait(WAIT)
+
+    monkeypatch.setattr(workers, "snapshot", slow)
+    with running(tmp_path, snapshot_rows=1, snapshot_seconds=None) as run:
+        run.add_model("m", "class_means", {})
+        for seed in range(20):
+            run.submit(draft(dense(seed))).result(WAIT)
+        assert run.wait_applied(19, WAIT)  # published all the same
+        assert len(written) == 1
+        go_on.set()
+
+
 def test_nobody_is_waited_for_once_it_is_said_to_stop(tmp_path: Path) -> None:
     with running(tmp_path) as run:
         run.add_model("m", "class_means", {})
@@ -603,7 +637,7 @@ def test_a_model_whose_catching_up_breaks_off_is_said_to_have_failed(
     with running(tmp_path) as run:
         for i in range(30):
             run.submit(draft(dense(i))).result(WAIT)
-        monkeypatch.setattr("stream_dr.engine.running.catch_up", broken)
+        monkeypatch.setattr("stream_dr.engine.bring_up.catch_up", broken)
         model, _ = run.add_model("m", "lda", {})
         eventually(lambda: model.status == "failed")
         assert model.failure is not None
