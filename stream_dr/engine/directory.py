@@ -25,7 +25,7 @@ from stream_dr.engine.model_table import Entry, ModelTable
 from stream_dr.engine.needs import needed
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.schema import Schema, grown
-from stream_dr.engine.snapshot import forget_snapshots, restore, restore_published
+from stream_dr.engine.snapshot import forget_snapshots, newest_snapshot, restore, restore_published
 from stream_dr.errors import (
     DirectoryMissing,
     HistoryGone,
@@ -87,7 +87,9 @@ class Directory:
                     raise
 
     def _open(self, n_features: int | None, target_kind: str | None) -> None:
-        self.log = Log(self.path / "log", writable=self.writable)
+        self.log = Log(
+            self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
+        )
         self.table = ModelTable(self.path / "models.db", self.writable)
         self._appending = threading.Lock()
         self.past = threading.Lock()  # taken first by who gives up events of the past, and by who comes to need them

@@ -125,6 +125,11 @@ def oldest_snapshot(directory: Path, model: Model) -> int:
     return int(files[-1].stem) if files else model.start - 1
 
 
+def newest_snapshot(directory: Path) -> int:
+    """The last position that any model's snapshot has reached; −1 where there is none."""
+    return max((int(p.stem) for p in directory.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
+
+
 def forget_snapshots(directory: Path, known: set[tuple[str, int]]) -> None:
     """Remove the folders of models that are no longer known."""
     folders = {f"{name}.{id}" for name, id in known}

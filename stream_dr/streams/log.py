@@ -10,9 +10,8 @@ and no file on return.
 
 Why this way: kill -9 at any moment leaves a prefix of the transactions, the acknowledged ones among them, because SQLite's
 recovery is somebody else's well-tested code: a hand-written log was 1.7 times faster and took a zero-filled tail for 42
-records. Bodies in a file beside it have no recovery of their own: they are synced before the transaction that says where
-they are. One transaction touches one SQLite file: commits over several are not atomic in WAL mode. A reader that finds a
-position missing says so instead of going on.
+records. One transaction touches one SQLite file: commits over several are not atomic in WAL mode. A log that ends before
+what was acknowledged (head.py), and a reader that finds a position missing, say so instead of going on.
 """
 
 import os
@@ -20,14 +19,16 @@ import sqlite3
 import threading
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from stream_dr.errors import HistoryGone, StreamDRError
 from stream_dr.streams.event import Event, EventDraft, draft, event_at, sha256_of
 from stream_dr.streams.failpoints import failpoint
+from stream_dr.streams.head import Head
 from stream_dr.streams.key_index import KeyIndex, Known
 from stream_dr.streams.log_check import Verified, check_order, readable, verify
-from stream_dr.streams.log_folder import prepare, remove_segment, segment_files
+from stream_dr.streams.log_folder import prepare, remove_segment, segment_files, tidy
 from stream_dr.streams.segment import Segment, Totals
 from stream_dr.streams.sqlite_file import damaged
 
@@ -36,12 +37,12 @@ __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 _END = 2**63 - 1
 
 
-class Log:
+class Log(AbstractContextManager["Log"]):
     """A folder of segments and the index of its keys.
 
     path: the log's own folder, made if `writable`. segment_bytes, segment_events: a new file is begun past either. keys:
-    how many idempotency keys are remembered. The caller holds the directory's lock when writable. Thread-safe. Raises
-    DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
+    how many idempotency keys are remembered. at_least: a position the log has reached, as others know. The caller holds
+    the directory's lock when writable. Thread-safe. Raises DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
     """
 
     def __init__(
@@ -51,18 +52,21 @@ class Log:
         segment_bytes: int = 256 << 20,
         segment_events: int = 100_000,
         keys: int = 1_000_000,
+        at_least: int = -1,
     ) -> None:
         self.path, self.writable = Path(path), writable
         self._limits = (segment_bytes, segment_events)
         self._lock = threading.RLock()
         self._last, self._events, self._rows, self._bytes = -1, 0, 0, 0
         self._unsure = False
-        self._noted: set[Segment] = set()
+        self._segments, self._noted = list[Segment](), set[Segment]()
         prepare(self.path, writable)
-        found = [Segment(p, writable) for p in segment_files(self.path)]
-        self._segments = found or ([Segment.create(self.path, 0, 0)] if writable else [])
         self._index = KeyIndex(self.path, writable, keys)
+        self._head = Head(self.path, writable)
         try:
+            if writable:
+                tidy(self.path, max(at_least, self._index.known, self._head.read()))
+            self._segments = [Segment(p, writable) for p in segment_files(self.path)]
             if writable:
                 self._noted = set(self._segments)
                 self.erase()
@@ -71,7 +75,7 @@ class Log:
             self._look_again()
         except BaseException:
             self._index.abandon()
-            self._close_segments()
+            self._close_files()
             raise
 
     @property
@@ -104,7 +108,7 @@ class Log:
         with self._lock:
             if not drafts:
                 return []
-            self._be_sure()
+            self._sure()
             if self._bytes >= self._limits[0] or self._events >= self._limits[1]:
                 self._roll()
             start = self._last + 1
@@ -122,8 +126,7 @@ class Log:
         """At most `limit` events with after < position ≤ until, in order; fewer once their bodies pass max_bytes.
 
         An empty list means that there are none (yet). Raises HistoryGone when after + 1 was dropped, DamagedFile when a
-        position is missing.
-        """
+        position is missing."""
         end = min(_END if until is None else until, self._last if self.writable else _END)
         segments = self._current()
         first = segments[0].first if segments else 0
@@ -162,14 +165,12 @@ class Log:
     def find_key(self, key: str) -> Known | None:
         """(position, fingerprint, rows) of the event an idempotency key became, or None."""
         with self._lock:
-            self._be_sure()
-            return self._index.find(key)
+            return self._sure().find(key)
 
     def schema_changes(self) -> list[str]:
         """The JSON texts by which events changed the stream's schema, oldest first; dropped events' included."""
         with self._lock:
-            self._be_sure()
-            return self._index.schemas()
+            return self._sure().schemas()
 
     def rewrite(self, position: int, body: bytes, rows: int, erase: bool = True) -> None:
         """Replace an event's body and row count (rows taken out by unlearn); its key and fingerprint stay.
@@ -204,8 +205,7 @@ class Log:
     def verify(self) -> Verified:
         """Read everything: SQLite's check of each file, no position missing, every event's and key's digest, every body's.
 
-        Raises DamagedFile naming file and position. Cost: one read of the log; memory: about 1 MB, or one event.
-        """
+        Raises DamagedFile naming file and position. Cost: one read of the log; memory: about 1 MB, or one event."""
         found = verify(self._current(), self.rows)
         with self._lock:
             self._index.check()
@@ -215,10 +215,7 @@ class Log:
         """Close every connection; reads in progress finish."""
         with self._lock:
             self._index.close()
-            self._close_segments()
-
-    def __enter__(self) -> "Log":
-        return self
+            self._close_files()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -231,7 +228,8 @@ class Log:
                 segment.keep_none()
         self._segments = segments
 
-    def _close_segments(self) -> None:
+    def _close_files(self) -> None:
+        self._head.close()
         for segment in self._segments:
             segment.keep_none()
 
@@ -241,6 +239,7 @@ class Log:
     def _note(self, events: Sequence[Event]) -> None:
         """Bring what is held in memory up to date with events just committed."""
         self._last = events[-1].position
+        self._head.write(self._last)
         self._events += len(events)
         self._rows += sum(e.rows for e in events if e.kind != "unlearn")
         self._bytes += sum(len(e.body) for e in events)
@@ -272,10 +271,11 @@ class Log:
             if segment.journal.exists():
                 segment.seal()
 
-    def _be_sure(self) -> None:
-        """Look again after an append that raised: it may be in the log all the same."""
+    def _sure(self) -> KeyIndex:
+        """The index, after a look at the files where an append raised: it may be in the log all the same."""
         if self._unsure:
             self._look_again()
+        return self._index
 
     def _look_again(self) -> None:
         """Learn from the files where the log ends, cut what is past it, and bring the index up to there."""

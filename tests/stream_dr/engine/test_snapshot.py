@@ -97,7 +97,7 @@ def test_no_valid_snapshot_starts_over(tmp_path: Path) -> None:
         assert (directory.model("m").position, directory.model("m").rows) == (-1, 0)
 
 
-def test_a_snapshot_past_the_log_is_not_used(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_a_snapshot_is_not_written_to(tmp_path: Path) -> None:
     with opened(tmp_path / "a", m=("class_means", {})) as directory:
         newest = taken(directory, directory.model("m"))[0]
     with opened(tmp_path / "b", m=("class_means", {})) as directory:
@@ -105,8 +105,16 @@ def test_a_snapshot_past_the_log_is_not_used(tmp_path: Path) -> None:
         folder = snapshot_folder(directory.path, "m", 1)
         folder.mkdir(parents=True)
         (folder / newest.name).write_bytes(newest.read_bytes())
-    with opened(tmp_path / "b") as directory:
+    for _ in range(2):
+        with pytest.raises(
+            errors.DamagedFile, match=r"ends at position 0, and the event at position 3 was acknowledged"
+        ):
+            Directory(tmp_path / "b")
+    with Directory(tmp_path / "b", writable=False) as directory:
         assert directory.model("m").position == -1
+    (folder / newest.name).unlink()
+    with opened(tmp_path / "b") as directory:
+        assert directory.position == 0
 
 
 def test_a_snapshot_of_another_spec_is_not_used(tmp_path: Path) -> None:

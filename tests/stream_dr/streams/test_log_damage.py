@@ -1,6 +1,7 @@
 """What is wrong with a file of the log is said, and with which one; the rest stays readable."""
 
 import os
+import shutil
 import sqlite3
 
 import pytest
@@ -9,6 +10,7 @@ from stream_dr import errors
 from stream_dr.streams import segment
 from stream_dr.streams.bodies import BEGIN, bodies_path
 from stream_dr.streams.event import quick_digest, sha256_of
+from stream_dr.streams.head import Head
 from stream_dr.streams.log import EventDraft, Log, draft
 from tests.stream_dr.streams.logs import filled, segments
 
@@ -89,6 +91,57 @@ def test_damaged_bodies_are_named(folder, change, at):
             with pytest.raises(error, match=path.name):
                 log.read(15, limit=1000)
         assert [e.position for e in log.read(29, limit=1000)] == list(range(30, 50))
+
+
+def left_by_a_kill(folder, copy):
+    """The files of a log as a kill leaves them."""
+    with Log(folder) as log:
+        for p in range(3):
+            log.append([draft("rows", bytes([p]) * 300, 3, key=f"k{p}")])
+        shutil.copytree(folder, copy)
+    return copy
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "index gone"])
+def test_a_log_that_lost_its_end_is_no_shorter_log(folder, tmp_path, damage):
+    """SQLite takes a damaged WAL for one that a crash cut short, and says nothing."""
+    copy = left_by_a_kill(folder, tmp_path / "copy")
+    path = segments(copy)[0]
+    wal = path.with_name(path.name + "-wal")
+    if damage == "flipped":
+        flip(wal, 100)
+    elif damage == "cut":
+        os.truncate(wal, wal.stat().st_size // 2)
+    else:
+        (wal if damage == "gone" else path).unlink()
+    bodies = [p.read_bytes() for p in copy.glob("*.bodies")]
+    for _ in range(3):
+        with pytest.raises(errors.DamagedFile, match="position 2 was acknowledged: the log has lost its end"):
+            Log(copy)
+        assert [p.read_bytes() for p in copy.glob("*.bodies")] == bodies
+    (copy / "head").unlink()
+    (copy / "index.sqlite").unlink()
+    with Log(copy) as log:
+        assert log.append([draft("rows", b"new", 1)])[0] < 3
+
+
+@pytest.mark.parametrize("head", ["as it was", "gone", "cut", "of before", "garbled"])
+def test_a_log_that_a_kill_left_opens_whatever_became_of_the_note_of_its_end(folder, tmp_path, head):
+    copy = left_by_a_kill(folder, tmp_path / "copy")
+    note = copy / "head"
+    whole = note.read_bytes()
+    if head == "gone":
+        note.unlink()
+    elif head == "cut":
+        note.write_bytes(whole[:5])
+    elif head == "of before":
+        Head(copy, writable=True).write(1)
+    elif head == "garbled":
+        note.write_bytes(bytes(reversed(whole)))
+    with Log(copy) as log:
+        assert log.last == 2
+        log.append([draft("rows", b"new", 1)])
+    assert Head(copy, writable=True).read() == 3
 
 
 def test_a_missing_segment_is_noticed(folder):
