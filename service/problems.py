@@ -95,12 +95,16 @@ def body(code: str, detail: str, facts: dict[str, Any] | None = None) -> bytes:
     """The problem+json document."""
     status = STATUS[code]
     fields = {"type": "about:blank", "title": code.replace("_", " "), "status": status, "code": code, "detail": detail}
-    extra = {k: _written(v) for k, v in (facts or {}).items() if k not in fields}
+    extra = {k: written(v) for k, v in (facts or {}).items() if k not in fields}
     return orjson.dumps(fields | extra, default=str, option=orjson.OPT_NON_STR_KEYS)
 
 
-def _written(value: Any) -> Any:
-    """A fact as JSON can say it to every reader: an integer of more than 64 bits in digits."""
+def written(value: Any) -> Any:
+    """A fact as JSON can say it to every reader: integers of more than 64 bits in digits, also those within."""
+    if isinstance(value, dict):
+        return {name: written(fact) for name, fact in value.items()}
+    if isinstance(value, list):
+        return [written(fact) for fact in value]
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 import stream_dr
 from service.bodies import ARROW, JSON, media_type
-from service.problems import Problem
+from service.problems import Problem, written
 
 ARROW_STREAM = ARROW[0]
 SAFETENSORS = "application/safetensors"
@@ -101,8 +101,13 @@ def one_row(x: str | None, indices: str | None, values: str | None) -> Any:
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Content as JSON; arrays are written as lists."""
-    return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY, default=str), status, headers, JSON)
+    """Content as JSON; arrays are written as lists, and integers of more than 64 bits in digits (a log may hold such labels,
+    which are no longer taken)."""
+    try:
+        body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY, default=str)
+    except orjson.JSONEncodeError:
+        body = orjson.dumps(written(content), option=orjson.OPT_SERIALIZE_NUMPY, default=str)
+    return Response(body, status, headers, JSON)
 
 
 def _wish(part: str) -> tuple[str, float]:

@@ -16,11 +16,18 @@ from stream_dr.errors import InvalidTargets
 
 Label = str | int | bool
 
+INTEGERS = (-(2**63), 2**64 - 1)
+"""The least and the largest integer that a label can be: what Arrow's columns and JSON's readers hold."""
+
+EXACT = 2**53
+"""From here on a double may be another whole number than the one that was meant."""
+
 
 def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
     """Distinct labels in order of first appearance, (rows,) int32 codes (−1 for None) and (rows,) presence or None.
 
-    labels: one label a row, a sequence or 1-D array. Raises InvalidTargets for labels of mixed or other types.
+    labels: one label a row, a sequence or 1-D array. Raises InvalidTargets for labels of mixed or other types, and for
+    numbers that no label can be.
     """
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU":
         return _encode_array(labels)
@@ -58,14 +65,35 @@ def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarra
 
 
 def label_table(labels: Any) -> tuple[Label, ...]:
-    """Labels as plain str, int or bool, checked to be of one type. Raises InvalidTargets."""
+    """Labels as plain str, int or bool, checked to be of one type and in range. Raises InvalidTargets."""
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
+    check_exact([v for v in plain if isinstance(v, float) and v.is_integer()])
     plain = tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in plain)
     types = {type(v) for v in plain}
     if not types <= {str, int, bool} or len(types) > 1:
         names = ", ".join(sorted(t.__name__ for t in types))
         raise InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
+    _check_range(plain)
     return plain
+
+
+def check_exact(numbers: Any) -> None:
+    """Raise InvalidTargets for a whole float (of a list or array) that stands for more than one integer."""
+    doubles = np.asarray(numbers, dtype=np.float64)
+    odd = doubles[np.abs(doubles) >= EXACT]
+    if len(odd):
+        raise InvalidTargets(
+            f"label {float(odd[0])!r} is read as a double, and from 2**53 on a double may be another number than was meant. "
+            "Pass labels as integers from -2**63 to 2**64 - 1, or as strings."
+        )
+
+
+def _check_range(table: Sequence[Any]) -> None:
+    """Raise InvalidTargets for an integer of labels (of one type) that no column holds."""
+    if not table or type(table[0]) is not int or (INTEGERS[0] <= min(table) and max(table) <= INTEGERS[1]):
+        return
+    odd = next(v for v in table if not INTEGERS[0] <= v <= INTEGERS[1])
+    raise InvalidTargets(f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings.")
 
 
 def _encode_array(labels: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray, None]:
@@ -79,6 +107,7 @@ def _encode_array(labels: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray, No
 def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
     """Labels of one plain type."""
     table = {label: code for code, label in enumerate(dict.fromkeys(items))}
+    _check_range(tuple(table))
     return tuple(table), np.fromiter(map(table.__getitem__, items), dtype=np.int32, count=len(items))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from stream_dr.block import LARGEST
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.label_codes import check_exact
 from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets, refuse_kind
 
 
@@ -143,6 +144,7 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
                 "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "
                 "pass str, int, bool or whole numbers, or start a new model."
             )
+        check_exact(y)
         y = y.astype(np.int64)
     if kind == "continuous":
         _refuse_text(y)
@@ -175,7 +177,9 @@ def _column(y: Any) -> np.ndarray:
     """A list of scalars as a 1-D array that keeps each label's type."""
     items = list(y)
     if items and all(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in items):
-        return np.asarray(items)
+        array = np.asarray(items)
+        if array.dtype.kind != "f" or not all(isinstance(v, numbers.Integral) for v in items):
+            return array
     if items and all(isinstance(v, bool | np.bool_) for v in items):
         return np.asarray(items, dtype=bool)
     column = np.empty(len(items), dtype=object)

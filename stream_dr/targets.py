@@ -107,7 +107,7 @@ def continuous_targets(values: Any) -> Targets:
     """Targets of kind "continuous" from (rows,) or (rows, k) finite numbers."""
     try:
         array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, OverflowError) as e:
         raise InvalidTargets(f"continuous targets are not numbers ({e}).") from e
     if array.ndim == 1:
         array = array[:, None]

@@ -171,7 +171,11 @@ def _ascending(codes: np.ndarray) -> np.ndarray:
 def _label_array(labels: tuple[Any, ...]) -> pa.Array:
     if not labels:
         return pa.array([], pa.string())
-    try:
+    if type(labels[0]) is not int or max(labels) < 2**63:
         return pa.array(labels)
-    except OverflowError:
-        return pa.array(labels, pa.uint64())
+    if min(labels) < 0:
+        raise InvalidTargets(
+            f"the labels {min(labels)} and {max(labels)} are in one batch, and no Arrow type holds both; "
+            "pass labels as strings."
+        )
+    return pa.array(labels, pa.uint64())

@@ -238,3 +238,17 @@ def test_named_columns_in_any_order(tmp_path: Path) -> None:
         told = [served.http.post("/transform?model=lda", json={"rows": some}).json()["z"] for some in (rows, turned)]
         np.testing.assert_array_equal(*told)
         assert served.http.get("/stream").json()["names"] == ["width", "height"]
+
+
+@pytest.mark.parametrize("label", [2**64 + 1, -(2**63) - 1, 1e30])
+def test_a_label_that_no_answer_can_hold_is_refused_and_the_service_goes_on(tmp_path: Path, label: float) -> None:
+    with in_thread(tmp_path) as served:
+        served.http.put("/models/m", json={"estimator": "class_means"}).raise_for_status()
+        refused = served.http.post("/partial_fit", json={"rows": [[1, 2], [3, 4]], "labels": [label, 1]})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_targets")
+        ends = [-(2**63), 2**64 - 1]
+        body = {"rows": [[1, 2], [3, 4]], "labels": ends}
+        served.http.post("/partial_fit?wait=applied", json=body).raise_for_status()
+        assert served.http.get("/stream").json()["labels"] == ends
+        assert served.http.get("/models/m").json()["classes"] == ends
+        assert served.http.put("/models/m", json={"estimator": "class_means"}).status_code == 200

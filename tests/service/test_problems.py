@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from service import problems
+from service import problems, wire
 from stream_dr import errors
 
 CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, errors.StreamDRError)]
@@ -39,3 +39,8 @@ def test_facts_cannot_overwrite_the_problem() -> None:
 def test_429_says_when_to_come_back() -> None:
     answer = problems.of(errors.Overloaded("full", retry_after=3.2))
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
+
+
+def test_integers_past_64_bits_are_told_in_digits() -> None:
+    told = wire.json_response({"labels": [1, 2**70], "model": {"classes": [-(2**70)], "n": 2}})
+    assert json.loads(told.body) == {"labels": [1, str(2**70)], "model": {"classes": [str(-(2**70))], "n": 2}}

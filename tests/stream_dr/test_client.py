@@ -100,6 +100,9 @@ def test_what_cannot_be_sent_is_told_before_it_is(client: Client) -> None:
         client.unlearn(ids="r0")
     with pytest.raises(errors.InvalidParameter, match="begin nor end"):
         client.partial_fit(X, Y, key=" a ")
+    for labels in ([2**70] + [1] * 59, [2**63, -1] * 30):
+        with pytest.raises(errors.InvalidTargets, match=r"pass .*labels as strings"):
+            client.partial_fit(X, labels)
     assert client.stream()["rows"] == 0
 
 

@@ -46,3 +46,25 @@ def test_sets_are_sorted_and_distinct_within_a_row():
     assert encode_sets([["a"], None]) is None
     assert encode_sets([["a"], [1]]) is None
     assert encode_sets([])[2].tolist() == [0]
+
+
+ENDS = [-(2**63), 2**64 - 1, 0]
+
+
+def test_integers_that_no_column_holds_are_refused_and_those_at_the_ends_are_not():
+    assert encode_labels(ENDS)[0] == tuple(ENDS)
+    assert encode_sets([ENDS])[0] == tuple(ENDS)
+    for odd in (2**64, -(2**63) - 1, 10**400):
+        for read in (encode_labels, lambda labels: encode_sets([labels])):
+            with pytest.raises(errors.InvalidTargets, match=f"label {odd} is outside"):
+                read([1, odd])
+        with pytest.raises(errors.InvalidTargets, match="outside"):
+            encode_labels([1, None, odd])
+
+
+def test_a_whole_float_that_may_be_another_number_is_no_label():
+    assert encode_labels([2.0**53 - 1, -3.0])[0] == (2**53 - 1, -3)
+    for odd in (2.0**53, -(2.0**53), 1e19, 1e300):
+        for given in ([odd, 1.0], [1, odd], [None, odd], [np.float64(odd)]):
+            with pytest.raises(errors.InvalidTargets, match="read as a double"):
+                encode_labels(given)

@@ -38,6 +38,12 @@ def test_one_label_a_row_is_a_class_and_keeps_its_type(y, labels):
     assert targets.row_labels() == [labels[0], labels[1], labels[0]]
 
 
+@pytest.mark.parametrize("y", [[-1, 2**63], [np.int64(-1), np.uint64(2**63)], np.array([-1, 2**63], dtype=object)])
+def test_integers_that_no_type_of_numpys_holds_are_kept(y):
+    for kinds in (SINGLE, KINDS):
+        assert parse_targets(y, 2, kinds).row_labels() == [-1, 2**63]
+
+
 @pytest.mark.parametrize("y", [[0.5, 1.0], np.array([0.5, 1.0]), np.array([[0.5, 1.0], [2.0, 3.0]])])
 def test_numbers_that_are_not_whole_are_continuous(y):
     assert parse_targets(y, 2, KINDS).kind == "continuous"
@@ -110,6 +116,12 @@ def test_take_picks_rows_of_every_kind():
         ([b"a", b"b"], SINGLE, InvalidTargets, "bytes"),
         (np.ones((2, 2, 2)), KINDS, InvalidTargets, "3 dimensions"),
         (5, SINGLE, InvalidTargets, "int"),
+        ([1e19, 2e19], SINGLE, InvalidTargets, "label 1e[+]19 is read as a double"),
+        ([2.0**53, 3], SINGLE, InvalidTargets, "read as a double"),
+        ([2**70, 1], SINGLE, InvalidTargets, f"label {2**70} is outside"),
+        ([2**70, 1], KINDS, InvalidTargets, f"label {2**70} is outside"),
+        ([np.int64(1), 2**70], KINDS, InvalidTargets, f"label {2**70} is outside"),
+        ([[2**70], [1]], KINDS, InvalidTargets, f"label {2**70} is outside"),
     ],
 )
 def test_targets_that_cannot_be_read_are_refused(y, kinds, error, message):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from stream_dr.errors import InvalidTargets
+from stream_dr.label_codes import EXACT
 from stream_dr.targets import KINDS, Targets, class_targets, continuous_targets, multilabel_targets
 
 
@@ -60,6 +61,7 @@ class LabelFields:
 
 
 def _whole(field: str) -> int | None:
+    """The integer that a field is, or None; one written as a double that may stand for another is none."""
     try:
         return int(field)
     except ValueError:
@@ -68,7 +70,7 @@ def _whole(field: str) -> int | None:
         number = float(field)
     except ValueError:
         return None
-    return int(number) if number.is_integer() else None
+    return int(number) if number.is_integer() and abs(number) < EXACT else None
 
 
 def _kind_of(fields: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from scipy.io.matlab import MatReadError
 
 from stream_dr.block import Block, check_finite
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
+from stream_dr.label_codes import check_exact
 from stream_dr.streams.readers.lines import ROWS
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import Targets, class_targets, continuous_targets
@@ -76,7 +77,9 @@ def _targets(values: Any, rows: int) -> Targets:
         flat = Y.ravel()
         if np.issubdtype(flat.dtype, np.floating) and not np.all(flat == np.floor(flat)):
             return continuous_targets(flat)
-        return class_targets(flat.astype(np.int64).tolist())
+        if flat.dtype.kind == "f":
+            check_exact(flat)
+        return class_targets(flat if flat.dtype.kind == "u" else flat.astype(np.int64))
     return parse_targets(Y, rows, ("multilabel", "continuous"))
 
 

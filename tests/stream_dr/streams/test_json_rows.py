@@ -47,6 +47,11 @@ def test_labels_keep_their_type(labels, row):
     assert (first, type(first)) == (row, type(row))
 
 
+def test_integers_of_64_bits_are_labels_as_they_are():
+    body = b'{"rows": [[0], [1], [2]], "labels": [18446744073709551615, -9223372036854775808, 9007199254740993]}'
+    assert block_from_json(body).y.row_labels() == [2**64 - 1, -(2**63), 2**53 + 1]
+
+
 def test_unsorted_indices_are_sorted():
     assert block_from_json({"rows": [sparse([7, 3], [0.7, 0.3])]}).X.indices.tolist() == [3, 7]
 
@@ -100,6 +105,13 @@ ROW = [[1.0, 2.0], [3.0, 4.0]]
         ({"rows": ROW, "labels": [{"a": 1}, {"b": 1}]}, errors.InvalidTargets, "dict"),
         ({"rows": ROW, "labels": [["a"], "b"]}, errors.InvalidTargets, "one form"),
         ({"rows": ROW, "labels": [["a"], [None]]}, errors.InvalidTargets, "NoneType"),
+        (
+            b'{"rows": [[1], [2]], "labels": [18446744073709551617, 1]}',
+            errors.InvalidTargets,
+            "1.8446744073709552e[+]19",
+        ),
+        (b'{"rows": [[1], [2]], "labels": [[18446744073709551617], [1]]}', errors.InvalidTargets, "read as a double"),
+        ({"rows": ROW, "labels": [2.0**53, 1]}, errors.InvalidTargets, "as integers from"),
         ({"rows": ROW, "labels": ["a", "b"], "target": [1, 2]}, errors.SchemaMismatch, "both"),
         ({"rows": ROW, "target": [1, "2"]}, errors.InvalidTargets, "row 1"),
         ({"rows": ROW, "target": [[1, 2], [3]]}, errors.InvalidTargets, "row 1"),

@@ -174,3 +174,8 @@ def test_a_byte_order_mark_is_no_part_of_the_first_label(tmp_path):
 def test_what_no_row_may_hold_is_named_by_line(tmp_path, line, said):
     with pytest.raises(MalformedInput, match=said):
         list(read_libsvm(write(tmp_path, b"1 1:1\n# a comment\n" + line + b"\n2 1:1\n")))
+
+
+def test_a_number_that_may_be_another_is_a_word(tmp_path):
+    (block,) = read_libsvm(write(tmp_path, b"9007199254740993.0 1:1\n9007199254740992.0 1:1\n"))
+    assert block.y.labels == ("9007199254740993.0", "9007199254740992.0")

@@ -72,3 +72,13 @@ def test_an_empty_file_is_no_matlab_file(tmp_path):
     (tmp_path / "empty.mat").touch()
     with pytest.raises(MalformedInput, match=r"empty\.mat is not a MATLAB file"):
         list(read_matlab(tmp_path / "empty.mat"))
+
+
+def test_labels_past_the_integers_are_refused_and_large_ones_are_kept(tmp_path):
+    for labels, kept in (([2.0**60, 1.0], None), (np.array([2**63 + 1, 1], dtype=np.uint64), [2**63 + 1, 1])):
+        scipy.io.savemat(tmp_path / "a.mat", {"fea": np.eye(2), "gnd": np.reshape(labels, (2, 1))})
+        if kept is None:
+            with pytest.raises(MalformedInput, match="read as a double"):
+                list(read_matlab(tmp_path / "a.mat"))
+        else:
+            assert next(read_matlab(tmp_path / "a.mat")).y.row_labels() == kept
