@@ -77,6 +77,14 @@ def label_table(labels: Any) -> tuple[Label, ...]:
     return plain
 
 
+def label_array(labels: Sequence[Label]) -> np.ndarray:
+    """Labels (labels,) of one type as an array that holds each as it is: of objects where no type of numpy's holds all."""
+    array = np.asarray(labels)
+    if not labels or array.dtype.kind != "f":
+        return array
+    return np.array(labels, dtype=object if any(label < 0 for label in labels if type(label) is int) else np.uint64)
+
+
 def check_exact(numbers: Any) -> None:
     """Raise InvalidTargets for a whole float (of a list or array) that stands for more than one integer."""
     doubles = np.asarray(numbers, dtype=np.float64)

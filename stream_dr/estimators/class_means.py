@@ -8,6 +8,7 @@ from stream_dr.errors import NotFitted
 from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.mapping import through
 from stream_dr.estimators.moments import Moments, moments_of
+from stream_dr.label_codes import label_array
 from stream_dr.projection import Linear
 
 
@@ -47,4 +48,4 @@ class ClassMeans(ClosedForm):
         offsets = moments.cross / moments.label_weights  # m_j − x̄, in the scaled columns
         projection = Linear(moments.mean, offsets * moments.scale[:, None], moments.label_weights, "exact")
         scores = self._project(through(state, projection), X) - (offsets**2).sum(axis=0) / 2
-        return np.asarray(state.labels)[moments.present][scores.argmax(axis=1)]
+        return label_array(state.labels)[moments.present][scores.argmax(axis=1)]

@@ -30,6 +30,7 @@ from stream_dr.errors import (
 from stream_dr.estimators.holder import Holder, held
 from stream_dr.estimators.named_columns import in_order, rows_and_names
 from stream_dr.feature_maps import feature_map
+from stream_dr.label_codes import label_array
 from stream_dr.projection import Projection
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import Targets, check_label_type
@@ -156,7 +157,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def classes_(self) -> np.ndarray:
         """Labels seen so far, sorted."""
-        return np.asarray(sorted(self._holder().accumulator.labels))
+        return label_array(sorted(self._holder().accumulator.labels))
 
     @property
     def state_(self) -> Any:

@@ -23,6 +23,7 @@ from stream_dr.block import Block, as_rows
 from stream_dr.errors import CannotMerge, EmptyInput, NotFitted, TargetsRequired, WidthMismatch
 from stream_dr.estimators.parameter_checks import check_positive_int
 from stream_dr.feature_maps.draws import check_seed
+from stream_dr.label_codes import label_array
 from stream_dr.target_parsing import parse_targets
 
 
@@ -67,7 +68,7 @@ class KNearest(ClassifierMixin, BaseEstimator):
         if not self._search:
             k = min(self.n_neighbors, len(state.numbers))
             self._search.append(KNeighborsClassifier(k).fit(state.kept, state.codes))
-        return np.asarray(state.labels)[self._search[0].predict(rows)]
+        return label_array(state.labels)[self._search[0].predict(rows)]
 
     def merge(self, other: "KNearest") -> Self:
         """Make self a sample of both streams; `other` is left alone. Raises CannotMerge."""
@@ -85,7 +86,7 @@ class KNearest(ClassifierMixin, BaseEstimator):
     @property
     def classes_(self) -> np.ndarray:
         """Labels seen so far, sorted."""
-        return np.asarray(sorted(self.state_.labels))
+        return label_array(sorted(self.state_.labels))
 
     @property
     def n_samples_seen_(self) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.label_codes import encode_labels, encode_sets
+from stream_dr.label_codes import encode_labels, encode_sets, label_array
 
 RANDOM = np.random.default_rng(0)
 LISTS = [
@@ -68,3 +68,19 @@ def test_a_whole_float_that_may_be_another_number_is_no_label():
         for given in ([odd, 1.0], [1, odd], [None, odd], [np.float64(odd)]):
             with pytest.raises(errors.InvalidTargets, match="read as a double"):
                 encode_labels(given)
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype"),
+    [
+        ((17, 2**63 + 100), np.uint64),
+        ((-1, 2**63 + 1), object),
+        ((-1, 17), np.int64),
+        ((2**64 - 1,), np.uint64),
+        (("a", "bc"), "<U2"),
+        ((False, True), bool),
+    ],
+)
+def test_an_array_of_labels_holds_each_as_it_is(labels, dtype):
+    array = label_array(labels)
+    assert (array.dtype, tuple(array.tolist())) == (np.dtype(dtype), labels)

@@ -71,3 +71,13 @@ def test_what_is_refused_leaves_it_as_it_was():
     with pytest.raises(TargetKindMismatch):
         model.partial_fit(X[:2], [["a", "b"], ["c"]])
     assert np.array_equal(model.predict(X[TEST]), before)
+
+
+@pytest.mark.parametrize("kind", [KNearest, ClassMeans])
+@pytest.mark.parametrize("labels", [[17, 2**63 + 100, 2**63 + 200], [-1, 2**63 + 1, 2**64 - 1]])
+def test_labels_on_both_sides_of_63_bits_are_predicted_as_they_are(kind, labels):
+    X = 20.0 * np.eye(3).repeat(4, axis=0) + np.random.default_rng(0).normal(size=(12, 3))
+    y = [label for label in labels for _ in range(4)]
+    model = kind().fit(X, y)
+    assert model.classes_.tolist() == labels
+    assert model.predict(X).tolist() == y
