@@ -2,7 +2,8 @@
 
 The form decides the kind once, unless `target` or an earlier batch has: 1-D str, int or bool is class; 1-D float class where
 the method takes one label a row and every value is whole, else continuous; 2-D of only 0 and 1 multilabel, any other
-numeric 2-D continuous; a list of lists label sets.
+numeric 2-D continuous; a list of lists label sets. None, and among strings, objects or pandas' own types also NaN and NA,
+is a row without a target.
 
 Why this way: all that depends on how y happens to be written stands here; `targets` knows values only.
 """
@@ -53,6 +54,8 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     """Targets of the given kind, or of the kind y's form says."""
     if type(y) is list and kind in (None, "class") and "class" in kinds and set(map(type, y)) in _PLAIN:
         return class_targets(y)  # the commonest form, without a Python loop
+    if hasattr(y, "isna") and getattr(getattr(y, "dtype", None), "kind", "f") != "f" and y.isna().any():
+        y = y.astype(object)  # pandas' integers with gaps would come as floats
     if hasattr(y, "to_pylist"):
         y = y.to_pylist()
     elif hasattr(y, "to_numpy"):
@@ -63,7 +66,7 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
         y = np.asarray(y)
     if not isinstance(y, np.ndarray) and _holds_collections(y):
         if kind != "continuous" and not _is_numeric_table(y):
-            return multilabel_targets(list(y))
+            return multilabel_targets([None if _is_missing(v) else v for v in y])
         y = _table(y)
     if not isinstance(y, np.ndarray):
         y = _column(y)
@@ -73,8 +76,10 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
         return _parse_table(y, kind)
     if y.ndim != 1:
         raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
-    if y.dtype == object and len(y) and isinstance(y[0], list | tuple | set | frozenset | np.ndarray):
-        return multilabel_targets(list(y))
+    if y.dtype == object:
+        y = _with_gaps(y)
+        if _holds_collections(y):
+            return multilabel_targets(list(y))
     return _parse_column(y, kinds, kind)
 
 
@@ -93,14 +98,37 @@ def _table(y: Any) -> np.ndarray:
 
 
 def _is_text(y: np.ndarray) -> bool:
-    return y.dtype.kind in "OSU" and any(isinstance(v, str | bytes) for v in y.ravel()[:1])
+    return y.dtype.kind in "SU" or _first_text(y) is not None
+
+
+def _first_text(y: np.ndarray) -> Any:
+    """The first string of an array of strings or objects, or None."""
+    return next((v for v in y.ravel() if isinstance(v, str | bytes)), None) if y.dtype.kind in "OSU" else None
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether an entry says that there is none: None, NaN among objects, pandas' NA or NaT (by name: pandas is optional)."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _with_gaps(y: np.ndarray) -> np.ndarray:
+    """A column of objects with None where an entry is missing."""
+    items = y.tolist()
+    if set(map(type, items)) <= {str, int, bool, type(None)}:
+        return y
+    column = np.empty(len(items), dtype=object)
+    column[:] = [None if _is_missing(v) else v for v in items]
+    return column
 
 
 def _refuse_text(y: np.ndarray) -> None:
     """Raise TargetKindMismatch when labels are given where numbers are needed."""
     if _is_text(y):
         raise TargetKindMismatch(
-            f"labels were given ({y.ravel()[0]!r}); this model was started with numbers. Pass numbers, or start a new model."
+            f"labels were given ({_first_text(y)!r}); this model was started with numbers. "
+            "Pass numbers, or start a new model."
         )
 
 
@@ -148,7 +176,9 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
         y = y.astype(np.int64)
     if kind == "continuous":
         _refuse_text(y)
-        return continuous_targets(y)
+        present = np.array([v is not None for v in y], dtype=bool)
+        targets = continuous_targets(np.where(present, y, 0.0))
+        return targets if present.all() else targets._replace(present=present)
     if kind == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."

@@ -64,6 +64,17 @@ def test_whole_floats_are_read_as_the_stream_reads_them(client: Client) -> None:
     assert client.stream()["labels"] == [0, 1, 2]
 
 
+def test_rows_that_pandas_says_have_no_label_are_sent_as_such(client: Client) -> None:
+    client.put_model("lda", "lda", gamma=1.0)
+    y = pd.Series(Y, dtype="string").where(np.arange(60) % 3 > 0)
+    client.partial_fit(pd.DataFrame(X), y, wait=True)
+    told = client.model("lda")
+    assert (told["rows"], told["rows_skipped"], told["classes"]) == (40, 20, ["low", "mid", "top"])
+    expected = LDA(gamma=1.0).fit(X, y)
+    assert (expected.n_samples_seen_, expected.classes_.tolist()) == (40, ["low", "mid", "top"])
+    np.testing.assert_allclose(told["eigenvalues"], expected.eigenvalues_)
+
+
 def test_weights_ids_keys_and_unlearning(client: Client) -> None:
     client.put_model("lda", "lda")
     first = client.partial_fit(X, Y, np.ones(60), [f"r{i}" for i in range(60)], key="k")

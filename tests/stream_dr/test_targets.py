@@ -96,6 +96,43 @@ def test_a_missing_target_is_absent_and_its_row_left_out():
     assert (kept.rows, skipped) == (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("y", "labels"),
+    [
+        (pd.Series(["x", None, "y"]), ["x", None, "y"]),
+        (pd.Series([None, "x", "y"], dtype="string"), [None, "x", "y"]),
+        (pd.Series(["x", np.nan, "y"], dtype=object), ["x", None, "y"]),
+        (pd.Series(["x", pd.NA, "y"], dtype=object), ["x", None, "y"]),
+        (pd.Series(["x", None, "y"], dtype="category"), ["x", None, "y"]),
+        (pd.Categorical(["x", None, "y"]), ["x", None, "y"]),
+        (pd.Series([1, None, 2], dtype="Int64"), [1, None, 2]),
+        (pd.array([None, 1, 2], dtype="Int64"), [None, 1, 2]),
+        (pd.Series([1, None, 2**63 - 1], dtype="int64[pyarrow]"), [1, None, 2**63 - 1]),
+        (pd.Series([1, None, 2], dtype="category"), [1, None, 2]),
+        (pd.Series([True, None, False], dtype="boolean"), [True, None, False]),
+        (pd.Series([None, None, None], dtype="string"), [None, None, None]),
+        (pd.DataFrame({"y": pd.array([None, "x", "y"], dtype="string")}), [None, "x", "y"]),
+        (["x", np.nan, "y"], ["x", None, "y"]),
+    ],
+)
+def test_what_pandas_says_is_missing_is_a_row_without_a_target(y, labels):
+    for kinds in (SINGLE, KINDS):
+        targets = parse_targets(y, 3, kinds)
+        assert (targets.kind, targets.row_labels()) == ("class", labels)
+
+
+def test_missing_sets_and_missing_numbers():
+    for y in (pd.Series([None, ["a"], np.nan]), [None, ["a"], np.nan], [pd.NA, {"a"}, None]):
+        assert parse_targets(y, 3, KINDS).row_labels() == [None, ["a"], None]
+    for y in (pd.Series([0.5, None, 2], dtype=object), [0.5, None, 2]):
+        assert parse_targets(y, 3, KINDS, target="continuous").row_labels() == [[0.5], None, [2.0]]
+    for y in (np.array([0.5, np.nan, 2.0]), [0.5, np.nan, 2.0], pd.Series([1.0, np.nan, 2.0])):
+        with pytest.raises(InvalidTargets, match="NaN or infinity"):
+            parse_targets(y, 3, KINDS)
+    with pytest.raises(TargetKindMismatch, match=r"labels were given .'x'"):
+        parse_targets([None, "x", 1.0], 3, KINDS, known="continuous")
+
+
 def test_take_picks_rows_of_every_kind():
     many = parse_targets([["a"], ["b", "a"], None, []], 4, KINDS)
     assert many.take(np.array([1, 3])).row_labels() == [["a", "b"], []]
