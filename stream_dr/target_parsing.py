@@ -156,6 +156,7 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
     if np.iscomplexobj(y):
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
     if y.dtype.kind == "f":
+        y = y.astype(np.float64, copy=False)
         if not np.all(np.abs(y) <= LARGEST):
             raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
         whole = bool(np.all(y == np.floor(y)))

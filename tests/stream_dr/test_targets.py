@@ -49,6 +49,13 @@ def test_numbers_that_are_not_whole_are_continuous(y):
     assert parse_targets(y, 2, KINDS).kind == "continuous"
 
 
+def test_targets_in_single_precision_are_read_as_any_other():
+    assert parse_targets(np.array([0.5, 1.0], dtype=np.float32), 2, KINDS).row_labels() == [[0.5], [1.0]]
+    assert parse_targets(np.array([2, 1], dtype=np.float16), 2, SINGLE).row_labels() == [2, 1]
+    with pytest.raises(InvalidTargets, match="NaN or infinity"):
+        parse_targets(np.array([0.5, np.inf], dtype=np.float32), 2, KINDS)
+
+
 def test_whole_floats_are_continuous_where_several_labels_a_row_are_taken():
     assert parse_targets(np.array([1.0, 2.0]), 2, KINDS).kind == "continuous"
     assert parse_targets(np.array([1.0, 2.0]), 2, ("class", "continuous")).kind == "class"
