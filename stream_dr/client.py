@@ -27,8 +27,8 @@ import pyarrow as pa
 from stream_dr import errors
 from stream_dr.block import Block, as_rows, as_weights
 from stream_dr.streams.codec import arrow_from_block, read_arrow, write_arrow
-from stream_dr.target_parsing import parse_targets
-from stream_dr.targets import KINDS
+from stream_dr.target_parsing import parse_targets, refuse_ambiguous
+from stream_dr.targets import KINDS, Targets
 
 ARROW = "application/vnd.apache.arrow.stream"
 AGAIN = (429, 502, 503, 504)
@@ -65,11 +65,13 @@ class Client:
         """Send rows X (rows, features) with targets y, weights (rows,) and ids; answers {"position", "rows", "duplicate"}.
 
         X: ndarray, scipy sparse, or a pandas, polars or Arrow table. key: idempotency key; made up when None. wait: answer
-        once every model has learned them. target: kind of y, as in an estimator. Raises what the service refuses with.
+        once every model has learned them. target: kind of y, as in an estimator; "auto" is what the stream has, and before
+        it has any is refused for whole floats and for one column of whole numbers, which may be either. Raises what the
+        service refuses with.
         """
         rows, names = as_rows(X)
         weights = as_weights(sample_weight, rows.shape[0])
-        targets = None if y is None else parse_targets(y, rows.shape[0], KINDS, target, self._target_kind())
+        targets = None if y is None else self._targets(y, rows.shape[0], target)
         block = Block(rows, targets, weights, None if ids is None else _ids(ids, rows.shape[0]), names)
         headers = {"Content-Type": ARROW, "Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
         query = {"wait": "applied"} if wait else {}
@@ -178,6 +180,14 @@ class Client:
         if answer.is_success:
             return answer
         raise error_of(answer)
+
+    def _targets(self, y: Any, rows: int, target: str) -> Targets:
+        """y as Targets of the stream's kind, or, where it has none, of `target` or of what y's form says beyond doubt."""
+        known = self._target_kind()
+        targets = parse_targets(y, rows, KINDS, target, known)
+        if known is None and target == "auto":
+            refuse_ambiguous(y, targets)
+        return targets
 
     def _target_kind(self) -> str | None:
         """The stream's kind of targets, asked until it is decided; it never changes then."""

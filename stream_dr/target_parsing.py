@@ -17,7 +17,7 @@ import numpy as np
 from stream_dr.block import LARGEST
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.label_codes import check_exact
-from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets, refuse_kind
+from stream_dr.targets import KINDS, Targets, class_targets, continuous_targets, multilabel_targets, refuse_kind
 
 
 def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto", known: str | None = None) -> Targets:
@@ -27,6 +27,10 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     kinds: the kinds the estimator can learn from. target: "auto" or one of KINDS. known: the kind decided by an earlier
     batch, or None. Raises InvalidTargets (unreadable, wrong length) or TargetKindMismatch (another kind).
     """
+    if target != "auto" and known in KINDS and known != target:
+        raise TargetKindMismatch(
+            f"target={target!r} was given; rows so far had {known} targets. Pass those with target={known!r}, or start anew."
+        )
     if isinstance(y, Targets):
         parsed = y
     else:
@@ -43,11 +47,30 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     if wanted is not None and parsed.kind != wanted:
         raise TargetKindMismatch(
             f"targets are of kind {parsed.kind}; this model was started with {wanted}. "
-            f"Pass {wanted} targets or start a new model."
+            f"Pass {wanted} targets or start a new model; target= says how numbers are read."
         )
     if parsed.kind not in kinds:
         refuse_kind(parsed.kind, kinds)
     return parsed
+
+
+def refuse_ambiguous(y: Any, targets: Targets) -> None:
+    """Raise InvalidTargets where y, read as `targets` by its form alone, may have been meant as one label a row.
+
+    Whole numbers written as floats, and a single column of whole numbers, are classes to an estimator that takes one label
+    a row, and measurements or an indicator to one that takes several.
+    """
+    if isinstance(y, Targets) or not targets.rows:
+        return
+    if targets.values is None:
+        doubtful = targets.kind == "multilabel" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1
+    else:
+        doubtful = targets.values.shape[1] == 1 and bool(np.all(targets.values == np.floor(targets.values)))
+    if doubtful:
+        raise InvalidTargets(
+            "y is whole numbers that can be classes or measurements, and no targets so far say which; what the first ones "
+            'are holds for good. Give target="class" or target="continuous".'
+        )
 
 
 def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
@@ -70,7 +93,7 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
         y = _table(y)
     if not isinstance(y, np.ndarray):
         y = _column(y)
-    if y.ndim == 2 and y.shape[1] == 1 and (kinds == ("class",) or _is_text(y)):
+    if y.ndim == 2 and y.shape[1] == 1 and (kinds == ("class",) or kind == "class" or _is_text(y)):
         y = y[:, 0]
     if y.ndim == 2:
         return _parse_table(y, kind)

@@ -128,7 +128,7 @@ def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
         )
     raise TargetKindMismatch(
         f"{kind} targets were given; this estimator learns from {' or '.join(kinds)} targets. "
-        "Pass such targets, or use OPLS, CCA or PLSDA for continuous ones."
+        'Pass such targets (target="class" reads whole numbers as classes), or use OPLS, CCA or PLSDA for continuous ones.'
     )
 
 

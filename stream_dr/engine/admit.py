@@ -195,7 +195,7 @@ def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
     if schema.target_kind not in (None, targets.kind):
         raise TargetKindMismatch(
             f"targets are of kind {targets.kind}; this stream was started with {schema.target_kind}. "
-            f"Send {schema.target_kind} targets or start a new stream."
+            f"Send {schema.target_kind} targets (Client.partial_fit: target={schema.target_kind!r}) or start a new stream."
         )
     if targets.values is not None:
         return _with_outputs(targets.values.shape[1], schema)

@@ -64,6 +64,26 @@ def test_whole_floats_are_read_as_the_stream_reads_them(client: Client) -> None:
     assert client.stream()["labels"] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("y", [np.arange(60.0) % 3, (np.arange(60) % 3)[:, None], (np.arange(60) % 2)[:, None]])
+def test_numbers_that_may_be_either_are_asked_about_until_the_stream_has_a_kind(client: Client, y: np.ndarray) -> None:
+    with pytest.raises(errors.InvalidTargets, match='Give target="class" or target="continuous"'):
+        client.partial_fit(X, y)
+    assert client.stream()["target_kind"] is None
+    client.partial_fit(X, y, target="class")
+    client.partial_fit(X, y)
+    assert (client.stream()["target_kind"], client.stream()["labels"]) == ("class", np.unique(y).tolist())
+    with pytest.raises(errors.TargetKindMismatch, match="target='continuous' was given"):
+        client.partial_fit(X, y, target="continuous")
+
+
+def test_a_stream_of_numbers_says_how_it_would_be_one_of_classes(client: Client) -> None:
+    client.partial_fit(X, np.arange(60.0), target="continuous")
+    client.partial_fit(X, np.arange(60.0))
+    with pytest.raises(errors.StreamDRError, match='target="class" reads whole numbers as classes'):
+        client.put_model("lda", "lda")
+    assert client.stream()["target_kind"] == "continuous"
+
+
 def test_rows_that_pandas_says_have_no_label_are_sent_as_such(client: Client) -> None:
     client.put_model("lda", "lda", gamma=1.0)
     y = pd.Series(Y, dtype="string").where(np.arange(60) % 3 > 0)

@@ -7,8 +7,8 @@ import pytest
 
 from stream_dr.block import Block
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.target_parsing import parse_targets
-from stream_dr.targets import KINDS, check_label_type, labelled_rows
+from stream_dr.target_parsing import parse_targets, refuse_ambiguous
+from stream_dr.targets import KINDS, check_label_type, class_targets, continuous_targets, labelled_rows
 
 SINGLE = ("class",)
 
@@ -186,6 +186,61 @@ def test_the_kind_decided_first_stays():
     with pytest.raises(TargetKindMismatch):
         parse_targets(["a", "b"], 2, KINDS, known="multilabel")
     assert parse_targets(np.array([[0.0, 1.0], [1.0, 1.0]]), 2, KINDS, target="continuous").kind == "continuous"
+
+
+def test_a_kind_that_is_stated_against_the_one_decided_is_refused():
+    for kind, known in (("class", "continuous"), ("continuous", "class"), ("multilabel", "class")):
+        with pytest.raises(TargetKindMismatch, match=f"target='{kind}' was given; .* {known} targets"):
+            parse_targets([1.0, 2.0], 2, KINDS, target=kind, known=known)
+
+
+@pytest.mark.parametrize("y", [[[1], [2]], [[0], [1]], [[1.0], [0.0]]])
+def test_a_column_is_one_label_a_row_where_that_is_the_kind(y):
+    for stated in ({"target": "class"}, {"known": "class"}):
+        targets = parse_targets(np.array(y), 2, KINDS, **stated)
+        assert (targets.kind, targets.row_labels()) == ("class", [int(v) for (v,) in y])
+
+
+COLUMN = np.array([[1], [2]])
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [0.0, 1.0],
+        np.array([3.0, 4.0], dtype=np.float32),
+        pa.array([1.0, 2.0]),
+        pd.Series([1.0, 2.0]),
+        COLUMN,
+        COLUMN - 1,
+        COLUMN > 1,
+        pd.DataFrame(COLUMN),
+        [[1.0], [2.0]],
+    ],
+)
+def test_whole_numbers_may_be_classes(y):
+    with pytest.raises(InvalidTargets, match='target="class" or target="continuous"'):
+        refuse_ambiguous(y, parse_targets(y, 2, KINDS))
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [0, 1],
+        [0.5, 1.0],
+        ["a", "b"],
+        [True, False],
+        [[1], [2]],
+        np.array([[0.5], [1.0]]),
+        np.array([["a"], ["b"]]),
+        np.array([[1.0, 2.0], [3.0, 4.0]]),
+        np.array([[0, 1], [1, 0]]),
+        class_targets([0, 1]),
+        continuous_targets([0.0, 1.0]),
+    ],
+)
+def test_what_is_no_whole_number_or_has_several_a_row_is_beyond_doubt(y):
+    refuse_ambiguous(y, parse_targets(y, 2, KINDS))
 
 
 def test_label_types_do_not_mix_between_batches():
