@@ -32,8 +32,8 @@ class CCIPCA(Estimator):
     feature_map: None, or the spec of a map that rows go through first (with random_fourier: kernel PCA, approximately).
 
     Fitted: `components_` (rank, features) of unit length, `eigenvalues_` (rank,) the recurrence's own estimates ‖v_i‖ in
-    the unit of X², `mean_`. A component not started, or below 1e-10 of the largest, is left out; `rank_` says how many
-    there are.
+    the unit of X², `mean_`. Left out are components not started, those below 1e-10 of the largest, and those past as many
+    as there are features, which hold what the recurrence has left over; `rank_` says how many there are.
 
     Cost: a row O(nonzeros · p + p²); memory 8 · k · (d + 2 k) bytes, k = p + 1 to the next 8. Does not merge, does not
     unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has no place for them.
@@ -73,7 +73,8 @@ class CCIPCA(Estimator):
         return solved(state, self._unit_vectors)
 
     def _unit_vectors(self, state: CCIPCAState) -> Linear:
-        loadings, eigenvalues = unit_columns(state.basis.vectors(), smallest=1e-10)
+        vectors = state.basis.vectors()[:, : state.n_features]
+        loadings, eigenvalues = unit_columns(vectors, smallest=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
