@@ -34,6 +34,8 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     if isinstance(y, Targets):
         parsed = y
     else:
+        if not any(hasattr(y, name) for name in ("__len__", "shape", "__array__", "to_numpy")):
+            raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
         kind = known or (target if target != "auto" else None)
         parsed = _parse(y, kinds, kind)
     if parsed.rows != rows:
