@@ -21,7 +21,8 @@ COLON, SPACE, COMMENT = 58, 32, 35
 
 _NUMBERED = (
     f"columns are numbered from 0, below {WIDEST}.",
-    f"columns are numbered from 1, up to {WIDEST}. Where a libsvm file numbers them from 0, give zero-based.",
+    f"columns are numbered from 1, up to {WIDEST}. Where a libsvm file numbers them from 0, give --zero-based "
+    "(zero_based=True).",
 )
 
 

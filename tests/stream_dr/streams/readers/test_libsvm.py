@@ -168,7 +168,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_label(tmp_path):
     [
         (b"\x89PNG\0\0", "line 3: a NUL byte"),
         (b"1 1:1e300", "line 3: .*1e100"),
-        (b"1 0:1", "line 3: index 0 .*zero-based"),
+        (b"1 0:1", r"line 3: index 0 .*give --zero-based \(zero_based=True\)"),
     ],
 )
 def test_what_no_row_may_hold_is_named_by_line(tmp_path, line, said):
