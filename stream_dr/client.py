@@ -203,14 +203,15 @@ class Client:
 
 
 def error_of(answer: httpx.Response) -> errors.StreamDRError:
-    """The error an answer tells: the class with its code, its sentence, and its facts as details."""
+    """The error an answer tells: the class with its code, or with the reason's where the code is of the service alone, its
+    sentence, and its facts as details."""
     try:
         told = answer.json()
         code, detail = told.pop("code"), told.pop("detail")
     except (ValueError, KeyError, AttributeError, TypeError):
         return errors.RemoteError(f"status {answer.status_code}: {answer.text[:200]}", status=answer.status_code)
     facts = {name: fact for name, fact in told.items() if name not in ("type", "title")}
-    kind = _CLASSES.get(code)
+    kind = _CLASSES.get(code) or _CLASSES.get(str(facts.get("reason")))
     if kind is None:
         return errors.RemoteError(f"{detail} ({code})", code=code, **facts)
     return kind(detail, **facts)
@@ -220,6 +221,7 @@ _CLASSES: dict[str, type[errors.StreamDRError]] = {}
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, errors.StreamDRError):
         _CLASSES.setdefault(_kind.code, _kind)
+_CLASSES["invalid_request"] = errors.InvalidParameter  # of the request, not of an estimator
 
 
 def _bytes(block: Block) -> bytes:

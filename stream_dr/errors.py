@@ -23,7 +23,7 @@ class StreamDRError(ValueError):
 
 
 class InvalidParameter(StreamDRError):
-    """Raised when an estimator's parameter has an unknown name or a value outside its range."""
+    """Raised when a parameter, of an estimator or of a request, has an unknown name or a value outside its range."""
 
     code = "invalid_parameter"
 

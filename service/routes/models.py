@@ -111,7 +111,7 @@ def _put(spec: Any) -> Any:
         try:
             model, new = state.running.add_model(name, body.estimator, params, body.start, policy)
         except (stream_dr.errors.TargetKindMismatch, stream_dr.errors.InvalidWeights) as e:
-            raise Problem("model_refuses_stream", str(e)) from e
+            raise Problem("model_refuses_stream", str(e), reason=e.code) from e
         told = model.describe(state.directory.position)
         return wire.json_response(told, 201 if new else 200, {"Location": f"/models/{name}"})
 

@@ -217,7 +217,8 @@ def test_not_finite_names_row_and_column(served: Served) -> None:
 def test_a_model_that_cannot_use_the_stream_is_a_conflict(tmp_path: Path) -> None:
     with in_thread(tmp_path) as served:
         served.http.post("/partial_fit", json={"rows": [[1.0, 2.0]], "target": [0.5]}).raise_for_status()
-        refused(served, 409, "model_refuses_stream", "PUT", "/models/a", json={"estimator": "lda"})
+        told = refused(served, 409, "model_refuses_stream", "PUT", "/models/a", json={"estimator": "lda"})
+        assert told["reason"] == "target_kind_mismatch"
 
 
 def test_recurrences_and_weights_exclude_one_another(tmp_path: Path) -> None:

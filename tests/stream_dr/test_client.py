@@ -79,7 +79,7 @@ def test_numbers_that_may_be_either_are_asked_about_until_the_stream_has_a_kind(
 def test_a_stream_of_numbers_says_how_it_would_be_one_of_classes(client: Client) -> None:
     client.partial_fit(X, np.arange(60.0), target="continuous")
     client.partial_fit(X, np.arange(60.0))
-    with pytest.raises(errors.StreamDRError, match='target="class" reads whole numbers as classes'):
+    with pytest.raises(errors.TargetKindMismatch, match='target="class" reads whole numbers as classes'):
         client.put_model("lda", "lda")
     assert client.stream()["target_kind"] == "continuous"
 
@@ -148,7 +148,7 @@ def test_numbers_of_numpy_and_no_rows(client: Client) -> None:
 def test_positions_and_ids_at_once_take_nothing_out(client: Client) -> None:
     client.put_model("lda", "lda")
     client.partial_fit(X, Y, ids=[f"r{i}" for i in range(60)], wait=True)
-    with pytest.raises(errors.StreamDRError, match="either"):
+    with pytest.raises(errors.InvalidParameter, match="either"):
         client.unlearn(positions=[0], ids=["r1"])
     assert client.model("lda")["rows"] == 60
 
@@ -192,9 +192,19 @@ def test_errors_are_raised_as_their_classes(client: Client) -> None:
         client.partial_fit(X * np.nan, Y)
     with pytest.raises(errors.UnknownJob):
         client.job("none")
+    with pytest.raises(errors.InvalidParameter, match="Idempotency-Key must be"):
+        client.partial_fit(X, Y, key="k" * 5_000)
+    with pytest.raises(errors.InvalidParameter, match="tol"):
+        client.refine("a", tol=-1.0)
     client.delete_model("a")
     with pytest.raises(errors.UnknownModel):
         client.model("a")
+
+
+def test_a_recurrence_on_a_weighted_stream(client: Client) -> None:
+    client.partial_fit(X, Y, np.ones(60))
+    with pytest.raises(errors.InvalidWeights, match="takes none"):
+        client.put_model("pc", "ccipca")
 
 
 def test_a_wrong_token(tmp_path: Path) -> None:
