@@ -215,7 +215,7 @@ class HistoryGone(StreamDRError):
 
 
 class InsufficientStorage(StreamDRError):
-    """Raised when the disk has less free space than `min_free_bytes`, or is full."""
+    """Raised when the disk has less free space than `min_free_bytes`, is full or over its quota, or refuses to write."""
 
     code = "insufficient_storage"
 

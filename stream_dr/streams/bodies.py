@@ -23,6 +23,7 @@ from pathlib import Path
 
 from stream_dr.errors import ForeignFile, HistoryGone
 from stream_dr.streams import direct
+from stream_dr.streams.disk import is_broken, no_room
 from stream_dr.streams.event import Body
 from stream_dr.streams.failpoints import failpoint
 from stream_dr.streams.sqlite_file import damaged, translated
@@ -62,9 +63,11 @@ class Bodies:
                 direct.write(file, bodies, start)
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
-            except BaseException:
+            except BaseException as e:
                 with suppress(OSError):
                     os.ftruncate(file, start)
+                if is_broken(e):
+                    raise no_room(self.path, str(e)) from e
                 raise
             with suppress(OSError):  # a hint; the bodies are on the disk
                 os.posix_fadvise(file, *_around(start, sum(map(len, bodies))), os.POSIX_FADV_DONTNEED)

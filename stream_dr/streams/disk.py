@@ -12,7 +12,7 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeGuard
 
 from stream_dr.errors import DirectoryInUse, InsufficientStorage
 from stream_dr.streams.failpoints import failpoint
@@ -25,7 +25,7 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], o
     """Create or replace a file: `write(handle)` fills a temporary file beside it, which is synced and renamed.
 
     point names the failpoints (`point.tmp`, `point.rename`, `point.dir_fsync`). On any error the old file is untouched
-    and the temporary one removed. Raises InsufficientStorage when the disk is full, else what `write` raises.
+    and the temporary one removed. Raises InsufficientStorage when the disk takes no more, else what `write` raises.
     """
     path = Path(path)
     temporary = path.with_name(path.name + TEMPORARY)
@@ -41,8 +41,8 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], o
         fsync_directory(path.parent)
     except BaseException as e:
         temporary.unlink(missing_ok=True)
-        if is_full(e):
-            raise no_room(path) from e
+        if is_full(e) or is_broken(e):
+            raise no_room(path, str(e)) from e
         raise
 
 
@@ -69,15 +69,21 @@ def free_bytes(path: str | os.PathLike[str]) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether an error is the operating system's "no space left" (or quota reached)."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+def is_full(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an error is the operating system's "no space left" (or quota reached, or no file may be as large)."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def no_room(path: str | os.PathLike[str]) -> InsufficientStorage:
-    """The error that says that the disk holding `path` is full."""
+def is_broken(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an error is the operating system's "input/output error", which may be one of reading, too."""
+    return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def no_room(path: str | os.PathLike[str], said: str) -> InsufficientStorage:
+    """The error that says that the disk holding `path` takes no more; said: by the system or by SQLite."""
     return InsufficientStorage(
-        f"the disk is full: {path} could not be written. Nothing was changed; free some space and try again.",
+        f"{path} could not be written ({said}): the disk is full, over its quota, or refuses to write. Nothing was changed; "
+        "make room on it, or mend it, and try again.",
         path=str(path),
     )
 

@@ -133,7 +133,7 @@ class ShardWriter:
             self._writer.write_table(head.replace_schema_metadata(self._metadata()))
         except OSError as e:
             if is_full(e):
-                raise no_room(self._temporary) from e
+                raise no_room(self._temporary, str(e)) from e
             raise
         self._batches.append(rows)
         if sum(self._batches) >= self.rows_per_shard:

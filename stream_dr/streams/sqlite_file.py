@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, Overloaded, StreamDRError, UnknownFormat
-from stream_dr.streams.disk import free_bytes, is_full, no_room
+from stream_dr.streams.disk import is_full, no_room
 
 FORMAT = 2
 """Format version of a directory's SQLite files (their user_version). 1 had every body in SQLite, and no digests."""
@@ -29,7 +29,20 @@ CACHE_KIB = 2048
 
 JOURNAL_BYTES = 64 << 20
 
-_FULL_BELOW = 1 << 20
+_NOT_WRITTEN = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_DELETE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_BEGIN_ATOMIC,
+    sqlite3.SQLITE_IOERR_COMMIT_ATOMIC,
+    sqlite3.SQLITE_IOERR_ROLLBACK_ATOMIC,
+)
+"""What SQLite says of a write that the disk refused: what is in the file is as it was."""
+
 _BROKEN = ("no such table", "no such column", "Could not decode to UTF-8", "unsupported file format")
 
 
@@ -133,7 +146,7 @@ def translated(path: Path) -> Iterator[None]:
         raise damaged(path, str(e)) from e
     except OSError as e:
         if is_full(e):
-            raise no_room(path) from e
+            raise no_room(path, str(e)) from e
         raise
 
 
@@ -166,15 +179,16 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | sqlite3.DatabaseError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    extended = getattr(error, "sqlite_errorcode", 0)
+    code = extended & 0xFF
     if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
         return _gone(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Overloaded(
             f"{path} is locked by another program ({error}); try again when that has ended.", retry_after=5
         )
-    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and free_bytes(path.parent) < _FULL_BELOW):
-        return no_room(path)
+    if extended in _NOT_WRITTEN:
+        return no_room(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA):
         return damaged(path, str(error))
     if any(words in str(error) for words in _BROKEN):

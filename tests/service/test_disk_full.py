@@ -1,6 +1,7 @@
 """A full disk: 507 with its code, nothing acknowledged lost, and on again when there is room."""
 
 import os
+import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,27 @@ def test_the_commit_finds_no_room(tmp_path: Path) -> None:
             assert served.http.get("/stream").json()["position"] == 0
         again = post(served.http, arrow(X, Y), "second").json()
         assert again == {"position": 1, "rows": 1_000, "duplicate": False}
+
+
+def test_files_may_not_grow_any_more(tmp_path: Path) -> None:
+    """SQLite calls that an I/O error, as it does a quota: the file is not damaged by it."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with in_thread(tmp_path) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        first = post(served.http, arrow(X, Y), "first", path="/partial_fit?wait=applied")  # nothing is compiled later
+        assert first.status_code == 200
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 10, limits[1]))
+            refused = [post(served.http, arrow(X[:n], Y[:n]), f"{n} rows") for n in (200, 1_000)]
+            assert [(a.status_code, a.json()["code"]) for a in refused] == [(507, "insufficient_storage")] * 2
+            assert served.http.get("/stream").json()["position"] == 0
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        for position, n in enumerate((200, 1_000), start=1):
+            again = post(served.http, arrow(X[:n], Y[:n]), f"{n} rows").json()
+            assert again == {"position": position, "rows": n, "duplicate": False}
+    with stream_dr.Directory(tmp_path, writable=False) as directory:
+        assert directory.log.verify().events == 3
 
 
 def test_a_disk_that_fills_up_and_is_emptied_again(small_disk: Path) -> None:

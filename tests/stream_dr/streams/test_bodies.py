@@ -62,6 +62,18 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(index, place, action, erro
     assert bodies.path.read_bytes()[BEGIN:] == b"firstagain"
 
 
+def test_a_disk_that_refuses_a_write_is_told_and_leaves_the_file_as_it_was(index, monkeypatch):
+    bodies = Bodies.create(index)
+
+    def refuse(_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    with pytest.raises(errors.InsufficientStorage, match=r"00\.bodies could not be written \(.*Input/output error\)"):
+        bodies.write([b"first"], BEGIN)
+    assert bodies.path.stat().st_size == BEGIN
+
+
 def test_a_disk_that_fills_up_within_a_write_is_given_its_room_back(index, monkeypatch):
     whole = os.pwritev
 

@@ -1,5 +1,6 @@
 """Files appear whole or not at all; a directory has one writer."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -30,6 +31,22 @@ def test_an_error_before_the_rename_leaves_the_old_file(tmp_path, place, action,
     write_atomically(path, write(b"old"))
     with armed(f"{place}={action}"), pytest.raises(error):
         write_atomically(path, write(b"new"))
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["state"]
+
+
+@pytest.mark.parametrize("number", [errno.EFBIG, errno.EDQUOT, errno.EIO])
+def test_a_disk_that_refuses_leaves_the_old_file(tmp_path, monkeypatch, number):
+    path = tmp_path / "state"
+    write_atomically(path, write(b"old"))
+
+    def refuse(_):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        with pytest.raises(InsufficientStorage, match=os.strerror(number)):
+            write_atomically(path, write(b"new"))
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["state"]
 

@@ -44,6 +44,13 @@ def test_a_file_that_is_gone_is_history(tmp_path):
     ("code", "error"),
     [
         (sqlite3.SQLITE_FULL, errors.InsufficientStorage),
+        (sqlite3.SQLITE_IOERR_WRITE, errors.InsufficientStorage),
+        (sqlite3.SQLITE_IOERR_FSYNC, errors.InsufficientStorage),
+        (sqlite3.SQLITE_IOERR_TRUNCATE, errors.InsufficientStorage),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, errors.InsufficientStorage),
+        (sqlite3.SQLITE_IOERR_READ, errors.DamagedFile),
+        (sqlite3.SQLITE_IOERR_SHORT_READ, errors.DamagedFile),
+        (sqlite3.SQLITE_IOERR_CORRUPTFS, errors.DamagedFile),
         (sqlite3.SQLITE_CORRUPT, errors.DamagedFile),
         (sqlite3.SQLITE_NOTADB, errors.DamagedFile),
         (sqlite3.SQLITE_IOERR, errors.DamagedFile),
@@ -56,6 +63,16 @@ def test_sqlites_errors_become_ours(tmp_path, code, error):
     raised = sqlite3.OperationalError("said by SQLite")
     raised.sqlite_errorcode = code
     with pytest.raises(error), translated(tmp_path / "some.sqlite"):
+        raise raised
+
+
+def test_a_write_that_is_refused_is_told_in_sqlites_words(tmp_path):
+    raised = sqlite3.OperationalError("disk I/O error")
+    raised.sqlite_errorcode, raised.sqlite_errorname = sqlite3.SQLITE_IOERR_WRITE, "SQLITE_IOERR_WRITE"
+    words = (
+        r"some\.sqlite could not be written \(disk I/O error, SQLITE_IOERR_WRITE\): the disk is full, over its quota"
+    )
+    with pytest.raises(errors.InsufficientStorage, match=words), translated(tmp_path / "some.sqlite"):
         raise raised
 
 
