@@ -9,7 +9,7 @@ Why this way: a route cannot forget the bound, and the sum of all bodies held is
 """
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,6 +22,13 @@ JSON = "application/json"
 ARROW_PATHS = ("/partial_fit", "/transform")
 LINGER = 2.0
 """Seconds for which the rest of a refused body is dropped before the connection is closed."""
+
+
+class Limit(NamedTuple):
+    """Most bytes a body may have, and the setting that says so."""
+
+    bytes: int
+    setting: str
 
 
 class Bodies:
@@ -47,8 +54,8 @@ class Bodies:
         finally:
             self.held -= bounded.bytes
 
-    def _admit(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, int]:
-        """Most bytes this body may have, and those it says it has, which are held from now on. Raises Problem."""
+    def _admit(self, path: str, headers: dict[bytes, bytes]) -> tuple["Limit", int]:
+        """How large this body may be, and the bytes it says it has, which are held from now on. Raises Problem."""
         media = media_type(headers.get(b"content-type", b"").decode("latin-1"))
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         wanted = (JSON, *ARROW) if path in ARROW_PATHS else (JSON,)
@@ -58,9 +65,9 @@ class Bodies:
                 f"The body is {media or 'of no stated type'}, encoding {encoding}; send {' or '.join(wanted)}, "
                 "not compressed as a whole.",
             )
-        limit = self.settings.max_json_bytes if media == JSON else self.settings.max_body_bytes
+        limit = largest(media, self.settings)
         declared = _length(headers)
-        if declared > limit:
+        if declared > limit.bytes:
             raise too_large(limit, declared)
         self.hold(declared)
         return limit, declared
@@ -80,7 +87,7 @@ class Bodies:
 class _Bounded:
     """One request's receive and send; `bytes` is how many the request holds, from the first those it declared."""
 
-    def __init__(self, bodies: Bodies, limit: int, declared: int, receive: Receive, send: Send) -> None:
+    def __init__(self, bodies: Bodies, limit: Limit, declared: int, receive: Receive, send: Send) -> None:
         self._bodies, self._limit, self._receive, self._send = bodies, limit, receive, send
         self._deadline = asyncio.get_running_loop().time() + bodies.settings.body_timeout
         self.bytes, self._come = declared, 0
@@ -112,7 +119,7 @@ class _Bounded:
     def _count(self, message: Message) -> None:
         self._come += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
-        if self._come > self._limit:
+        if self._come > self._limit.bytes:
             raise too_large(self._limit, None)
         if self._come > self.bytes:
             self._bodies.hold(self._come - self.bytes)
@@ -129,13 +136,19 @@ def media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-def too_large(limit: int, declared: int | None) -> Problem:
+def largest(media: str, settings: Settings) -> Limit:
+    """How large a body of a type may be. What could never be held with all others gone is too large, too."""
+    own = "max_json_bytes" if media == JSON else "max_body_bytes"
+    return min(Limit(getattr(settings, name), name) for name in (own, "max_queue_bytes"))
+
+
+def too_large(limit: Limit, declared: int | None) -> Problem:
     """The 413."""
-    given = f"{declared:,}" if declared is not None else f"more than {limit:,}"
+    given = f"{declared:,}" if declared is not None else f"more than {limit.bytes:,}"
     return Problem(
         "body_too_large",
-        f"The body has {given} bytes; at most {limit:,} are taken. Send fewer rows a batch.",
-        limit=limit,
+        f"The body has {given} bytes; at most {limit.bytes:,} are taken ({limit.setting}). Send fewer rows a batch.",
+        limit=limit.bytes,
     )
 
 

@@ -51,7 +51,12 @@ class Settings(BaseSettings):
     max_state_bytes: int = _setting(2 * GIB, "bytes", "largest state of one model", ge=1)
     max_body_bytes: int = _setting(64 * MIB, "bytes", "largest Arrow body, as sent and as decompressed", ge=1)
     max_json_bytes: int = _setting(MIB, "bytes", "largest JSON body (reading JSON holds the interpreter lock)", ge=1)
-    max_queue_bytes: int = _setting(256 * MIB, "bytes", "request bodies held in memory at once; above it 429", ge=1)
+    max_queue_bytes: int = _setting(
+        256 * MIB,
+        "bytes",
+        "request bodies held in memory at once; above it 429, for a body that alone is above it 413",
+        ge=1,
+    )
     max_lag: int = _setting(
         10_000, "events", "events a live model may be behind the log before posts are answered 429", ge=1
     )

@@ -128,6 +128,25 @@ def test_no_memory_left_is_429_and_memory_comes_back() -> None:
     assert bodies.held == 1_000
 
 
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize(
+    ("limits", "setting"),
+    [
+        ({"max_queue_bytes": 500}, "max_queue_bytes"),
+        ({"max_body_bytes": 500}, "max_body_bytes"),
+        ({"max_json_bytes": 400, "max_queue_bytes": 500}, "max_queue_bytes"),
+    ],
+)
+def test_a_body_that_could_never_be_held_is_413_and_the_limit_is_named(
+    limits: dict[str, int], setting: str, declared: bool
+) -> None:
+    told = {"content_length": "600", "transfer_encoding": ""} if declared else {}
+    sent = Sent([b"a" * 300, b"b" * 300], **told)
+    sent.through(Settings(**limits))
+    assert (sent.status, sent.code, sent.body) == (413, "body_too_large", None)
+    assert f"at most 500 are taken ({setting})" in sent.messages[1]["body"].decode()
+
+
 def test_requests_without_a_body_are_left_alone() -> None:
     sent = Sent([b""], content_type="", transfer_encoding="")
     sent.through()
