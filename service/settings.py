@@ -10,7 +10,7 @@ import ipaddress
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import (
@@ -22,6 +22,12 @@ from pydantic_settings import (
 
 PREFIX = "STREAM_DR_"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+Count = Annotated[int, Field(le=2**63 - 1)]
+"""What SQLite, JSON and a 64-bit machine take for an integer."""
+
+Seconds = Annotated[float, Field(le=1e9, allow_inf_nan=False)]
+"""A time that can be waited for: 30 years at most."""
 
 
 def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
@@ -40,48 +46,48 @@ class Settings(BaseSettings):
     port: int = _setting(8000, "port", "port to listen on; 0 takes a free one", ge=0, le=65535)
     read_token: SecretStr | None = _setting(None, "secret", "bearer token for reading; the write token reads too")
     write_token: SecretStr | None = _setting(None, "secret", "bearer token for writing")
-    n_features: int | None = _setting(
+    n_features: Count | None = _setting(
         None, "features", "width of a new stream's sparse rows, where batches do not state it", ge=1
     )
     target_kind: Literal["class", "multilabel", "continuous", "none"] | None = _setting(
         None, "kind", "kind of targets of a stream that has had none; unset: the first batch with targets decides"
     )
-    max_features: int = _setting(1_000_000, "features", "widest stream admitted", ge=1)
-    max_labels: int = _setting(1_000, "labels", "most distinct labels or target columns admitted", ge=1)
-    max_state_bytes: int = _setting(2 * GIB, "bytes", "largest state of one model", ge=1)
-    max_body_bytes: int = _setting(64 * MIB, "bytes", "largest Arrow body, as sent and as decompressed", ge=1)
-    max_json_bytes: int = _setting(MIB, "bytes", "largest JSON body (reading JSON holds the interpreter lock)", ge=1)
-    max_queue_bytes: int = _setting(
+    max_features: Count = _setting(1_000_000, "features", "widest stream admitted", ge=1)
+    max_labels: Count = _setting(1_000, "labels", "most distinct labels or target columns admitted", ge=1)
+    max_state_bytes: Count = _setting(2 * GIB, "bytes", "largest state of one model", ge=1)
+    max_body_bytes: Count = _setting(64 * MIB, "bytes", "largest Arrow body, as sent and as decompressed", ge=1)
+    max_json_bytes: Count = _setting(MIB, "bytes", "largest JSON body (reading JSON holds the interpreter lock)", ge=1)
+    max_queue_bytes: Count = _setting(
         256 * MIB,
         "bytes",
         "request bodies held in memory at once; above it 429, for a body that alone is above it 413",
         ge=1,
     )
-    max_lag: int = _setting(
+    max_lag: Count = _setting(
         10_000, "events", "events a live model may be behind the log before posts are answered 429", ge=1
     )
-    min_free_bytes: int = _setting(GIB, "bytes", "free disk space below which posts are answered 507", ge=0)
+    min_free_bytes: Count = _setting(GIB, "bytes", "free disk space below which posts are answered 507", ge=0)
     keep_versions: int = _setting(
-        32, "versions", "published projections kept per model; after a restart only the newest is there", ge=1
+        32, "versions", "published projections kept per model; after a restart only the newest is there", ge=1, le=10**6
     )
-    publish_rows: int = _setting(10_000, "rows", "rows after which a projection is published", ge=1)
-    publish_seconds: float = _setting(1.0, "seconds", "time after which new rows are published", gt=0)
-    snapshot_rows: int = _setting(1_000_000, "rows", "rows after which a model is snapshotted", ge=1)
-    snapshot_seconds: float = _setting(300.0, "seconds", "time after which a changed model is snapshotted", gt=0)
-    retain_rows: int | None = _setting(
+    publish_rows: Count = _setting(10_000, "rows", "rows after which a projection is published", ge=1)
+    publish_seconds: Seconds = _setting(1.0, "seconds", "time after which new rows are published", gt=0)
+    snapshot_rows: Count = _setting(1_000_000, "rows", "rows after which a model is snapshotted", ge=1)
+    snapshot_seconds: Seconds = _setting(300.0, "seconds", "time after which a changed model is snapshotted", gt=0)
+    retain_rows: Count | None = _setting(
         None, "rows", "rows kept in the log once every model and snapshot is past them; unset: all", ge=0
     )
-    wait_timeout: float = _setting(30.0, "seconds", "longest that ?wait=applied waits before it answers 202", gt=0)
-    body_timeout: float = _setting(30.0, "seconds", "longest that a request body may take to arrive", gt=0)
-    stop_timeout: float = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)
-    drain_timeout: float = _setting(
+    wait_timeout: Seconds = _setting(30.0, "seconds", "longest that ?wait=applied waits before it answers 202", gt=0)
+    body_timeout: Seconds = _setting(30.0, "seconds", "longest that a request body may take to arrive", gt=0)
+    stop_timeout: Seconds = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)
+    drain_timeout: Seconds = _setting(
         10.0,
         "seconds",
         "longest that models learn what is in the log once stopping; the rest is learned at the next start",
         ge=0,
     )
-    max_listeners: int = _setting(32, "connections", "open /events connections; above it 429", ge=0)
-    max_connections: int = _setting(1_000, "connections", "connections served at once; above it 503", ge=1)
+    max_listeners: Count = _setting(32, "connections", "open /events connections; above it 429", ge=0)
+    max_connections: Count = _setting(1_000, "connections", "connections served at once; above it 503", ge=1)
     warm_up: bool = _setting(True, "yes or no", "compile every kernel before the first request is taken")
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "least severe line logged")
 

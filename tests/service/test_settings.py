@@ -1,5 +1,6 @@
 """Settings: the documented table is the table; sources in order; what is refused."""
 
+import typing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from service import settings
 from service.serve import tell_passed_over
 from service.settings import Settings
 from stream_dr.engine.directory import Directory
+from tests.service.serving import arrow, in_thread, post
 from tests.stream_dr.engine.batches import SMALL, dense, put
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -45,6 +47,42 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("STREAM_DR_FILE", str(tmp_path / "none.toml"))
     with pytest.raises(FileNotFoundError, match="STREAM_DR_FILE"):
         Settings()
+
+
+def numbers(kind: type) -> list[str]:
+    """The settings that are numbers of that kind, or unset."""
+    kinds = {
+        name: [getattr(a, "__origin__", a) for a in typing.get_args(field.annotation) or [field.annotation]]
+        for name, field in Settings.model_fields.items()
+    }
+    return [name for name, of in kinds.items() if kind in of]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[(name, value) for name in numbers(int) for value in ("9223372036854775808", "-1", "1e400")],
+        *[(name, value) for name in numbers(float) for value in ("inf", "nan", "-inf", "1e300", "-1")],
+        ("keep_versions", "1000001"),
+        ("publish_rows", "0"),
+        ("stop_timeout", "0"),
+    ],
+)
+def test_no_number_is_taken_that_could_not_be_used(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"STREAM_DR_{name.upper()}", value)
+    with pytest.raises(ValidationError, match=f"(?m)^{name}$"):
+        Settings()
+
+
+def test_the_largest_numbers_that_are_taken_can_be_used(tmp_path: Path) -> None:
+    largest = dict.fromkeys(numbers(int), 2**63 - 1) | dict.fromkeys(numbers(float), 1e9)
+    told = {"keep_versions": 10**6, "port": 0, "min_free_bytes": 0, "n_features": None}
+    with in_thread(tmp_path, **largest | told) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        applied = post(served.http, arrow([[1, 2], [3, 4]], ["a", "b"]), path="/partial_fit?wait=applied")
+        assert applied.status_code == 200
+        assert served.http.post("/models/lda/publish").status_code == 200
+        assert served.http.get("/models").status_code == 200
 
 
 def test_a_read_token_alone_is_refused() -> None:
