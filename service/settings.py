@@ -111,9 +111,17 @@ class Settings(BaseSettings):
     def _tokens(self) -> "Settings":
         if self.read_token is not None and self.write_token is None:
             raise ValueError("read_token is set without write_token: anybody could write; set write_token too.")
-        for token in (self.read_token, self.write_token):
-            if token is not None and len(token.get_secret_value()) < 8:
-                raise ValueError("a token has fewer than 8 characters; use a long random one.")
+        for name in ("read_token", "write_token"):
+            token = getattr(self, name)
+            if token is None:
+                continue
+            if not _in_header(token.get_secret_value()):
+                raise ValueError(
+                    f"{name} could not be presented in a header. Choose one of printable ASCII characters that neither "
+                    "begins nor ends with a space."
+                )
+            if len(token.get_secret_value()) < 8:
+                raise ValueError(f"{name} has fewer than 8 characters; use a long random one.")
         return self
 
     @property
@@ -125,6 +133,11 @@ class Settings(BaseSettings):
             return ipaddress.ip_address(self.host.strip("[]")).is_loopback
         except ValueError:
             return False
+
+
+def _in_header(token: str) -> bool:
+    """Whether a header can carry the token as it is."""
+    return token.isascii() and token.isprintable() and token == token.strip()
 
 
 def rows() -> Iterator[tuple[str, str, str, str]]:

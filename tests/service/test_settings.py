@@ -96,6 +96,17 @@ def test_a_short_token_is_refused_and_not_shown() -> None:
     assert "sesame" not in str(told.value)
 
 
+@pytest.mark.parametrize("name", ["read_token", "write_token"])
+@pytest.mark.parametrize(
+    "token",
+    ["ünïcödé-tøken", " sesame-open", "sesame-open ", "sesame-open\n", "sesame\topen", "sesame\x7fopen", " " * 8],
+)
+def test_a_token_that_no_header_carries_is_refused_and_not_shown(name: str, token: str) -> None:
+    with pytest.raises(ValidationError, match=f"{name} could not be presented") as told:
+        Settings(**{"write_token": "long enough", name: token})
+    assert not any(part in str(told.value) for part in ("sesame", "tøken"))
+
+
 def test_tokens_are_not_shown() -> None:
     assert "open-sesame" not in repr(Settings(write_token="open-sesame"))
 
