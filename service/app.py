@@ -61,7 +61,7 @@ def limits(settings: Settings) -> Any:
 
 def run_settings(settings: Settings) -> Any:
     """stream_dr.RunSettings with the settings' figures."""
-    policy = stream_dr.PublishPolicy(rows=settings.publish_rows, seconds=settings.publish_seconds)
+    policy = stream_dr.PublishPolicy(settings.publish_rows, settings.publish_seconds, settings.publish_idle)
     return stream_dr.RunSettings(publish=policy, **_named(stream_dr.RunSettings, settings))
 
 

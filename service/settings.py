@@ -70,8 +70,13 @@ class Settings(BaseSettings):
     keep_versions: int = _setting(
         32, "versions", "published projections kept per model; after a restart only the newest is there", ge=1, le=10**6
     )
-    publish_rows: Count = _setting(10_000, "rows", "rows after which a projection is published", ge=1)
-    publish_seconds: Seconds = _setting(1.0, "seconds", "time after which new rows are published", gt=0)
+    publish_rows: Count = _setting(10_000, "rows", "rows after which a projection is published, however soon", ge=1)
+    publish_seconds: Seconds = _setting(1.0, "seconds", "time after which new rows are published, however few", gt=0)
+    publish_idle: bool = _setting(
+        True,
+        "yes or no",
+        "publish also whenever every batch is learned; no: after publish_rows or publish_seconds, whichever comes first",
+    )
     snapshot_rows: Count = _setting(1_000_000, "rows", "rows after which a model is snapshotted", ge=1)
     snapshot_seconds: Seconds = _setting(300.0, "seconds", "time after which a changed model is snapshotted", gt=0)
     retain_rows: Count | None = _setting(

@@ -1,5 +1,6 @@
 """Settings: the documented table is the table; sources in order; what is refused."""
 
+import time
 import typing
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from service import settings
+from service.app import run_settings
 from service.serve import tell_passed_over
 from service.settings import Settings
 from stream_dr.engine.directory import Directory
-from tests.service.serving import arrow, in_thread, post
+from tests.service.serving import Served, arrow, in_thread, post
 from tests.stream_dr.engine.batches import SMALL, dense, put
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -83,6 +85,30 @@ def test_the_largest_numbers_that_are_taken_can_be_used(tmp_path: Path) -> None:
         assert applied.status_code == 200
         assert served.http.post("/models/lda/publish").status_code == 200
         assert served.http.get("/models").status_code == 200
+
+
+def told(served: Served, **wanted: int) -> dict[str, typing.Any]:
+    """What is told of the model "lda" once that is as wanted."""
+    until = time.monotonic() + 20
+    while True:
+        found: dict[str, typing.Any] = served.http.get("/models/lda").json()
+        if wanted.items() <= found.items():
+            return found
+        assert time.monotonic() < until, found
+        time.sleep(0.02)
+
+
+def test_rows_or_seconds_hold_publishing_back_once_it_is_not_done_when_idle(tmp_path: Path) -> None:
+    policy = {"publish_rows": 20, "publish_seconds": 1_000.0, "publish_idle": False}
+    with in_thread(tmp_path, **policy) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        post(served.http, arrow([[1, 2], [3, 4]], ["a", "b"])).raise_for_status()
+        told(served, position=0)
+        time.sleep(0.5)  # ten times as long as an idle model of that size waits
+        assert told(served, position=0)["version"] == 0
+        post(served.http, arrow([[1, 2], [3, 4]] * 9, ["a", "b"] * 9)).raise_for_status()
+        assert told(served, version=1)["publish"] == {"rows": 20, "seconds": 1_000.0, "idle": False}
+    assert run_settings(Settings()).publish.idle
 
 
 def test_a_read_token_alone_is_refused() -> None:
