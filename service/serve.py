@@ -49,6 +49,7 @@ def serve(settings: Settings | None = None, on_ready: Callable[[str], None] | No
     auth.check_host(settings)
     check_one_worker()
     sys.setswitchinterval(SWITCH_INTERVAL)
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     listening = _listen(settings)
     try:
         with _one_blas_thread(), _directory(settings) as directory:
@@ -152,7 +153,6 @@ def _run(settings: Settings, directory: Any, listening: socket.socket, on_ready:
 
 
 def _config(app: Any, settings: Settings) -> uvicorn.Config:
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return uvicorn.Config(
         app,
         http=Protocol,  # type: ignore[arg-type]  # any protocol that takes its arguments will do

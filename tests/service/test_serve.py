@@ -1,6 +1,7 @@
 """The process: what it refuses to start with, how a signal ends it, one writer a directory."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -72,6 +73,22 @@ def test_help_does_not_serve(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "STREAM_DR_" in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("log_level", "lines"), [("info", 1), ("error", 0)])
+def test_what_is_told_while_the_directory_opens_is_logged_as_all_else(
+    tmp_path: Path, log_level: str, lines: int
+) -> None:
+    with stream_dr.Directory(tmp_path) as directory:
+        directory.add_model("lda", "lda", {})
+    passed_over = tmp_path / "snapshots" / "lda.1" / f"{0:020d}.safetensors"
+    passed_over.parent.mkdir(parents=True)
+    passed_over.write_bytes(b"no snapshot")
+    process = Process(tmp_path, log_level=log_level)
+    assert process.stop() == 0
+    told = [line for line in process.said.splitlines() if "passed over" in line]
+    assert len(told) == lines, process.said
+    assert all(re.match(r"\d{4}-\d\d-\d\d .* WARNING stream_dr\.snapshot: ", line) for line in told)
 
 
 def test_a_directory_in_use_names_the_process(tmp_path: Path) -> None:
