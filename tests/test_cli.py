@@ -170,8 +170,9 @@ def test_where_nothing_is_tested_it_is_said(folder: Path, capsys: pytest.Capture
     assert "--first" not in tested.err
 
 
-def test_a_process_of_its_own(tmp_path: Path, folder: Path) -> None:
-    command = [sys.executable, "-m", "stream_dr.cli", "replay", str(folder), "--dir", str(tmp_path / "d")]
+@pytest.mark.parametrize("module", ["stream_dr", "stream_dr.cli"])
+def test_a_process_of_its_own(tmp_path: Path, folder: Path, module: str) -> None:
+    command = [sys.executable, "-m", module, "replay", str(folder), "--dir", str(tmp_path / "d")]
     done = subprocess.run([*command, "--model", "cm=class_means"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "cm: 120 rows" in done.stdout

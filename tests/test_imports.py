@@ -44,6 +44,7 @@ RANK = {
     "demo": 10,
     "commands": 11,
     "cli": 12,
+    "__main__": 13,
 }
 """A part imports only parts of lower rank, or itself; numerics and streams do not know each other."""
 
