@@ -138,7 +138,23 @@ def test_damaged_shards_are_told(tmp_path: Path, folder: Path, capsys: pytest.Ca
 
 
 def test_no_model_yet(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert Done(capsys, "replay", folder, "--dir", tmp_path / "d").status == 2
+    (tmp_path / "empty").mkdir()
+    for name in ("d", "empty"):
+        done = Done(capsys, "replay", folder, "--dir", tmp_path / name)
+        assert (done.status, "has no model yet" in done.err.replace("\n", " ")) == (2, True)
+
+
+def test_what_is_refused_makes_no_directory(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    into = ["--dir", tmp_path / "d"]
+    for arguments, status in [
+        ([tmp_path / "none", *into, "--model", "a=lda"], 1),
+        ([folder, *into], 2),
+        ([folder, *into, "--model", "a=nothing"], 1),
+        ([folder, *into, "--model", "a=lda", "--model", "b=lda:gamma=-1"], 1),
+        ([folder, *into, "--model", "a=lda:alpha=1"], 1),
+    ]:
+        assert Done(capsys, "replay", *arguments).status == status
+        assert not (tmp_path / "d").exists()
 
 
 def test_models_must_keep_their_spec(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

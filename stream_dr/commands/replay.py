@@ -47,6 +47,7 @@ def replay(
 
     specs = [parse_spec(text) for text in model or []]
     dataset = open_dataset(sources, skip_damaged=skip_damaged)
+    _check(specs, dir)
     settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, snapshot_rows)
     with (
         Directory(dir, n_features=dataset.n_features) as directory,
@@ -54,7 +55,7 @@ def replay(
         Bar("replay", dataset.rows) as bar,
     ):
         if not directory.models:
-            raise typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
+            raise _no_model(dir)
 
         def show(p: Progress) -> None:
             bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
@@ -68,6 +69,20 @@ def replay(
         )
         for name, kept in directory.models.items():
             result(f"{name}: {kept.rows} rows, position {kept.position}, {kept.spec.estimator}")
+
+
+def _check(specs: list[tuple[str, str, dict[str, Any]]], dir: Path) -> None:
+    """Raise what is wrong with the models that are named, before the directory is made."""
+    from stream_dr.estimators import make
+
+    for _, key, params in specs:
+        make(key, params)
+    if not specs and not dir.exists():
+        raise _no_model(dir)
+
+
+def _no_model(dir: Path) -> typer.BadParameter:
+    return typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
 
 
 @contextmanager
