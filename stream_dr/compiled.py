@@ -5,6 +5,11 @@ Cost: a kernel compiles on its first call for each set of argument types (0.3-3 
 Why this way: numba raises at import when `cache=True` finds no directory it may write to (a read-only container). The
 work can be done all the same, so the kernel is then compiled without cache, and one warning says how to get it back:
 set NUMBA_CACHE_DIR.
+
+What a compiled loop calls is compiled with forceinline=True (or inline="always"). Else the loop's object carries its own
+copy of the callee, optimised a second time and so summing in another order, under the callee's symbol, and the linker takes
+whichever was loaded first: the callee's own where it was compiled in this process, the loop's copy where the loop came from
+the cache. States differed by 3e-10 between a first process and the next.
 """
 
 import warnings

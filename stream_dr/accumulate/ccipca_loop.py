@@ -37,7 +37,7 @@ from stream_dr.accumulate.row_products import (
 from stream_dr.compiled import compiled
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic, residual, weights):  # type: ignore[no-untyped-def]
     """One row of the recurrence on inner products and coefficients.
 
@@ -99,7 +99,7 @@ def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic
     return live, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def centre(products, squared, row, table, counts, live, p, residual):  # type: ignore[no-untyped-def]
     """Learn the row's mean and turn `residual`, the row's products, into those of x − x̄(n); returns |x − x̄(n)|²."""
     size = products.shape[0]

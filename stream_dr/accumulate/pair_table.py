@@ -12,7 +12,7 @@ from stream_dr.compiled import compiled
 FULL = 0.6
 
 
-@compiled()
+@compiled(forceinline=True)
 def _slot(keys: np.ndarray, key: int) -> int:
     """Where key is, or would be put; an unused slot holds −1."""
     mask = len(keys) - 1

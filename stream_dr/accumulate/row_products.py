@@ -39,7 +39,7 @@ LINE = 8
 """Columns of D in a line of the cache."""
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no-untyped-def]
     """out (columns,) ← Dᵀx for the sparse row x = unit · entries start … stop; returns |x|²."""
     width = out.shape[0]
@@ -54,7 +54,7 @@ def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no
     return squared
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def scatter(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
     """D ← D + x qᵀ for the sparse row x = unit · entries start … stop and weights q (columns,); as many entries after
     them are asked for, which are the next row's."""
@@ -68,7 +68,7 @@ def scatter(indices, values, start, stop, unit, columns, weights):  # type: igno
             columns[j, k] += v * weights[k]
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-def]
     """block (features, rows) ← (unit · X − s)ᵀ of as many rows from `first` on, in float64; raw (rows,) ← |x|²."""
     raw[:] = 0.0
@@ -80,7 +80,7 @@ def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-de
             block[j, t] = v - s
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def block_products(block, columns, products, inner):  # type: ignore[no-untyped-def]
     """products (rows, columns) ← blockᵀD and inner (rows, rows) ← blockᵀblock, a tile of features at a time."""
     products[:] = 0.0
@@ -94,7 +94,7 @@ def block_products(block, columns, products, inner):  # type: ignore[no-untyped-
         inner += part_inner
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
     """D ← D + block · Q for weights Q (rows, columns), a tile of features at a time."""
     part = np.empty((TILE, weights.shape[1]))
@@ -106,7 +106,7 @@ def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
                 columns[f + j, k] += part[j, k]
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def settle(products, inner, weights, t):  # type: ignore[no-untyped-def]
     """products[t] ← Dᵀx_t with the rows before t of the block counted into D: + Σ_s q_s (x_s · x_t)."""
     for s in range(t):

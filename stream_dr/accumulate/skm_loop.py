@@ -40,7 +40,7 @@ from stream_dr.accumulate.row_products import (
 from stream_dr.compiled import compiled
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def learn_row(  # type: ignore[no-untyped-def]
     products, squared, row, label, table, formed, counts, live, p, unit, a, working, shares, inner, scratch, weights
 ):
@@ -100,7 +100,7 @@ def learn_row(  # type: ignore[no-untyped-def]
     return live, worst, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-untyped-def]
     """part ← what v_i takes of u and of each class mean: Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale; part was zero."""
     for k in range(counts.shape[0]):
@@ -110,7 +110,7 @@ def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-un
             part[0] -= part[k + 1]
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-untyped-def]
     """|v|² of v = keep · v_i + Σ part · working, and the size of the terms it is summed from; pull ← v · working."""
     squared = terms = along = 0.0
@@ -125,7 +125,7 @@ def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-unt
     return keep * keep * length + 2.0 * keep * along + squared, keep * keep * length + terms
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, forceinline=True)
 def meet(products, squared, label, table, counts, live, p, working, shares, inner):  # type: ignore[no-untyped-def]
     """Learn the row's class mean, and set up the working vectors u = x and m_j before any deflation."""
     size, c = products.shape[0], counts.shape[0]

@@ -159,7 +159,7 @@ def _distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray,
     return found[:kept], bounds
 
 
-@compiled()
+@compiled(forceinline=True)
 def _ascending(codes: np.ndarray) -> np.ndarray:
     """Codes sorted; as they are where they are."""
     for i in range(1, len(codes)):
