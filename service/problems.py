@@ -71,6 +71,7 @@ STATUS: dict[str, int] = {
     "unknown_format": 500,
     "source_missing": 500,
     "remote_error": 502,
+    "catching_up": 503,
     "directory_in_use": 503,
     "directory_missing": 503,
     "not_ready": 503,
@@ -143,7 +144,7 @@ def install(app: FastAPI) -> None:
 
 
 def _retry_after(error: stream_dr.errors.StreamDRError) -> dict[str, str]:
-    if STATUS[error.code] != 429:
+    if STATUS[error.code] not in (429, 503):
         return {}
     return {"Retry-After": str(max(1, round(float(error.details.get("retry_after", 1)))))}
 

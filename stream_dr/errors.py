@@ -148,6 +148,12 @@ class NotFitted(StreamDRError, NotFittedError):
     code = "model_empty"
 
 
+class CatchingUp(NotFitted):
+    """Raised when a projection is asked for that a model will have once it has learned, and solved, what the log holds."""
+
+    code = "catching_up"
+
+
 class NeedsRefine(NotFitted):
     """Raised when only the diagonal of the scatter is kept and the method has no answer from it without refine."""
 

@@ -246,7 +246,7 @@ class Directory:
         estimator = make(entry.spec.estimator, entry.spec.params)
         folder = self.path if self.writable else None
         model = Model(entry.name, entry.id, entry.spec, entry.start, estimator, self.limits.keep_versions, folder)
-        model.policy = entry.policy
+        model.policy, model.goal = entry.policy, self.position
         model.version_ceiling = entry.version_ceiling
         model.next_version = entry.version_ceiling + 1
         restore(model, self.path, self.position, self.writable)

@@ -54,7 +54,8 @@ class Exported(NamedTuple):
 
 
 def export_projection(model: Model, version: int | None = None) -> Exported:
-    """What a model has published, or a kept version of it. Raises NotFitted (nothing yet), UnknownVersion."""
+    """What a model has published, or a kept version of it. Raises NotFitted or CatchingUp (nothing yet), ModelFailed,
+    UnknownVersion."""
     newest = model.published
     if newest is None:
         raise model.unpublished()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.engine.versions import Versions
-from stream_dr.errors import ModelFailed, NotFitted, StreamDRError, UnknownVersion
+from stream_dr.errors import CatchingUp, ModelFailed, NotFitted, StreamDRError, UnknownVersion
 from stream_dr.projection import Projection
 
 
@@ -76,9 +76,9 @@ class Model:
     """A live model. Attributes are read by any thread and written by the one that advances it.
 
     name, id (never used twice in a directory), spec, start (first position it learns from), status ("live",
-    "catching_up" or "failed"), position (last event applied; start − 1 before any), rows, rows_skipped, failure,
-    published, versions (kept ones), policy (None: the engine's), advance_seconds and advanced_rows (time
-    spent learning, and rows learned, by this process).
+    "catching_up" or "failed"), position (last event applied; start − 1 before any), goal (the log's last when it was made or
+    opened), rows, rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), advance_seconds and
+    advanced_rows (time spent learning, and rows learned, by this process).
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Model:
         self.policy: PublishPolicy | None = None
         self.status = "catching_up"
         self.position = start - 1
+        self.goal = start - 1
         self.accumulator: Any = estimator.accumulator()
         self.failure: Failure | None = None
         self.published: Published | None = None
@@ -153,18 +154,34 @@ class Model:
         """What is raised where a model is asked to go on that has failed."""
         return ModelFailed(f"model {self.name!r} failed at position {where.position} ({where.code}): {where.message}")
 
-    def unpublished(self) -> NotFitted:
-        """Why there is no projection."""
-        if self.rows == 0:
-            why = "has published no projection yet: it has learned no row. Send rows first."
-        elif self.solve_error is None:
-            why = f"is not solved yet for its {self.rows} rows; a service or a replay that runs does so in a moment."
-        elif isinstance(self.solve_error, StreamDRError):
-            why = f"has no projection of its {self.rows} rows: {self.solve_error}"
-        else:
-            why = f"could not be solved ({type(self.solve_error).__name__}); the log has the details."
-        kind = type(self.solve_error) if self.rows and isinstance(self.solve_error, NotFitted) else NotFitted
+    def unpublished(self) -> StreamDRError:
+        """Why there is no projection: CatchingUp where there will be one in a moment."""
+        if self.failure is not None:
+            return self.failed(self.failure)
+        kind, why = self._unsolved()
         return kind(f"model {self.name!r} {why}")
+
+    def _unsolved(self) -> tuple[type[NotFitted], str]:
+        if self.position < self.goal:
+            return CatchingUp, (
+                f"has published no projection yet: it has learned the log up to position {self.position} of {self.goal}. "
+                "Ask again in a moment, while a service or a replay runs."
+            )
+        if self.rows == 0:
+            return NotFitted, "has published no projection yet: it has learned no row. Send rows first."
+        if self.solve_error is not None:
+            kind = type(self.solve_error) if isinstance(self.solve_error, NotFitted) else NotFitted
+            if isinstance(self.solve_error, StreamDRError):
+                return kind, f"has no projection of its {self.rows} rows: {self.solve_error}"
+            return kind, f"could not be solved ({type(self.solve_error).__name__}); the log has the details."
+        if self.policy is not None and not any(self.policy):
+            return NotFitted, (
+                f"has not been published since it learned its {self.rows} rows, which it is on demand only: "
+                f"POST /models/{self.name}/publish."
+            )
+        return CatchingUp, (
+            f"is not solved yet for its {self.rows} rows; a service or a replay that runs does so in a moment."
+        )
 
     def version(self, number: int) -> Published:
         """A kept projection by its version. Raises UnknownVersion."""

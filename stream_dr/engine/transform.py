@@ -54,8 +54,8 @@ class Answer(NamedTuple):
 
 
 def transform(model: Model, block: Block, schema: Schema) -> Answer:
-    """Project a block's rows; targets are ignored. Raises NotFitted before any row, WidthMismatch, SchemaMismatch,
-    NotFinite."""
+    """Project a block's rows; targets are ignored. Raises NotFitted before any row, CatchingUp before those of the log are
+    learned and solved, ModelFailed, WidthMismatch, SchemaMismatch, NotFinite."""
     published = model.published
     if published is None:
         raise model.unpublished()

@@ -1,6 +1,7 @@
 """Models at run time: made, caught up, restarted, exported, refined, deleted."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from safetensors.numpy import load
 
 import stream_dr
+from stream_dr.engine import bring_up
 from tests.service.serving import ARROW, Served, arrow, in_thread, post
 
 RANDOM = np.random.default_rng(3)
@@ -189,6 +191,24 @@ def test_when_a_model_is_published_can_be_changed(tmp_path: Path) -> None:
     with in_thread(tmp_path / "D") as served:
         assert served.http.get("/models/a").json()["publish"] == soon
         assert put(served, "b").json()["publish"]["rows"] == 10_000
+
+
+def test_a_restarted_model_that_has_nothing_to_serve_yet_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_thread(tmp_path / "D") as served:
+        for _ in range(4):
+            fill(served)
+    with in_thread(tmp_path / "D", max_lag=5) as served:
+        go_on = threading.Event()
+        catch_up = bring_up.catch_up
+        monkeypatch.setattr(bring_up, "catch_up", lambda *given: go_on.wait(20) and catch_up(*given))
+        put(served, "a", "class_means")
+        told = post(served.http, arrow(X), path="/transform?model=a")
+        assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "catching_up", "1")
+        threading.Timer(0.5, go_on.set).start()
+        with stream_dr.Client(served.url) as client:
+            assert client.transform(X, model="a").shape == (90, 2)
 
 
 def test_publishing_what_cannot_be(served: Served) -> None:

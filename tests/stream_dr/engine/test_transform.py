@@ -11,6 +11,7 @@ from stream_dr import errors
 from stream_dr.block import Block
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
+from stream_dr.engine.model import PublishPolicy
 from stream_dr.engine.projecting import project
 from stream_dr.engine.settle import settle
 from stream_dr.engine.transform import transform
@@ -181,3 +182,22 @@ def test_why_a_model_with_rows_has_no_projection(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     with opened(tmp_path / "d") as directory, pytest.raises(errors.NeedsRefine):
         project(directory, directory.model("m"), open_dataset(folder), tmp_path / "z.parquet")
+
+
+def test_a_model_that_is_behind_the_log_says_so(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {}), late=("class_means", {}), ill=("class_means", {})) as directory:
+        put(directory, dense(0), dense(1))
+    with opened(tmp_path) as directory:
+        model, ill = directory.model("m"), directory.model("ill")
+        with pytest.raises(errors.CatchingUp, match="up to position -1 of 1"):
+            transform(model, dense(2), directory.schema)
+        catch_up(directory, [model], 1)
+        with pytest.raises(errors.CatchingUp, match="not solved yet for its 40 rows"):
+            transform(model, dense(2), directory.schema)
+        model.policy = PublishPolicy(rows=None, seconds=None, idle=False)
+        with pytest.raises(errors.NotFitted, match="on demand only: POST /models/m/publish") as told:
+            transform(model, dense(2), directory.schema)
+        assert not isinstance(told.value, errors.CatchingUp)
+        ill.fail(0, errors.HistoryGone("gone"))
+        with pytest.raises(errors.ModelFailed, match="failed at position 0"):
+            transform(ill, dense(2), directory.schema)
