@@ -18,11 +18,11 @@ from typing import NamedTuple
 from stream_dr.block import Block
 from stream_dr.engine.model import Model
 from stream_dr.engine.unlearn import History, Removal, learned_by, take_out
-from stream_dr.errors import DamagedFile, DamagedShard, SourceMissing, StreamDRError
+from stream_dr.errors import DamagedFile, DamagedShard, InsufficientStorage, SourceMissing, StreamDRError
 
 log = logging.getLogger("stream_dr.advance")
 
-PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile)
+PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, InsufficientStorage)
 """Errors of the surroundings, not of the event: a model that met one is tried again after a restart."""
 
 

@@ -27,6 +27,7 @@ from stream_dr.engine.recent import Recent
 from stream_dr.engine.schema import Schema, grown
 from stream_dr.engine.snapshot import forget_snapshots, newest_snapshot, restore, restore_published
 from stream_dr.errors import (
+    DamagedFile,
     DirectoryMissing,
     HistoryGone,
     InvalidParameter,
@@ -87,6 +88,7 @@ class Directory:
                     raise
 
     def _open(self, n_features: int | None, target_kind: str | None) -> None:
+        self._check_models()
         self.log = Log(
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
@@ -104,6 +106,16 @@ class Directory:
             self.models[entry.name] = self._restored(entry)
         if self.writable:
             forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
+
+    def _check_models(self) -> None:
+        """Raise DamagedFile where models have snapshots and their table is gone: those would be removed as nobody's."""
+        table, folders = self.path / "models.db", sorted(p.name for p in (self.path / "snapshots").glob("*"))
+        if self.writable and folders and not table.exists():
+            raise DamagedFile(
+                f"{table} is not there, but snapshots of {', '.join(folders[:5])} are. Restore it from a copy; or, to go on "
+                f"without those models, move {self.path / 'snapshots'} away.",
+                path=str(table),
+            )
 
     @property
     def position(self) -> int:

@@ -11,7 +11,7 @@ from stream_dr.engine.advance import Step, advance, advance_all
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.snapshot import state_sha256
-from stream_dr.errors import SourceMissing
+from stream_dr.errors import InsufficientStorage, SourceMissing
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.streams.codec import block_from_json
 from tests.stream_dr.engine.batches import dense, opened, put
@@ -71,10 +71,11 @@ def test_a_model_that_raises_is_failed_for_good_and_the_others_go_on(tmp_path: P
         assert model.rows == 0
 
 
-def test_a_missing_shard_fails_a_model_only_until_the_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [SourceMissing("gone"), InsufficientStorage("no room to open a segment")])
+def test_what_surroundings_lack_fails_a_model_only_until_the_restart(tmp_path: Path, error: Exception) -> None:
     with opened(tmp_path, cm=("class_means", {})) as directory:
         put(directory, dense(0))
-        advance(directory.model("cm"), Step(0, error=SourceMissing("gone")), LogHistory(directory))
+        advance(directory.model("cm"), Step(0, error=error), LogHistory(directory))
         assert directory.model("cm").status == "failed"
     with opened(tmp_path) as directory:
         assert directory.model("cm").status == "catching_up"

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from stream_dr import errors
+from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
+from stream_dr.engine.publish import freeze
+from stream_dr.engine.snapshot import snapshot
 from stream_dr.streams import failpoints, segment
 from stream_dr.streams.event import sha256_of
 from tests.stream_dr.engine.batches import SMALL, body, dense, draft, opened, put
@@ -162,6 +165,20 @@ def test_a_removed_model_leaves_nothing_to_its_successor(tmp_path: Path) -> None
         directory.remove_model("m")
         assert not folder.exists()
         assert directory.add_model("m", "class_means", {})[0].id > first
+
+
+def test_snapshots_whose_models_nobody_knows_any_more_are_not_removed(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        put(directory, dense(0))
+        catch_up(directory, [directory.model("m")], 0)
+        snapshot(directory.model("m"), freeze(directory.model("m")), tmp_path)
+    (tmp_path / "models.db").rename(tmp_path / "away")
+    for _ in range(2):
+        with pytest.raises(errors.DamagedFile, match=r"models\.db is not there, but snapshots of m\.1 are"):
+            Directory(tmp_path)
+    (tmp_path / "away").rename(tmp_path / "models.db")
+    with opened(tmp_path) as directory:
+        assert directory.model("m").rows == 20
 
 
 def test_an_unlearn_draft_is_taken_as_it_is(tmp_path: Path) -> None:
