@@ -81,6 +81,7 @@ def test_what_is_told_while_the_directory_opens_is_logged_as_all_else(
 ) -> None:
     with stream_dr.Directory(tmp_path) as directory:
         directory.add_model("lda", "lda", {})
+        directory.append([stream_dr.rows_draft(arrow(X, Y))])
     passed_over = tmp_path / "snapshots" / "lda.1" / f"{0:020d}.safetensors"
     passed_over.parent.mkdir(parents=True)
     passed_over.write_bytes(b"no snapshot")
