@@ -25,7 +25,9 @@ def replay(
         int | None, typer.Option(min=1, help="Snapshot after so many rows (and every minute).")
     ] = None,
     loops: Annotated[int, typer.Option(min=1, help="Passes over the shards to reach.")] = 1,
-    again: Annotated[bool, typer.Option("--again", help="One pass more; completes a begun one first.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="One pass more, also of rows unlearned since; completes a begun one first.")
+    ] = False,
     shuffle_shards: Annotated[
         int | None, typer.Option(metavar="SEED", help="Shuffle the shards' order in each pass.")
     ] = None,
