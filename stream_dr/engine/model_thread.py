@@ -36,9 +36,9 @@ NEAR = 8
 TICK = 0.05
 """Seconds between looks at publishing policies while nothing arrives."""
 
-PAUSE, IDLE_PAUSE = 9, 19
-"""Between two solutions of a model pass so many times what the last one took; the longer one where only a drained log asks
-for it, for under heavy ingest the log is drained for a moment after most batches."""
+PAUSE = 19
+"""Between two solutions of a model pass so many times what the last one took: a twentieth of one processor is spent on
+them, however often the log is drained."""
 
 
 class ModelThread:
@@ -182,4 +182,4 @@ class ModelThread:
         learned = model.rows - (published.rows if published else 0)
         by_rows = policy.rows is not None and learned >= policy.rows
         by_time = policy.seconds is not None and waited >= policy.seconds
-        return by_rows or by_time or (idle and policy.idle and waited >= IDLE_PAUSE * model.publish_seconds)
+        return by_rows or by_time or (idle and policy.idle)
