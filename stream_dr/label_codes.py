@@ -87,12 +87,14 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
 
 def check_exact(numbers: Any) -> None:
     """Raise InvalidTargets for a whole float (of a list or array) that stands for more than one integer."""
-    doubles = np.asarray(numbers, dtype=np.float64)
-    odd = doubles[np.abs(doubles) >= EXACT]
+    given = np.asarray(numbers)
+    short = given.dtype.kind == "f" and given.dtype.itemsize < 8
+    kind, bits = (given.dtype.name, np.finfo(given.dtype).nmant + 1) if short else ("double", 53)
+    odd = given[np.abs(given.astype(np.float64)) >= 2.0**bits]
     if len(odd):
         raise InvalidTargets(
-            f"label {float(odd[0])!r} is read as a double, and from 2**53 on a double may be another number than was meant. "
-            "Pass labels as integers from -2**63 to 2**64 - 1, or as strings."
+            f"label {float(odd[0])!r} is read as a {kind}, and from 2**{bits} on a {kind} may be another number than was "
+            "meant. Pass labels as integers from -2**63 to 2**64 - 1, or as strings."
         )
 
 

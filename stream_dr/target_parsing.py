@@ -79,8 +79,8 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     """Targets of the given kind, or of the kind y's form says."""
     if type(y) is list and kind in (None, "class") and "class" in kinds and set(map(type, y)) in _PLAIN:
         return class_targets(y)  # the commonest form, without a Python loop
-    if hasattr(y, "isna") and getattr(getattr(y, "dtype", None), "kind", "f") != "f" and y.isna().any():
-        y = y.astype(object)  # pandas' integers with gaps would come as floats
+    if hasattr(y, "isna") and not isinstance(getattr(y, "dtype", np.dtype(float)), np.dtype) and y.isna().any():
+        y = y.astype(object)  # pandas' own numbers with gaps would come as floats with NaN
     if hasattr(y, "to_pylist"):
         y = y.to_pylist()
     elif hasattr(y, "to_numpy"):
@@ -105,7 +105,23 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
         y = _with_gaps(y)
         if _holds_collections(y):
             return multilabel_targets(list(y))
+        present = np.array([v is not None for v in y], dtype=bool)
+        if present.any() and all(isinstance(v, float | np.floating) for v in y[present]):
+            return _spread(_parse_column(y[present].astype(np.float64), kinds, kind), present)
     return _parse_column(y, kinds, kind)
+
+
+def _spread(targets: Targets, present: np.ndarray) -> Targets:
+    """Targets of the present rows (rows,) bool, as those of all rows."""
+    if present.all():
+        return targets
+    if targets.values is not None:
+        values = np.zeros((len(present), targets.values.shape[1]))
+        values[present] = targets.values
+        return targets._replace(values=values, present=present)
+    codes = np.full(len(present), -1, dtype=np.int32)
+    codes[present] = targets.codes
+    return targets._replace(codes=codes, present=present)
 
 
 _PLAIN = ({str}, {int}, {bool})
@@ -181,7 +197,7 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
     if np.iscomplexobj(y):
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
     if y.dtype.kind == "f":
-        y = y.astype(np.float64, copy=False)
+        given, y = y, y.astype(np.float64, copy=False)
         if not np.all(np.abs(y) <= LARGEST):
             raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
         whole = bool(np.all(y == np.floor(y)))
@@ -198,7 +214,7 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
                 "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "
                 "pass str, int, bool or whole numbers, or start a new model."
             )
-        check_exact(y)
+        check_exact(given)
         y = y.astype(np.int64)
     if kind == "continuous":
         _refuse_text(y)

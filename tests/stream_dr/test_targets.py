@@ -210,6 +210,8 @@ COLUMN = np.array([[1], [2]])
     "y",
     [
         [0.0, 1.0],
+        [1.0, None],
+        np.array([1.0, 2.0], dtype=object),
         np.array([3.0, 4.0], dtype=np.float32),
         pa.array([1.0, 2.0]),
         pd.Series([1.0, 2.0]),
@@ -252,3 +254,34 @@ def test_label_types_do_not_mix_between_batches():
         check_label_type(("a",), (1,))
     with pytest.raises(InvalidTargets):
         check_label_type((1,), (True,))
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [1.5, None, 3.0],
+        np.array([1.5, None, 3.0], dtype=object),
+        pa.array([1.5, None, 3.0]),
+        pd.Series([1.5, None, 3], dtype="Float64"),
+    ],
+)
+def test_numbers_with_gaps_are_numbers(y):
+    targets = parse_targets(y, 3, KINDS)
+    assert (targets.kind, targets.present.tolist()) == ("continuous", [True, False, True])
+    assert targets.values[[0, 2], 0].tolist() == [1.5, 3.0]
+
+
+def test_whole_numbers_with_gaps_are_classes_where_only_those_are_taken():
+    targets = parse_targets([2.0, None, 3.0], 3, SINGLE)
+    assert (targets.labels, targets.codes.tolist(), targets.present.tolist()) == (
+        (2, 3),
+        [0, -1, 1],
+        [True, False, True],
+    )
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [(np.float16, 11), (np.float32, 24)])
+def test_a_short_float_that_may_be_another_number_is_no_label(dtype, bits):
+    assert parse_targets(np.array([2.0**bits - 1, 1], dtype=dtype), 2, SINGLE).labels == (2**bits - 1, 1)
+    with pytest.raises(InvalidTargets, match=rf"2\*\*{bits} on a float{dtype(0).nbytes * 8} may be another"):
+        parse_targets(np.array([2.0**bits, 1], dtype=dtype), 2, SINGLE)

@@ -62,6 +62,8 @@ class LabelFields:
 
 def _whole(field: str) -> int | None:
     """The integer that a field is, or None; one written as a double that may stand for another is none."""
+    if "_" in field:  # which Python takes for a separator of digits
+        return None
     try:
         return int(field)
     except ValueError:

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
 from stream_dr.block import Block, check_finite
-from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
+from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
 from stream_dr.label_codes import check_exact
 from stream_dr.streams.readers.lines import ROWS
 from stream_dr.target_parsing import parse_targets
@@ -73,6 +73,10 @@ def _targets(values: Any, rows: int) -> Targets:
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
     if Y.dtype == object:
         return class_targets([str(np.asarray(cell).ravel()[0]) for cell in Y.ravel()])
+    if Y.dtype.kind not in "biuf":
+        raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
+    if Y.dtype.kind == "f" and not np.isfinite(Y).all():
+        raise InvalidTargets("labels contain NaN or infinity; leave those rows out.")
     if Y.ndim == 1 or 1 in Y.shape:
         flat = Y.ravel()
         if np.issubdtype(flat.dtype, np.floating) and not np.all(flat == np.floor(flat)):

@@ -179,3 +179,8 @@ def test_what_no_row_may_hold_is_named_by_line(tmp_path, line, said):
 def test_a_number_that_may_be_another_is_a_word(tmp_path):
     (block,) = read_libsvm(write(tmp_path, b"9007199254740993.0 1:1\n9007199254740992.0 1:1\n"))
     assert block.y.labels == ("9007199254740993.0", "9007199254740992.0")
+
+
+def test_an_underscore_is_no_digit(tmp_path):
+    (tmp_path / "a.svm").write_text("1_0 1:1\n10 1:2\n")
+    assert next(read_libsvm(tmp_path / "a.svm")).y.row_labels() == ["1_0", "10"]
