@@ -23,16 +23,18 @@ _FORM = struct.Struct("<qq")
 
 
 class Head:
-    """The file in a log's folder, for its one writer; for a reader, nothing."""
+    """The file in a log's folder; one writer. `found`: whether there was one."""
 
     def __init__(self, folder: Path, writable: bool) -> None:
+        self._path = folder / NAME
+        self.found = self._path.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._file = os.open(folder / NAME, flags, 0o666) if writable else -1
+        self._file = os.open(self._path, flags, 0o666) if writable else -1
 
     def read(self) -> int:
         """The last position noted; −1 where none is, or not legibly."""
         with suppress(struct.error, OSError):
-            position, check = _FORM.unpack(os.pread(self._file, _FORM.size, 0))
+            position, check = _FORM.unpack(self._path.read_bytes())
             if digest(position) == check:
                 return int(position)
         return -1
@@ -53,8 +55,8 @@ def lost(path: Path, last: int, known: int) -> DamagedFile:
     """The error that says that a log ends too early. path: its last segment, or its folder."""
     return DamagedFile(
         f"{path} ends at position {last}, and the event at position {known} was acknowledged: the log has lost its end. "
-        f"Nothing was changed. Restore it from a copy; or, to go on without those events, move {NAME} and index.sqlite of "
-        "the log's folder away, and the snapshots past its end.",
+        f"Nothing was changed. Restore it from a copy; or, to go on without those events, move the file {NAME} of the log's "
+        "folder away, and the snapshots past its end.",
         path=str(path),
         last=last,
         known=known,

@@ -79,7 +79,10 @@ class KeyIndex:
             self.try_flush()
 
     def follow(self, segments: Sequence[Any], last: int) -> None:
-        """Read the keys and schema changes of segments, oldest first, that are not known; the log ends at `last`."""
+        """Read the keys and schema changes of segments, oldest first, that are not known; the log ends at `last`. What is
+        known past it is forgotten: the log goes on without."""
+        if self.known > last and self._writable and self._connection is not None:
+            self._cut(self._connection, last)
         for segment, following in zip(segments, [*segments[1:], None], strict=True):
             if following is not None and following.first <= self.known + 1:
                 continue
@@ -148,6 +151,13 @@ class KeyIndex:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _cut(self, connection: sqlite3.Connection, last: int) -> None:
+        with translated(self.path), transaction(connection):
+            connection.execute("DELETE FROM keys WHERE position > ?", (last,))
+            connection.execute("DELETE FROM schemas WHERE position > ?", (last,))
+            connection.execute("UPDATE known SET position=?, digest=?", _with_digest(last))
+        self.known = last
 
     def _write(self, connection: sqlite3.Connection) -> None:
         keys = [

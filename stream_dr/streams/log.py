@@ -65,7 +65,7 @@ class Log(AbstractContextManager["Log"]):
         self._head = Head(self.path, writable)
         try:
             if writable:
-                tidy(self.path, max(at_least, self._index.known, self._head.read()))
+                tidy(self.path, max(at_least, self._index.known if self._head.found else -1, self._head.read()))
             self._segments = [Segment(p, writable) for p in segment_files(self.path)]
             if writable:
                 self._noted = set(self._segments)
@@ -206,7 +206,7 @@ class Log(AbstractContextManager["Log"]):
         """Read everything: SQLite's check of each file, no position missing, every event's and key's digest, every body's.
 
         Raises DamagedFile naming file and position. Cost: one read of the log; memory: about 1 MB, or one event."""
-        found = verify(self._current(), self.rows)
+        found = verify(self._head.read(), self._current(), self.rows)
         with self._lock:
             self._index.check()
         return found

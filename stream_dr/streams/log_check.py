@@ -8,10 +8,12 @@ of its fields is checked by every read (event_row.py), that of its body here.
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from stream_dr.errors import StreamDRError
 from stream_dr.streams.event import Event
+from stream_dr.streams.head import lost
 from stream_dr.streams.segment import Segment
 from stream_dr.streams.sqlite_file import damaged
 
@@ -25,9 +27,10 @@ class Verified(NamedTuple):
     bytes: int
 
 
-def verify(segments: Sequence[Segment], rows: int) -> Verified:
-    """Check each file as SQLite does, that no position is missing, and every body's digest; raises DamagedFile."""
-    events = size = 0
+def verify(known: int, segments: Sequence[Segment], rows: int) -> Verified:
+    """Check each file as SQLite does, that no position is missing up to the end and to `known`, which was acknowledged
+    before they were listed, and every body's digest; raises DamagedFile."""
+    events, size, after = 0, 0, -1
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         segment.check()
         after = segment.first - 1
@@ -38,6 +41,8 @@ def verify(segments: Sequence[Segment], rows: int) -> Verified:
             events, size, after = events + len(found), size + sum(len(e.body) for e in found), found[-1].position
         if after < (segment.last() if following is None else following.first - 1):
             raise damaged(segment.path, f"position {after + 1} is missing")
+    if after < known:
+        raise lost(segments[-1].path if segments else Path("the log"), after, known)
     return Verified(len(segments), events, rows, size)
 
 

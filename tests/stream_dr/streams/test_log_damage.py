@@ -119,10 +119,29 @@ def test_a_log_that_lost_its_end_is_no_shorter_log(folder, tmp_path, damage):
         with pytest.raises(errors.DamagedFile, match="position 2 was acknowledged: the log has lost its end"):
             Log(copy)
         assert [p.read_bytes() for p in copy.glob("*.bodies")] == bodies
+    if damage != "index gone":
+        with Log(copy, writable=False) as reader, pytest.raises(errors.DamagedFile, match="has lost its end"):
+            reader.verify()
     (copy / "head").unlink()
-    (copy / "index.sqlite").unlink()
     with Log(copy) as log:
-        assert log.append([draft("rows", b"new", 1)])[0] < 3
+        end = log.append([draft("rows", b"new", 1, key="k2")])[0]
+        assert end < 3
+        assert log.find_key("k2").position == end
+        log.verify()
+
+
+def test_the_index_of_a_log_that_goes_on_without_its_end_forgets_it(folder):
+    with Log(folder, segment_events=5) as log:
+        for p in range(22):
+            log.append([draft("rows", b"%d" % p, 1, key=f"k{p}", schema=f"s{p}")])
+        log.drop_before(10)
+    segments(folder)[-1].unlink()
+    (folder / "head").unlink()
+    with Log(folder) as log:
+        assert (log.last, log.find_key("k21"), log.find_key("k3").position) == (19, None, 3)
+        assert log.schema_changes()[-1] == "s19"
+        assert log.append([draft("rows", b"21", 1, key="k21")]) == [20]
+        assert log.find_key("k21").position == 20
 
 
 @pytest.mark.parametrize("head", ["as it was", "gone", "cut", "of before", "garbled"])
