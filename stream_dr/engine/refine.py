@@ -48,22 +48,32 @@ def refine(
     tell: Tell | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Published | None:
-    """Refine a frozen model and publish the result; None when it was cancelled before the end.
+    """Refine a frozen model and publish the result; None when it was cancelled before the end, which is asked at every
+    event.
 
     tell: called with {"pass", "rows", "residual", "angle", "seconds", "total_rows"} after each pass, and with {"pass",
     "rows", "total_rows"} within one. Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted,
     InsufficientStorage.
     """
+    check_model(directory, model)
+    learned = _Learned(directory, model, frozen.position, cancelled)
+    try:
+        return _passes(directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None))
+    except _Cancelled:
+        return None
+
+
+def _passes(
+    directory: Any, model: Model, frozen: Frozen, learned: Any, tol: float, max_passes: int, told: Tell
+) -> Published:
     from stream_dr.estimators.refining import refine_steps
 
-    check_model(directory, model)
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
-    told = tell or (lambda facts: None)
     last = None
     for step in refine_steps(
         model.estimator,
         frozen.state,
-        _Learned(directory, model, frozen.position),
+        learned,
         tol=tol,
         max_passes=max_passes,
         resume=_begun(path, frozen.position, max_passes),
@@ -83,8 +93,6 @@ def refine(
             }
         )
         _remember(path, frozen.position, step.refining)
-        if not r.converged and cancelled is not None and cancelled():
-            return None
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
     refined = Refined(last.projection, last.report.residual, frozen.position, frozen.rows)
@@ -112,15 +120,22 @@ def refine_model(directory: Any, model: Model, tol: float, max_passes: int, tell
     return published
 
 
-class _Learned:
-    """What a model has learned, up to a position, as a Source."""
+class _Cancelled(Exception):
+    """Ends a pass; the passes before it are remembered."""
 
-    def __init__(self, directory: Any, model: Model, until: int) -> None:
+
+class _Learned:
+    """What a model has learned, up to a position, as a Source; a pass over it ends with _Cancelled once that is asked."""
+
+    def __init__(self, directory: Any, model: Model, until: int, cancelled: Callable[[], bool] | None) -> None:
         self._history, self._model, self._until = LogHistory(directory), model, until
+        self._cancelled = cancelled or (lambda: False)
 
     def events(self, after: int = -1, until: int | None = None) -> Any:
         last = self._until if until is None else min(until, self._until)
         for position, block in self._history.remaining(max(after, self._model.start - 1), last):
+            if self._cancelled():
+                raise _Cancelled
             yield position, learned_by(self._model.estimator, block)
 
 

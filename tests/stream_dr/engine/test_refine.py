@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
+from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import unlearn_draft
 from stream_dr.engine.publish import freeze
@@ -51,7 +52,8 @@ def test_a_cancelled_refine_goes_on_at_its_next_pass(tmp_path: Path) -> None:
         passes: list[int] = []
         for _ in range(40):
             told.clear()
-            published = refine(directory, model, frozen, 1e-9, 40, told.append, lambda: True)
+            one_made = lambda: any("residual" in t for t in told)  # noqa: E731
+            published = refine(directory, model, frozen, 1e-9, 40, told.append, one_made)
             passes += [t["pass"] for t in told if "residual" in t]
             if published is not None:
                 break
@@ -59,6 +61,16 @@ def test_a_cancelled_refine_goes_on_at_its_next_pass(tmp_path: Path) -> None:
         assert len(passes) > 2
         assert published is not None
         np.testing.assert_array_equal(published.projection.loadings, straight.projection.loadings)  # type: ignore[attr-defined]
+
+
+def test_a_refine_is_cancelled_within_a_pass(tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+    with filled(tmp_path) as directory:
+        model = directory.model("lda")
+        catch_up(directory, [model], directory.position)
+        asked = iter([False, False, True])
+        assert refine(directory, model, freeze(model), 1e-9, 40, told.append, lambda: next(asked)) is None
+        assert [t for t in told if "residual" in t] == []
 
 
 def test_more_passes_go_on_where_too_few_ended(tmp_path: Path) -> None:
