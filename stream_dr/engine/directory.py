@@ -179,8 +179,8 @@ class Directory:
 
     def remove_model(self, name: str) -> Model:
         """Forget a model and its snapshots. Raises UnknownModel."""
-        model = self.model(name)
         with self._appending:
+            model = self.model(name)
             self.table.remove(model.id)
             self.models = {n: m for n, m in self.models.items() if n != name}
         forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
@@ -238,7 +238,7 @@ class Directory:
 
     def _under(self, policy: PublishPolicy | None, model: Model) -> Model:
         """The model, from now on published by that policy; None: as before."""
-        if policy is not None and policy != model.policy:
+        if policy is not None:
             self.table.set_policy(model.id, policy)
             model.policy = policy
         return model

@@ -48,10 +48,12 @@ class Group:
             try:
                 positions = self.directory.log.append(self.events)
             except InsufficientStorage as e:
-                return [p if isinstance(p, StreamDRError | Receipt) else e for p in placed]
+                return self._up_to_refusal([p if isinstance(p, StreamDRError | Receipt) else e for p in placed])
             finally:
                 self.directory.label_sets.settle(appended=bool(positions))
             self.directory.schema, self.directory.written = self.schema, self.written
+            for model in self.models:
+                model.goal = positions[-1]
             self._hold(positions)
         return [self._answer(p, positions) for p in placed]
 
@@ -114,6 +116,12 @@ class Group:
         if self.directory.recent is not None:
             for position, draft in zip(positions, self.admitted, strict=True):
                 self.directory.recent.put(position, draft)
+
+    def _up_to_refusal(self, answers: list[Receipt | StreamDRError]) -> list[Receipt | StreamDRError]:
+        if not self.up_to_refusal:
+            return answers
+        refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
+        return answers[: refused + 1]
 
     def _storage(self) -> InsufficientStorage | None:
         free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes

@@ -157,6 +157,25 @@ def test_where_a_model_starts(tmp_path: Path) -> None:
                 directory.add_model("x", "class_means", {}, wrong)  # type: ignore[arg-type]
 
 
+def test_two_removals_at_once_leave_a_model_made_in_between_alone(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {})) as directory:
+        old = directory.model("m")
+        lookup = directory.model
+
+        def slowly(name: str) -> Any:
+            """As if another thread removed the model, and made it anew, before this one has the lock."""
+            directory.model = lookup  # type: ignore[method-assign]
+            if not directory._appending.locked():
+                directory.remove_model(name)
+                directory.add_model(name, "class_means", {})
+                return old
+            return lookup(name)
+
+        directory.model = slowly  # type: ignore[method-assign]
+        directory.remove_model("m")
+        assert {e.name for e in directory.table.entries()} == set(directory.models)
+
+
 def test_a_removed_model_leaves_nothing_to_its_successor(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
         first = directory.model("m").id

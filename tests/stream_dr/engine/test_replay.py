@@ -16,6 +16,7 @@ from stream_dr.engine.directory import Directory
 from stream_dr.engine.replay import Progress, ReplaySettings, Report, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import ESTIMATORS
+from stream_dr.streams import failpoints
 from stream_dr.streams import shards as shard_reading
 from stream_dr.streams.codec import arrow_from_block
 from stream_dr.streams.log import Log
@@ -246,6 +247,26 @@ def test_nothing_after_a_refused_batch_is_appended(tmp_path: Path, monkeypatch: 
     run(tmp_path / "d", folder)
     run(tmp_path / "straight", folder)
     assert states(tmp_path / "d") == states(tmp_path / "straight")
+
+
+@pytest.mark.parametrize("last", ["repeated", "refused"])
+def test_a_full_disk_ends_it_whatever_ends_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    """The group's last batch is in the log already, or would be refused."""
+    monkeypatch.setattr(batching, "FIRST_EVENTS", 1)
+    monkeypatch.setattr(batching, "GROUP_EVENTS", 64)
+    blocks = [dense(seed) for seed in range(3)]
+    folder = shard_of(tmp_path / "s", *blocks, blocks[0] if last == "repeated" else dense(3, features=7))
+    failpoints.arm("log.before_commit=enospc@2")
+    try:
+        with pytest.raises(errors.InsufficientStorage):
+            run(tmp_path / "d", folder)
+    finally:
+        failpoints.arm("")
+    assert {rows for _, rows, _ in states(tmp_path / "d").values()} == {20}
+    if last == "repeated":
+        assert run(tmp_path / "d", folder).rows == 40
 
 
 @pytest.mark.parametrize("skip", [False, True])
