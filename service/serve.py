@@ -178,7 +178,10 @@ def _directory(settings: Settings) -> Any:
 
 def tell_passed_over(settings: Settings, directory: Any) -> None:
     """Warn of settings for a new stream that this stream has decided otherwise."""
-    is_of = {"target_kind": directory.schema.target_kind, "n_features": directory.schema.stated or None}
+    is_of = {
+        "target_kind": directory.schema.target_kind,
+        "n_features": directory.schema.stated or directory.schema.features,
+    }
     for name, decided in is_of.items():
         wanted = getattr(settings, name)
         if directory.position >= 0 and wanted is not None and wanted != decided:

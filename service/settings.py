@@ -70,7 +70,12 @@ class Settings(BaseSettings):
     keep_versions: int = _setting(
         32, "versions", "published projections kept per model; after a restart only the newest is there", ge=1, le=10**6
     )
-    publish_rows: Count = _setting(10_000, "rows", "rows after which a projection is published, however soon", ge=1)
+    publish_rows: Count = _setting(
+        10_000,
+        "rows",
+        "rows after which a projection is published, though solving takes a twentieth of the time at most",
+        ge=1,
+    )
     publish_seconds: Seconds = _setting(1.0, "seconds", "time after which new rows are published, however few", gt=0)
     publish_idle: bool = _setting(
         True,

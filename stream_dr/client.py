@@ -112,7 +112,9 @@ class Client:
         start: "start", "now" or a position. publish: {"rows", "seconds", "idle"}, when it is solved and published; None:
         as the service is set. params: the estimator's.
         """
-        spec = {"estimator": estimator, "params": params, "from": start} | ({"publish": publish} if publish else {})
+        spec = {"estimator": estimator, "params": params, "from": start} | (
+            {} if publish is None else {"publish": publish}
+        )
         return dict(self._send("PUT", _path(name), **_json(spec)).json())
 
     def publish(self, name: str) -> dict[str, Any]:

@@ -64,6 +64,18 @@ class PublishPolicy(NamedTuple):
     seconds: float | None = 1.0
     idle: bool = True
 
+    @property
+    def soon(self) -> bool:
+        """Whether what is learned is published within a minute, though no more rows come."""
+        return self.idle or (self.seconds is not None and self.seconds <= 60)
+
+    @property
+    def described(self) -> str:
+        """What is to come first, in words."""
+        ways = [f"after {self.rows} rows"] if self.rows is not None else []
+        ways += [f"after {self.seconds:g} seconds"] if self.seconds is not None else []
+        return f"it is {' or '.join(ways) or 'on demand only'}"
+
 
 class Spec(NamedTuple):
     """What a model is: registry key and parameters."""
@@ -76,9 +88,9 @@ class Model:
     """A live model. Attributes are read by any thread and written by the one that advances it.
 
     name, id (never used twice in a directory), spec, start (first position it learns from), status ("live",
-    "catching_up" or "failed"), position (last event applied; start − 1 before any), goal (the log's last when it was made or
-    opened), rows, rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), advance_seconds and
-    advanced_rows (time spent learning, and rows learned, by this process).
+    "catching_up" or "failed"), position (last event applied; start − 1 before any), goal (the log's last), rows,
+    rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), advance_seconds and advanced_rows
+    (time spent learning, and rows learned, by this process).
     """
 
     def __init__(
@@ -174,9 +186,9 @@ class Model:
             if isinstance(self.solve_error, StreamDRError):
                 return kind, f"has no projection of its {self.rows} rows: {self.solve_error}"
             return kind, f"could not be solved ({type(self.solve_error).__name__}); the log has the details."
-        if self.policy is not None and not any(self.policy):
+        if self.policy is not None and not self.policy.soon:
             return NotFitted, (
-                f"has not been published since it learned its {self.rows} rows, which it is on demand only: "
+                f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
                 f"POST /models/{self.name}/publish."
             )
         return CatchingUp, (

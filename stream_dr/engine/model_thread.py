@@ -180,6 +180,7 @@ class ModelThread:
         if waited < PAUSE * model.publish_seconds:
             return False
         learned = model.rows - (published.rows if published else 0)
+        was_published = published is None and model.next_version > 1  # and not snapshotted before a kill
         by_rows = policy.rows is not None and learned >= policy.rows
         by_time = policy.seconds is not None and waited >= policy.seconds
-        return by_rows or by_time or (idle and policy.idle)
+        return by_rows or by_time or (idle and (policy.idle or was_published))

@@ -179,7 +179,7 @@ class Running:
         if model.failure is not None:
             raise model.failed(model.failure)
         if model.stale:
-            self._workers.pool.submit(self._workers.publish, model, freeze(model)).result(timeout)
+            self._workers.pool.submit(lambda: self._workers.publish(model, freeze(model))).result(timeout)
         if model.published is None or (model.stale and model.solve_error is not None):
             raise model.unpublished()
         return model.published

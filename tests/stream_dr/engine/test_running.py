@@ -1,5 +1,6 @@
 """Running: durable before acknowledged, learned in order, published soon, nothing lost at a stop; refusals under load."""
 
+import shutil
 import sqlite3
 import threading
 import time
@@ -514,6 +515,23 @@ def test_a_state_that_an_unlearning_left_half_new_is_not_kept(tmp_path: Path) ->
         wanted = directory.model("m").accumulator.freeze()
     assert means.rows == wanted.rows == 40
     np.testing.assert_allclose(means.centred().mean, wanted.centred().mean, rtol=1e-12)
+
+
+def test_what_was_published_on_demand_is_there_again_after_a_kill(tmp_path: Path) -> None:
+    """Nothing was snapshotted: the copy is what a kill leaves."""
+    with running(tmp_path / "a", publish=ON_DEMAND, snapshot_rows=None, snapshot_seconds=None) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        run.add_model("never", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        eventually(lambda: model.position == 0)
+        version = run.publish("m").version
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with running(tmp_path / "b", publish=ON_DEMAND) as run:
+        eventually(lambda: run.directory.model("m").published is not None)
+        again = run.directory.model("m").published
+        assert again is not None
+        assert again.version > version
+        assert run.directory.model("never").published is None
 
 
 def test_what_was_frozen_before_does_not_take_the_place_of_what_is_published(tmp_path: Path) -> None:

@@ -194,10 +194,20 @@ def test_a_model_that_is_behind_the_log_says_so(tmp_path: Path) -> None:
         catch_up(directory, [model], 1)
         with pytest.raises(errors.CatchingUp, match="not solved yet for its 40 rows"):
             transform(model, dense(2), directory.schema)
-        model.policy = PublishPolicy(rows=None, seconds=None, idle=False)
-        with pytest.raises(errors.NotFitted, match="on demand only: POST /models/m/publish") as told:
-            transform(model, dense(2), directory.schema)
-        assert not isinstance(told.value, errors.CatchingUp)
+        for policy, says in (
+            (PublishPolicy(rows=None, seconds=None, idle=False), "on demand only"),
+            (PublishPolicy(rows=500, seconds=900.0, idle=False), "after 500 rows or after 900 seconds"),
+        ):
+            model.policy = policy
+            with pytest.raises(errors.NotFitted, match=f"{says}.: POST /models/m/publish") as told:
+                transform(model, dense(2), directory.schema)
+            assert not isinstance(told.value, errors.CatchingUp)
+        live, _ = directory.add_model("live", "class_means", {}, "now")
+        with pytest.raises(errors.NotFitted, match="learned no row"):
+            transform(live, dense(2), directory.schema)
+        put(directory, dense(3))
+        with pytest.raises(errors.CatchingUp, match="up to position 1 of 2"):
+            transform(live, dense(2), directory.schema)
         ill.fail(0, errors.HistoryGone("gone"))
         with pytest.raises(errors.ModelFailed, match="failed at position 0"):
             transform(ill, dense(2), directory.schema)
