@@ -80,9 +80,10 @@ class Segment:
             connection.executescript(TABLE + erasures.TABLE + _ABOUT)
             connection.execute("INSERT INTO about VALUES (?,?,?)", (*about, _digest(first, *about)))
             connection.execute("PRAGMA journal_mode=WAL")
-        failpoint("log.roll")
-        temporary.rename(path)
-        fsync_directory(folder)
+        with translated(path):
+            failpoint("log.roll")
+            temporary.rename(path)
+            fsync_directory(folder)
         return cls(path, writable=True)
 
     def append(self, events: Sequence[Event]) -> None:

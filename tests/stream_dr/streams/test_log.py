@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dr import errors
+from stream_dr.streams.failpoints import armed
 from stream_dr.streams.log import EventDraft, Log, draft
 from tests.stream_dr.streams.logs import drafts, filled, segments
 
@@ -141,3 +142,14 @@ def test_holding_is_where_the_last_rows_begin(folder):
         assert [log.holding(rows) for rows in (0, 1, 30, 31, 60, 150, 151, 10**9)] == [40, 40, 40, 30, 30, 0, 0, 0]
         log.drop_before(20)
         assert log.holding(10**9) == 20
+
+
+def test_a_disk_that_is_full_when_a_segment_is_begun(folder):
+    with Log(folder, segment_events=3) as log:
+        for p in range(3):
+            log.append([draft("rows", b"%d" % p, 1)])
+        with armed("log.roll=enospc"), pytest.raises(errors.InsufficientStorage):
+            log.append([draft("rows", b"3", 1)])
+        assert log.last == 2
+        assert log.append([draft("rows", b"3", 1)]) == [3]
+        assert [e.body for e in log.read(-1)] == [b"0", b"1", b"2", b"3"]
