@@ -219,8 +219,7 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
     if kind == "continuous":
         _refuse_text(y)
         present = np.array([v is not None for v in y], dtype=bool)
-        targets = continuous_targets(np.where(present, y, 0.0))
-        return targets if present.all() else targets._replace(present=present)
+        return _spread(continuous_targets(y[present]), present)
     if kind == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
