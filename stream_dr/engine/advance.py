@@ -35,6 +35,11 @@ class Step(NamedTuple):
     error: Exception | None = None
 
 
+def rows_of(steps: Iterable[Step]) -> int:
+    """Rows that events bring to be learned."""
+    return sum(step.block.rows for step in steps if step.block is not None)
+
+
 def advance(model: Model, step: Step, history: History) -> None:
     """Apply one event to a model. Raises nothing but what ends the process; a model that cannot is failed."""
     if model.status == "failed" or step.position <= model.position:

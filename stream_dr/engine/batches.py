@@ -44,7 +44,7 @@ class Batches:
         held, most = 0, min(FIRST_EVENTS, GROUP_EVENTS)
         for draft in self._drafts():
             group.append(draft)
-            held += _bytes(draft)
+            held += draft.size
             if len(group) >= most or held >= GROUP_BYTES:
                 yield group
                 group, held, most = [], 0, min(2 * most, GROUP_EVENTS)
@@ -86,12 +86,6 @@ class Batches:
             return shards
         order = np.random.default_rng((self._shuffle, passed)).permutation(len(shards))
         return [shards[i] for i in order]
-
-
-def _bytes(draft: Draft) -> int:
-    """Bytes of a draft's rows."""
-    X: Any = draft.block.X if draft.block is not None else None
-    return int(X.data.nbytes + X.indices.nbytes) if hasattr(X, "indices") else int(getattr(X, "nbytes", 0))
 
 
 def references(shard: Any, passed: int) -> Iterator[Reference]:

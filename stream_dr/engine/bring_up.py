@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
-from stream_dr.engine.advance import Step
+from stream_dr.engine.advance import Step, rows_of
 from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.model import Model
@@ -56,7 +56,7 @@ class BringUp:
 
     def _after_page(self, models: Sequence[Model], snapshots: Cadence, steps: Sequence[Step]) -> bool:
         """Snapshot models on their way, when it is time; whether to end: the engine stops, or all were removed."""
-        snapshots.add(sum(step.block.rows for step in steps if step.block is not None))
+        snapshots.add(rows_of(steps))
         if snapshots.due:
             self._workers.snapshot_soon([(m, freeze(m)) for m in models if m.failure is None], snapshots)
         return self._stopping() or not any(map(self._directory.holds, models))

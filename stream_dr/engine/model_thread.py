@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from stream_dr.engine.advance import Step, advance_all
+from stream_dr.engine.advance import Step, advance_all, rows_of
 from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.decode import Decoder, in_order
@@ -149,7 +149,7 @@ class ModelThread:
         steps = self._held_steps() or self._read_steps(last)
         advance_all(live, steps, self._history, self._pool)
         self.cursor = steps[-1].position
-        self._snapshots.add(sum(s.block.rows for s in steps if s.block is not None))
+        self._snapshots.add(rows_of(steps))
 
     def _held_steps(self) -> list[Step]:
         """The next events as they were parsed when they came; empty where they are not held any more."""

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from stream_dr.engine.advance import Step, advance_all
+from stream_dr.engine.advance import Step, advance_all, rows_of
 from stream_dr.engine.batches import Batches, references
 from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.catch_up import catch_up
@@ -182,12 +182,12 @@ class _Replay:
         self.limited.result()
         advance_all(self.models, steps, self.history, self.pool)
         self.events += len(steps)
-        self._done(sum(step.block.rows for step in steps if step.block is not None), "learning")
+        self._done(rows_of(steps), "learning")
         if appended.refused is not None:
             raise appended.refused
 
     def _caught_up(self, steps: list[Step]) -> None:
-        rows = sum(step.block.rows for step in steps if step.block is not None)
+        rows = rows_of(steps)
         self.caught_up += rows
         self._done(0, "catching up")
         self.cadence.add(rows)

@@ -69,12 +69,7 @@ class Running:
         )
         self._appender = Appender(directory, self._appended)
         self._models = ModelThread(
-            directory,
-            snapshots,
-            self._workers.publish_soon,
-            self._workers.snapshot_soon,
-            self._moved,
-            self._lanes,
+            directory, snapshots, self._workers.publish_soon, self._workers.snapshot_soon, self._moved, self._lanes
         )
         self._stopping = threading.Event()
         self._bring_up = BringUp(
