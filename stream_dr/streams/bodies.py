@@ -1,14 +1,14 @@
 """bodies: the plain append-only file that holds the larger bodies of one segment.
 
 It begins with 16 bytes that say what it is and 16 that say which segment's it is. Bodies follow one another without
-frames: where each one lies stands only in the segment's SQLite rows. So a body is there once the transaction that names it
-is, and bytes that no row names mean nothing; what a crash left past the last named one is cut when the log is next opened
-for writing.
+frames, the first of a write and large ones at multiples of 4 KiB, with zeros before them (direct.py): where each one lies
+stands only in the segment's SQLite rows. So a body is there once the transaction that names it is, and bytes that no row
+names mean nothing; what a crash left past the last named one is cut when the log is next opened for writing.
 
-Cost: a write is one copy of the bodies and one write past the system's cache (direct.py), or, of few bytes, one into it, and
-one fdatasync; a read, one pread a body. The file is opened for each call (about 10 µs). What did go into the cache is let
-go at once: models that keep up never read it. 920 KB were appended one by one at 0.71 of the rate of a bare file that is
-synced as often, four at a time at 0.99; through the cache at 0.69 and 0.85 (`python benchmarks/log_append.py`).
+Cost: a write is one write past the system's cache, or, of few bytes, one into it, and one fdatasync; a read, one pread a
+body. The file is opened for each call (about 10 µs). What did go into the cache is let go at once: models that keep up
+never read it. 920 KB were appended one by one at 0.75 of the rate of a bare file that is synced as often, four at a time at
+0.88; through the cache at 0.63 and 0.84 (`python benchmarks/log_append.py`).
 
 Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. SQLite writes every byte of
 a body twice, in pages (log.py has the figures). Allocating ahead of the writes saves a tenth of a synced write (`python
@@ -52,25 +52,27 @@ class Bodies:
             os.fsync(file.fileno())
         return made
 
-    def write(self, bodies: Sequence[Body], start: int) -> None:
-        """Put bodies one after another from offset `start` on, durable on return.
+    def write(self, bodies: Sequence[Body], end: int) -> list[int]:
+        """Put bodies behind the offset `end`, durable on return; the offsets at which they begin.
 
-        On an error the file ends at `start` again. Raises InsufficientStorage, DamagedFile, ForeignFile.
+        On an error the file ends at `end` again. Raises InsufficientStorage, DamagedFile, ForeignFile.
         """
+        starts = direct.offsets([len(body) for body in bodies], end)
         with self.opened(os.O_RDWR) as file:
             try:
                 failpoint("log.bodies_write")
-                direct.write(file, bodies, start)
+                direct.write(file, bodies, starts)
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
             except BaseException as e:
                 with suppress(OSError):
-                    os.ftruncate(file, start)
+                    os.ftruncate(file, end)
                 if is_broken(e):
                     raise no_room(self.path, str(e)) from e
                 raise
             with suppress(OSError):  # a hint; the bodies are on the disk
-                os.posix_fadvise(file, *_around(start, sum(map(len, bodies))), os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(file, *_around(starts, bodies), os.POSIX_FADV_DONTNEED)
+        return starts
 
     def cut(self, end: int) -> None:
         """Cut what lies past `end`; raises DamagedFile when the file ends before it."""
@@ -158,7 +160,7 @@ def bodies_path(index: Path) -> Path:
     return index.with_suffix(".bodies")
 
 
-def _around(start: int, size: int) -> tuple[int, int]:
+def _around(starts: Sequence[int], bodies: Sequence[Body]) -> tuple[int, int]:
     """The range (start, size), begun early enough to hold the large pages that the write before left half full."""
-    begin = max(0, start - _ZEROS)
-    return begin, start + size - begin
+    begin = max(0, starts[0] - _ZEROS)
+    return begin, starts[-1] + len(bodies[-1]) - begin

@@ -1,14 +1,17 @@
 """direct: large writes that go to the disk past the system's cache.
 
 What is written once and hardly read again need not be copied into the cache's pages first, and the pages need not be found,
-marked, written back and let go. The whole blocks of a write go from memory of our own, begun where the disk wants it, by
-O_DIRECT; the parts of a block before and after them go through the cache. The file is the same, byte by byte.
+marked, written back and let go. A write begins at a multiple of BLOCK in the file and is filled up with zeros to the next
+one, so nothing of it shares a block with what was there before. A piece that lies at a multiple of BLOCK in memory, too,
+goes to the disk from where it is, but for its last bytes; those and all other pieces are put together in a stage first.
 
-Cost: one copy into a stage of 8 MB a thread, 0.1 ms a megabyte, instead of 0.3 to 0.7 in the system (`python
-benchmarks/log_append.py`, and with --cached). Whoever needs the bytes to be durable syncs the file, as after any write.
+Cost: a stage of 8 MB a thread; where pieces go through it, one copy, 0.1 ms a megabyte. The system took 0.3 to 0.7 ms a
+megabyte for its cache (`python benchmarks/log_append.py`, and with --cached). Whoever needs the bytes to be durable syncs
+the file, as after any write.
 
-Why this way: nothing but this file knows of it: no layout, no padding, no other way to read. Where the file system takes no
-such write (or Python knows none), the cache is used as before.
+Why this way: nothing but this file knows of it: the offsets are the caller's, and a plain read finds the pieces at them. A
+block that is written in part, through the cache, is read from the disk first and kept it waiting: durable batches of
+1 MB came in a seventh slower. Where the file system takes no such write (or Python knows none), the cache is used.
 """
 
 import errno
@@ -17,9 +20,11 @@ import mmap
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from itertools import islice, pairwise
 from typing import Any
+
+import numpy as np
 
 from stream_dr.streams.event import Body
 
@@ -27,14 +32,18 @@ BLOCK = 4096
 """Writes past the cache begin and end at multiples of this."""
 
 STAGE = 8 << 20
-"""Bytes that are written at once."""
+"""Bytes that are put together before they are written."""
 
 WORTH = 256 << 10
 """Fewer bytes go through the cache."""
 
+IN_PLACE = 64 << 10
+"""Fewer bytes of one piece are put into the stage, wherever they lie."""
+
 _AT_ONCE = 1024  # IOV_MAX: buffers a pwritev takes
 _FLAG = getattr(os, "O_DIRECT", 0)
 _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
+_ZEROS = bytes(BLOCK)
 
 
 class _Stage(threading.local):
@@ -47,70 +56,119 @@ class _Stage(threading.local):
 _stage = _Stage()
 
 
-def write(file: int, pieces: Sequence[Body], start: int) -> None:
-    """Write pieces one after another from offset `start` on, past the cache where that is worth it.
+def offsets(sizes: Sequence[int], end: int) -> list[int]:
+    """Where to put pieces of so many bytes behind the offset `end`: the first at a block's begin, as all that may go from
+    where they lie; the others one behind the other."""
+    starts: list[int] = []
+    for size in sizes:
+        starts.append(_rounded(end) if not starts or size >= IN_PLACE else end)
+        end = starts[-1] + size
+    return starts
+
+
+def write(file: int, pieces: Sequence[Body], starts: Sequence[int]) -> None:
+    """Write pieces to their `offsets`, zeros between them, past the cache where that is worth it.
 
     file: a descriptor, which nobody else uses meanwhile. Raises OSError.
     """
-    for run in _runs(pieces):
-        size = sum(map(len, run))
-        if WORTH <= size <= STAGE - BLOCK and _FLAG:
-            _write_staged(file, run, start)
-        else:
-            write_cached(file, run, start)
-        start += size
+    if not pieces:
+        return
+    end = starts[-1] + len(pieces[-1])
+    if not _FLAG or end - starts[0] < WORTH:
+        write_cached(file, _filled(pieces, starts), starts[0])
+        return
+    past = _Past(file, starts[0])
+    for piece, start in zip(pieces, starts, strict=True):
+        past.put(_ZEROS[: start - past.end])
+        past.put(piece)
+    past.put(_ZEROS[: _rounded(end) - end])
+    past.flush()
 
 
 def write_cached(file: int, pieces: Sequence[Any], start: int) -> None:
-    """Write all, through the cache, whatever part of it each call takes."""
+    """Write all, one behind the other, through the cache, whatever part of it each call takes."""
     left = deque(memoryview(piece) for piece in pieces if len(piece))
     while left:
-        written = os.pwritev(file, list(islice(left, _AT_ONCE)), start)
-        start += written
-        while left and written >= len(left[0]):
-            written -= len(left.popleft())
-        if written:
-            left[0] = left[0][written:]
+        start += _write_some(file, left, start)
 
 
-def _runs(pieces: Sequence[Body]) -> Iterator[list[Body]]:
-    """The pieces in order, in runs that fit into the stage; one that does not is a run by itself."""
-    run: list[Body] = []
-    size = 0
-    for piece in pieces:
-        if run and size + len(piece) > STAGE - BLOCK:
-            yield run
-            run, size = [], 0
-        run.append(piece)
-        size += len(piece)
-    if run:
-        yield run
+class _Past:
+    """What is to be written past the cache, collected in whole blocks: from offset `start` to `end`, which are a block's
+    begin in the file, as is the begin of what is in the stage."""
+
+    def __init__(self, file: int, start: int) -> None:
+        self.file, self.start, self.end = file, start, start
+        self.blocks: deque[memoryview] = deque()
+        self.begin = self.filled = 0  # of what is in the stage and not among the blocks
+
+    def put(self, piece: Body) -> None:
+        """Add bytes."""
+        view = memoryview(piece)
+        whole = len(view) // BLOCK * BLOCK
+        if len(view) >= IN_PLACE and self.end % BLOCK == 0 and _address(view) % BLOCK == 0:
+            self._close()
+            self.blocks.append(view[:whole])
+            self.end += whole
+            view = view[whole:]
+        while len(view):
+            if self.filled == STAGE:
+                self.flush()
+            part = view[: STAGE - self.filled]
+            _stage.view[self.filled : self.filled + len(part)] = part
+            self.filled += len(part)
+            self.end += len(part)
+            view = view[len(part) :]
+
+    def flush(self) -> None:
+        """Write what was added; its end is a block's."""
+        self._close()
+        _write_past(self.file, self.blocks, self.start)
+        self.start, self.begin, self.filled = self.end, 0, 0
+
+    def _close(self) -> None:
+        """Count what is in the stage among the blocks."""
+        if self.filled > self.begin:
+            self.blocks.append(_stage.view[self.begin : self.filled])
+            self.begin = self.filled
 
 
-def _write_staged(file: int, pieces: Sequence[Body], start: int) -> None:
-    stage, begin = _stage.view, start % BLOCK  # what goes to a block's begin lies at one
-    end = begin
-    for piece in pieces:
-        stage[end : end + len(piece)] = piece
-        end += len(piece)
-    first, last = -(-begin // BLOCK) * BLOCK, end // BLOCK * BLOCK
-    base = start - begin
-    done = first + _write_past(file, stage[first:last], base + first)
-    write_cached(file, [stage[begin:first]], start)
-    write_cached(file, [stage[done:end]], base + done)
-
-
-def _write_past(file: int, blocks: memoryview, start: int) -> int:
-    """Write whole blocks past the cache; how many bytes of them were."""
+def _write_past(file: int, blocks: deque[memoryview], start: int) -> None:
+    """Write whole blocks past the cache; through it what the file system does not take that way."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL)
-    done = 0
     try:
         fcntl.fcntl(file, fcntl.F_SETFL, flags | _FLAG)
-        while done < len(blocks) and done % BLOCK == 0:  # a write that ends within a block is ended through the cache
-            done += os.pwritev(file, [blocks[done:]], start + done)
+        while blocks and start % BLOCK == 0:  # a write that ended within a block is ended through the cache
+            start += _write_some(file, blocks, start)
     except OSError as e:
         if e.errno not in _REFUSED:
             raise
     finally:
         fcntl.fcntl(file, fcntl.F_SETFL, flags)
-    return done
+    write_cached(file, blocks, start)
+    blocks.clear()
+
+
+def _write_some(file: int, left: deque[memoryview], start: int) -> int:
+    """Write as many bytes as one call takes; how many, which are left no more."""
+    written = done = os.pwritev(file, list(islice(left, _AT_ONCE)), start)
+    while left and done >= len(left[0]):
+        done -= len(left.popleft())
+    if done:
+        left[0] = left[0][done:]
+    return written
+
+
+def _filled(pieces: Sequence[Body], starts: Sequence[int]) -> list[Body]:
+    """The pieces with zeros between them."""
+    ends = [start + len(piece) for piece, start in zip(pieces, starts, strict=True)]
+    gaps = [0, *(start - end for end, (_, start) in zip(ends, pairwise(starts), strict=False))]
+    return [part for gap, piece in zip(gaps, pieces, strict=True) for part in (_ZEROS[:gap], piece)]
+
+
+def _address(view: memoryview) -> int:
+    """Where bytes lie in memory."""
+    return int(np.frombuffer(view, np.uint8).ctypes.data)
+
+
+def _rounded(offset: int) -> int:
+    return -(-offset // BLOCK) * BLOCK

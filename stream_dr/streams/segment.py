@@ -5,7 +5,7 @@ the bodies file (bodies.py), syncs that, and then commits the rows that name the
 within. So a small append waits for the disk once, a large one twice, and neither is there before its transaction is.
 
 Cost: SQLite writes an event's row twice (WAL, then checkpoint), the bodies file every body once. Bodies of 920 KB were
-appended one by one at 0.7 of the rate of a bare file synced as often, four or more at a time as fast as it; SQLite alone
+appended one by one at 0.75 of the rate of a bare file synced as often, four or more at a time at 0.9; SQLite alone
 reached 0.2 to 0.3 (`python benchmarks/log_append.py`; `--small-bytes 1000000000` for SQLite alone). A read opens no
 cursor and no file that outlives it.
 
@@ -19,7 +19,6 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -183,11 +182,11 @@ class Segment:
 
     def _place(self, events: Sequence[Event]) -> tuple[Sequence[int | None], int]:
         """Where each event's body lies (None: in its row), and where the bodies file then ends; writes the bodies."""
-        *starts, end = accumulate((len(e.body) for e in events), initial=self._end)
-        if end - self._end <= SMALL_BYTES:
+        bodies = [e.body for e in events]
+        if sum(map(len, bodies)) <= SMALL_BYTES:
             return [None] * len(events), self._end
-        self._bodies().write([e.body for e in events], self._end)
-        return starts, end
+        starts = self._bodies().write(bodies, self._end)
+        return starts, starts[-1] + len(bodies[-1])
 
     def _events(self, query: str, values: tuple[Any, ...], max_bytes: int = _ALL) -> list[Event]:
         events: list[Event] = []

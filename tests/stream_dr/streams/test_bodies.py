@@ -8,6 +8,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.streams import bodies as module
 from stream_dr.streams.bodies import BEGIN, Bodies, Reader, bodies_path
+from stream_dr.streams.direct import BLOCK
 from stream_dr.streams.failpoints import FailpointReached, armed
 
 
@@ -31,35 +32,42 @@ def test_a_write_in_any_number_of_parts_is_whole(index, monkeypatch, most, count
     monkeypatch.setattr(os, "pwritev", partly)
     given = [bytes([i % 256]) * (i % 4) for i in range(min(count, 5 * most))]
     bodies = Bodies.create(index)
-    bodies.write(given, BEGIN)
-    bodies.write([b"end"], BEGIN + sum(map(len, given)))
-    assert bodies.path.read_bytes()[BEGIN:] == b"".join([*given, b"end"])
+    starts = bodies.write(given, BEGIN)
+    end = starts[-1] + len(given[-1])
+    starts += bodies.write([b"end"], end)
+    with Reader(bodies) as reader:
+        pieces = [*given, b"end"]
+        assert [reader.read(at, len(piece)) for at, piece in zip(starts, pieces, strict=True)] == pieces
+    assert starts[: len(given)] == [BLOCK + sum(map(len, given[:i])) for i in range(len(given))]
+    assert starts[-1] == (end + BLOCK - 1) // BLOCK * BLOCK
 
 
 def test_a_read_in_parts_is_whole(index, monkeypatch):
     bodies = Bodies.create(index)
-    bodies.write([b"0123456789"], BEGIN)
+    (at,) = bodies.write([b"0123456789"], BEGIN)
     bodies.check()
     whole = os.pread
-    monkeypatch.setattr(os, "pread", lambda file, size, at: whole(file, min(size, BEGIN if at == 0 else 3), at))
+    monkeypatch.setattr(os, "pread", lambda file, size, at: whole(file, min(size, 3 if at else BEGIN), at))
     with Reader(bodies) as reader:
-        assert reader.read(BEGIN, 10) == b"0123456789"
-        assert reader.read(BEGIN + 4, 2) == b"45"
-        assert reader.read(BEGIN, 0) == b""
-        with pytest.raises(errors.DamagedFile, match=r"00\.bodies.*ends after 42 bytes; 43"):
-            reader.read(BEGIN + 1, 10)
+        assert reader.read(at, 10) == b"0123456789"
+        assert reader.read(at + 4, 2) == b"45"
+        assert reader.read(at, 0) == b""
+        with pytest.raises(errors.DamagedFile, match=rf"00\.bodies.*ends after {at + 10} bytes; {at + 11}"):
+            reader.read(at + 1, 10)
 
 
 @pytest.mark.parametrize("place", ["log.bodies_write", "log.bodies_sync"])
 @pytest.mark.parametrize(("action", "error"), [("raise", FailpointReached), ("enospc", errors.InsufficientStorage)])
 def test_a_write_that_fails_leaves_the_file_as_it_was(index, place, action, error):
     bodies = Bodies.create(index)
-    bodies.write([b"first"], BEGIN)
+    (first,) = bodies.write([b"first"], BEGIN)
+    before = bodies.path.read_bytes()
     with armed(f"{place}={action}"), pytest.raises(error):
-        bodies.write([b"second", b"third"], BEGIN + 5)
-    assert bodies.path.read_bytes()[BEGIN:] == b"first"
-    bodies.write([b"again"], BEGIN + 5)
-    assert bodies.path.read_bytes()[BEGIN:] == b"firstagain"
+        bodies.write([b"second", b"third"], first + 5)
+    assert bodies.path.read_bytes() == before
+    (again,) = bodies.write([b"again"], first + 5)
+    with Reader(bodies) as reader:
+        assert reader.read(first, 5) + reader.read(again, 5) == b"firstagain"
 
 
 def test_a_disk_that_refuses_a_write_is_told_and_leaves_the_file_as_it_was(index, monkeypatch):
@@ -78,7 +86,7 @@ def test_a_disk_that_fills_up_within_a_write_is_given_its_room_back(index, monke
     whole = os.pwritev
 
     def half(file, buffers, at):
-        if at > BEGIN:
+        if at > BLOCK:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return whole(file, [bytes(buffers[0])[:3]], at)
 
@@ -91,20 +99,20 @@ def test_a_disk_that_fills_up_within_a_write_is_given_its_room_back(index, monke
 
 def test_what_is_past_the_end_is_cut_and_what_is_short_is_said(index):
     bodies = Bodies.create(index)
-    bodies.write([b"0123456789"], BEGIN)
-    bodies.cut(BEGIN + 4)
-    assert bodies.path.read_bytes()[BEGIN:] == b"0123"
-    bodies.cut(BEGIN + 4)
+    (at,) = bodies.write([b"0123456789"], BEGIN)
+    bodies.cut(at + 4)
+    assert bodies.path.read_bytes()[at:] == b"0123"
+    bodies.cut(at + 4)
     with pytest.raises(errors.DamagedFile, match=r"00\.bodies"):
-        bodies.cut(BEGIN + 5)
+        bodies.cut(at + 5)
 
 
 def test_erased_ranges_are_zeros_and_nothing_else_is(index, monkeypatch):
     monkeypatch.setattr(module, "_ZEROS", 3)
     bodies = Bodies.create(index)
-    bodies.write([b"0123456789"], BEGIN)
-    bodies.erase([(BEGIN + 1, 4), (BEGIN + 8, 1), (BEGIN + 9, 0)])
-    assert bodies.path.read_bytes()[BEGIN:] == b"0" + bytes(4) + b"567" + bytes(1) + b"9"
+    (at,) = bodies.write([b"0123456789"], BEGIN)
+    bodies.erase([(at + 1, 4), (at + 8, 1), (at + 9, 0)])
+    assert bodies.path.read_bytes()[at:] == b"0" + bytes(4) + b"567" + bytes(1) + b"9"
 
 
 def test_foreign_damaged_missing_and_dropped_are_told_apart(index, tmp_path):

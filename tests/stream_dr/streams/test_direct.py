@@ -1,18 +1,26 @@
-"""Writes past the cache leave the same file, byte by byte, and go through the cache where they must."""
+"""Writes past the cache put every byte where it belongs, and go through the cache where they must."""
 
 import errno
 import fcntl
+import mmap
 import os
 
 import numpy as np
 import pytest
 
 from stream_dr.streams import direct
-from stream_dr.streams.direct import BLOCK, STAGE, WORTH
+from stream_dr.streams.direct import BLOCK, IN_PLACE, STAGE, WORTH
 
 
 def random_bytes(size, seed=0):
     return np.random.default_rng(seed).bytes(size)
+
+
+def aligned(content):
+    """The bytes in memory that begins at a page."""
+    memory = memoryview(mmap.mmap(-1, max(1, len(content))))[: len(content)]
+    memory[:] = content
+    return memory.toreadonly()
 
 
 @pytest.fixture
@@ -22,45 +30,87 @@ def file(tmp_path):
     os.close(opened)
 
 
-def content(file):
-    return os.pread(file, os.fstat(file).st_size, 0)
+def written(file, pieces, end):
+    """Write pieces behind `end`; where they begin."""
+    starts = direct.offsets([len(piece) for piece in pieces], end)
+    direct.write(file, pieces, starts)
+    return starts
+
+
+def check(file, before, pieces, starts):
+    """The file holds what was before, the pieces at their places, and zeros everywhere else."""
+    content = os.pread(file, os.fstat(file).st_size, 0)
+    expected = bytearray(len(content))
+    expected[: len(before)] = before
+    for piece, start in zip(pieces, starts, strict=True):
+        expected[start : start + len(piece)] = piece
+    assert content == expected
 
 
 SIZES = {
     "nothing": [],
+    "empty": [0],
     "small": [5, 0, 700],
     "at the bound": [WORTH],
     "whole blocks": [BLOCK * 100],
     "odd": [WORTH + 1, 3, 920_271, 0, 17],
+    "small before large": [17, 0, 3, 920_271, IN_PLACE, IN_PLACE - 1, IN_PLACE + 1],
     "many": [70_001] * 200,
+    "many small": [3_001] * 3_000,
     "as large as the stage": [STAGE - BLOCK, 1, STAGE - BLOCK + 1, STAGE, STAGE + BLOCK + 1, 300_000],
 }
 
 
-@pytest.mark.parametrize("start", [0, 32, BLOCK - 1, BLOCK, 3 * BLOCK + 4_000])
+@pytest.mark.parametrize("place", [bytes, aligned], ids=["anywhere", "aligned"])
+@pytest.mark.parametrize("end", [0, 32, BLOCK - 1, BLOCK, 3 * BLOCK + 4_000])
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_the_file_is_what_a_plain_write_makes(file, sizes, start):
-    before = random_bytes(start, seed=1)
+def test_every_byte_is_where_it_belongs(file, sizes, end, place):
+    before = random_bytes(end, seed=1)
     os.pwrite(file, before, 0)
-    pieces = [random_bytes(size, seed=i) for i, size in enumerate(sizes)]
-    direct.write(file, pieces, start)
-    assert content(file) == before + b"".join(pieces)
-    direct.write(file, [b"end"], os.fstat(file).st_size)
-    assert content(file) == before + b"".join(pieces) + b"end"
+    pieces = [place(random_bytes(size, seed=i)) for i, size in enumerate(sizes)]
+    starts = written(file, pieces, end)
+    check(file, before, pieces, starts)
+    last = starts[-1] + sizes[-1] if sizes else end
+    check(file, before, [*pieces, b"end"], starts + written(file, [b"end"], last))
 
 
-def test_writes_one_behind_the_other_keep_each_others_blocks(file):
-    whole, at = b"", 0
+def test_a_mixture_of_places_is_written_as_any_other(file):
+    sizes = [IN_PLACE, 5, 920_000, 920_000, IN_PLACE + 1, STAGE + 5, 200_000]
+    pieces = [(aligned if i % 2 else bytes)(random_bytes(size, seed=i)) for i, size in enumerate(sizes)]
+    check(file, b"", pieces, written(file, pieces, 0))
+
+
+def test_what_is_large_begins_at_a_block_and_what_is_small_behind_what_is_before():
+    assert direct.offsets([10, 20, IN_PLACE, 30, IN_PLACE - 1, IN_PLACE], 33) == [
+        BLOCK,
+        BLOCK + 10,
+        2 * BLOCK,
+        2 * BLOCK + IN_PLACE,
+        2 * BLOCK + IN_PLACE + 30,
+        4 * BLOCK + 2 * IN_PLACE - BLOCK,
+    ]
+
+
+def test_the_bytes_between_are_zeros_though_the_stage_held_others(file):
+    written(file, [random_bytes(WORTH + 1)], 0)
+    pieces = [random_bytes(WORTH + 5, seed=2), random_bytes(IN_PLACE + 7, seed=3)]
+    os.ftruncate(file, 0)
+    check(file, b"", pieces, written(file, pieces, 0))
+
+
+def test_writes_one_behind_the_other_leave_each_other_alone(file):
+    pieces, starts, end = [], [], 0
     for number in range(12):
-        piece = random_bytes(WORTH + 1_237 * number, seed=number)
-        direct.write(file, [piece], at)
+        pieces.append(random_bytes(WORTH + 1_237 * number, seed=number))
+        starts += written(file, pieces[-1:], end)
+        end = starts[-1] + len(pieces[-1])
         os.fdatasync(file)
-        whole, at = whole + piece, at + len(piece)
-        assert os.pread(file, at, 0) == whole
+        check(file, b"", pieces, starts)
 
 
+@pytest.mark.parametrize("place", [bytes, aligned])
 @pytest.mark.parametrize("most", [BLOCK, 10 * BLOCK, 100_000, 1])
-def test_a_write_in_parts_is_whole(file, monkeypatch, most):
+def test_a_write_in_parts_is_whole(file, monkeypatch, most, place):
     whole, calls = os.pwritev, []
 
     def partly(file, buffers, at):
@@ -68,9 +118,8 @@ def test_a_write_in_parts_is_whole(file, monkeypatch, most):
         return whole(file, [b"".join(buffers)[: most if len(calls) < 50 else None]], at)
 
     monkeypatch.setattr(os, "pwritev", partly)
-    piece = random_bytes(WORTH + 999)
-    direct.write(file, [piece], 100)
-    assert content(file)[100:] == piece
+    pieces = [place(random_bytes(WORTH + 999)), random_bytes(99)]
+    check(file, b"", pieces, written(file, pieces, 100))
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.EOPNOTSUPP])
@@ -90,9 +139,8 @@ def test_a_file_system_that_takes_no_such_write_gets_a_plain_one(file, monkeypat
 
     monkeypatch.setattr(fcntl, "fcntl", no_flag)
     monkeypatch.setattr(os, "pwritev", no_write)
-    piece = random_bytes(WORTH + 999)
-    direct.write(file, [piece], 100)
-    assert content(file)[100:] == piece
+    pieces = [aligned(random_bytes(WORTH + 999)), random_bytes(STAGE)]
+    check(file, b"", pieces, written(file, pieces, 100))
 
 
 def test_other_errors_are_raised_and_the_file_is_as_others_opened_it(file, monkeypatch):
@@ -103,22 +151,25 @@ def test_other_errors_are_raised_and_the_file_is_as_others_opened_it(file, monke
 
     monkeypatch.setattr(os, "pwritev", full)
     with pytest.raises(OSError, match="full"):
-        direct.write(file, [random_bytes(2 * WORTH)], 0)
+        written(file, [random_bytes(2 * WORTH)], 0)
     assert fcntl.fcntl(file, fcntl.F_GETFL) == before
 
 
-def test_whole_blocks_go_past_the_cache(file, monkeypatch):
+@pytest.mark.parametrize("place", [bytes, aligned])
+def test_all_goes_past_the_cache_and_from_its_place_where_that_is_aligned(file, monkeypatch, place):
     past, whole = [], os.pwritev
 
     def watched(file, buffers, at):
         if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT:
-            past.append((at, sum(map(len, buffers))))
+            past.append((at, [len(buffer) for buffer in buffers]))
         return whole(file, buffers, at)
 
     monkeypatch.setattr(os, "pwritev", watched)
-    direct.write(file, [random_bytes(WORTH), random_bytes(500_000)], 1_000)
-    end = 1_000 + WORTH + 500_000
-    assert sum(size for _, size in past) == end // BLOCK * BLOCK - BLOCK or not past
+    pieces = [place(random_bytes(WORTH + 5)), place(random_bytes(500_000))]
+    starts = written(file, pieces, 1_000)
     if not past:
         pytest.skip("this file system takes no such write")
-    assert past[0][0] == BLOCK
+    if place is bytes:
+        assert past == [(BLOCK, [starts[1] - BLOCK + 500_000 // BLOCK * BLOCK + BLOCK])]
+    else:
+        assert past == [(BLOCK, [WORTH, BLOCK, 500_000 // BLOCK * BLOCK, BLOCK])]
