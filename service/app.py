@@ -4,9 +4,6 @@ Shared by all requests and set once: the directory, the threads that run it, the
 and two small pools, one for projecting, one for requests that wait for their models.
 
 Why this way: create_app(directory, settings) is all a test or another server needs; `serve` adds the process around it.
-Batches are learned one after the other, so one thread parses them one after the other: four of them took the interpreter
-from each other, and from the models, several times a batch, and 1 MB batches came in a tenth slower (`python
-benchmarks/service.py ingest`).
 """
 
 import asyncio
@@ -23,6 +20,7 @@ from fastapi_offline import FastAPIOffline
 import stream_dr
 from service import documents, openapi, problems, routes
 from service.bodies import Bodies
+from service.intake import Intake
 from service.lane import Lane
 from service.metrics import Metrics, Observed
 from service.settings import Settings
@@ -83,17 +81,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Threads up, requests, threads down: drain and snapshot."""
     state = app.state
     loop = asyncio.get_running_loop()
-    state.parsing = ThreadPoolExecutor(1, "service-parse")
+    state.intake = Intake(state.running, state.limits)
     queries, waiters = ThreadPoolExecutor(QUERIES, "service-query"), ThreadPoolExecutor(WAITERS, "service-wait")
     looking = ThreadPoolExecutor(1, "service-look-up")  # through the whole log, while queries go on
     state.in_thread, state.waiting, state.looking_up = (_runner(loop, pool) for pool in (queries, waiters, looking))
     await loop.run_in_executor(None, state.running.start)
+    state.intake.start()
     try:
         yield
     finally:
         state.stopping.set()
         await loop.run_in_executor(None, state.running.stop, state.settings.drain_timeout)
-        for pool in (state.parsing, queries, waiters, looking):
+        state.intake.stop()
+        for pool in (queries, waiters, looking):
             pool.shutdown(wait=False)
 
 

@@ -1,7 +1,7 @@
 """Learn: batches in (POST /partial_fit) and rows out again (POST /unlearn).
 
-Parsing runs in a thread of its own, admission and the append in the appender; the answer is sent after the append is
-durable. A request that waits for its models waits in a thread of its own kind, so waiting never holds up parsing.
+Parsing runs in a thread of its own (intake.py), admission and the append in the appender; the answer is sent after the
+append is durable. A request that waits for its models waits in a thread of its own kind, so waiting never holds up parsing.
 
 The route of batches reads its query itself: FastAPI's reading of two parameters and a dependency took 0.2 ms of every one.
 
@@ -9,7 +9,6 @@ Why this way: an answer that carries a position is a promise that survives a kil
 """
 
 import asyncio
-from concurrent.futures import Future
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
@@ -49,12 +48,7 @@ async def partial_fit(request: Request) -> Response:
         draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
         await state.in_thread(state.running.check, draft)
         return wire.json_response({"position": None, "rows": draft.rows, "duplicate": False})
-    taken: Future[Any] = Future()
-    state.parsing.submit(_take, state, taken, body, media, key)
-    try:
-        receipt = await asyncio.wrap_future(taken)
-    finally:
-        del taken  # its error's traceback holds this frame, and with it the body
+    receipt = await state.intake.take(body, media, key)
     state.metrics.rows += 0 if receipt.duplicate else receipt.rows
     state.metrics.duplicates += receipt.duplicate
     return await _answer(request, receipt, wait is not None)
@@ -74,27 +68,6 @@ async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | No
     running, key = request.app.state.running, wire.idempotency_key(request)
     future = await request.app.state.looking_up(running.unlearn, rows.positions, rows.ids, key)
     return await _answer(request, await asyncio.wrap_future(future), wait is not None)
-
-
-def _take(state: Any, taken: "Future[Any]", body: Any, media: str, key: str | None) -> None:
-    """Parse a body and queue it; `taken` is the batch's Receipt once it is durable, so the event loop is woken once."""
-    if not taken.set_running_or_notify_cancel():
-        return
-    try:
-        draft = stream_dr.rows_draft(body, media, key, state.limits)
-        state.running.submit(draft).add_done_callback(lambda done: _hand_on(done, taken))
-    except stream_dr.errors.StreamDRError as e:
-        taken.set_exception(e.with_traceback(None))  # which holds the rows
-    except Exception as e:
-        taken.set_exception(e)
-
-
-def _hand_on(done: "Future[Any]", taken: "Future[Any]") -> None:
-    error = done.exception()
-    if error is None:
-        taken.set_result(done.result())
-    else:
-        taken.set_exception(error)
 
 
 async def _answer(request: Request, receipt: Any, wait: bool) -> Response:
