@@ -19,9 +19,9 @@ from fastapi_offline import FastAPIOffline
 
 import stream_dr
 from service import documents, openapi, problems, routes
-from service.bodies import Bodies
+from service.bodies import Bodies, Held
 from service.intake import Intake
-from service.lane import Lane
+from service.lane import batch
 from service.metrics import Metrics, Observed
 from service.settings import Settings
 
@@ -45,9 +45,10 @@ def create_app(directory: Any, settings: Settings) -> FastAPI:
     state.stopping = threading.Event()
     problems.install(app)
     routes.install(app)
-    app.add_middleware(Lane)
-    app.add_middleware(_Held, settings=settings, state=state)
+    state.held = Held()
+    app.add_middleware(Bodies, settings=settings, held=state.held)
     app.add_middleware(Observed, metrics=state.metrics)
+    state.lane = Observed(Bodies(batch, settings, state.held), state.metrics)
     app.openapi = functools.partial(openapi.document, app)  # type: ignore[method-assign]
     return app
 
@@ -66,14 +67,6 @@ def run_settings(settings: Settings) -> Any:
 def _named(kind: Any, settings: Settings) -> dict[str, Any]:
     """The settings that have the name of a field of `kind`."""
     return {name: getattr(settings, name) for name in kind._fields if hasattr(settings, name)}
-
-
-class _Held(Bodies):
-    """Bodies whose count the metrics can read."""
-
-    def __init__(self, app: Any, settings: Settings, state: Any) -> None:
-        super().__init__(app, settings)
-        state.bodies_held = lambda: self.held
 
 
 @asynccontextmanager

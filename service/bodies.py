@@ -31,11 +31,18 @@ class Limit(NamedTuple):
     setting: str
 
 
-class Bodies:
-    """The middleware; `held` is the number of body bytes in memory now."""
+class Held:
+    """Bytes of bodies that are in memory now, by way of every middleware that counts here."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app, self.settings, self.held = app, settings, 0
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class Bodies:
+    """The middleware. held: where it counts."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, held: Held | None = None) -> None:
+        self.app, self.settings, self.held = app, settings, held or Held()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request within the bounds."""
@@ -52,7 +59,7 @@ class Bodies:
         try:
             await self.app(scope, bounded.receive, bounded.send)
         finally:
-            self.held -= bounded.bytes
+            self.held.bytes -= bounded.bytes
 
     def _admit(self, path: str, headers: dict[bytes, bytes]) -> tuple["Limit", int]:
         """How large this body may be, and the bytes it says it has, which are held from now on. Raises Problem."""
@@ -74,14 +81,14 @@ class Bodies:
 
     def hold(self, more: int) -> None:
         """Count that many bytes more as held. Raises Problem `overloaded` when they would not fit."""
-        if self.held + more > self.settings.max_queue_bytes:
+        if self.held.bytes + more > self.settings.max_queue_bytes:
             raise Problem(
                 "overloaded",
-                f"Request bodies of {self.held:,} bytes are being worked on, of {self.settings.max_queue_bytes:,} "
+                f"Request bodies of {self.held.bytes:,} bytes are being worked on, of {self.settings.max_queue_bytes:,} "
                 "allowed; send this one again shortly.",
                 {"Retry-After": "1"},
             )
-        self.held += more
+        self.held.bytes += more
 
 
 class _Bounded:

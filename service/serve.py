@@ -153,8 +153,10 @@ def _run(settings: Settings, directory: Any, listening: socket.socket, on_ready:
 
 
 def _config(app: Any, settings: Settings) -> uvicorn.Config:
+    from service.lane import Lane
+
     return uvicorn.Config(
-        app,
+        Lane(app),
         http=Protocol,  # type: ignore[arg-type]  # any protocol that takes its arguments will do
         ws="none",
         loop="uvloop",

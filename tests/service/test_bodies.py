@@ -54,7 +54,7 @@ class Sent:
     def through(self, settings: Settings = LIMITS) -> Bodies:
         bodies = Bodies(self.route, settings)
         asyncio.run(bodies(self.scope, self.receive, self.send))
-        assert bodies.held == 0
+        assert bodies.held.bytes == 0
         return bodies
 
     @property
@@ -119,13 +119,13 @@ def test_a_body_that_does_not_arrive_in_time() -> None:
 
 def test_no_memory_left_is_429_and_memory_comes_back() -> None:
     bodies = Bodies(Sent([]).route, LIMITS)
-    bodies.held = 1_000
+    bodies.held.bytes = 1_000
     sent = Sent([b"a" * 300, b"b" * 300])
     bodies.app = sent.route
     asyncio.run(bodies(sent.scope, sent.receive, sent.send))
     assert (sent.status, sent.code) == (429, "overloaded")
     assert (b"retry-after", b"1") in sent.messages[0]["headers"]
-    assert bodies.held == 1_000
+    assert bodies.held.bytes == 1_000
 
 
 @pytest.mark.parametrize("declared", [True, False])
