@@ -152,6 +152,7 @@ def test_what_is_refused_makes_no_directory(tmp_path: Path, folder: Path, capsys
         ([folder, *into, "--model", "a=nothing"], 1),
         ([folder, *into, "--model", "a=lda", "--model", "b=lda:gamma=-1"], 1),
         ([folder, *into, "--model", "a=lda:alpha=1"], 1),
+        ([folder, *into, "--model", "a/b=lda"], 1),
     ]:
         assert Done(capsys, "replay", *arguments).status == status
         assert not (tmp_path / "d").exists()

@@ -75,9 +75,11 @@ def replay(
 
 def _check(specs: list[tuple[str, str, dict[str, Any]]], dir: Path) -> None:
     """Raise what is wrong with the models that are named, before the directory is made."""
+    from stream_dr.engine.directory import check_name
     from stream_dr.estimators import make
 
-    for _, key, params in specs:
+    for name, key, params in specs:
+        check_name(name)
         make(key, params)
     if not specs and not dir.exists():
         raise _no_model(dir)

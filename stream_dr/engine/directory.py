@@ -25,7 +25,13 @@ from stream_dr.engine.model_table import Entry, ModelTable
 from stream_dr.engine.needs import needed
 from stream_dr.engine.recent import Recent
 from stream_dr.engine.schema import Schema, grown
-from stream_dr.engine.snapshot import forget_snapshots, newest_snapshot, restore, restore_published
+from stream_dr.engine.snapshot import (
+    forget_snapshots,
+    newest_snapshot,
+    remove_snapshots,
+    restore,
+    restore_published,
+)
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
@@ -45,6 +51,12 @@ READ_TRIES = 5
 """How often a reader tries to open what its writer shortens meanwhile."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidParameter for what no model may be called."""
+    if not _NAME.fullmatch(name):
+        raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
 
 class Directory:
@@ -158,8 +170,7 @@ class Directory:
         (another spec), HistoryGone, InvalidParameter, UnknownEstimator, and TargetKindMismatch or InvalidWeights when it
         cannot learn from this stream.
         """
-        if not _NAME.fullmatch(name):
-            raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
+        check_name(name)
         estimator = make(key, params)
         spec = Spec(key, dict(params))
         with self.past, self._appending:
@@ -183,7 +194,7 @@ class Directory:
             model = self.model(name)
             self.table.remove(model.id)
             self.models = {n: m for n, m in self.models.items() if n != name}
-        forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
+        remove_snapshots(self.path, model)
         return model
 
     def model(self, name: str) -> Model:

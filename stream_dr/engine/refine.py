@@ -19,7 +19,7 @@ from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model, Published
 from stream_dr.engine.publish import Frozen, Refined, freeze, publish_refined, release_versions
-from stream_dr.engine.snapshot import snapshot, snapshot_folder
+from stream_dr.engine.snapshot import remove_snapshots, snapshot, snapshot_folder
 from stream_dr.engine.snapshot_file import read_file, write_file
 from stream_dr.engine.unlearn import learned_by
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
@@ -61,6 +61,9 @@ def refine(
         return _passes(directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None))
     except _Cancelled:
         return None
+    finally:
+        if not directory.holds(model):
+            remove_snapshots(directory.path, model)  # the part that was remembered after it was removed
 
 
 def _passes(

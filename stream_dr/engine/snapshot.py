@@ -130,6 +130,11 @@ def newest_snapshot(directory: Path) -> int:
     return max((int(p.stem) for p in directory.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
 
 
+def remove_snapshots(directory: Path, model: Model) -> None:
+    """Remove the folder of one model."""
+    shutil.rmtree(snapshot_folder(directory, model.name, model.id), ignore_errors=True)
+
+
 def forget_snapshots(directory: Path, known: set[tuple[str, int]]) -> None:
     """Remove the folders of models that are no longer known."""
     folders = {f"{name}.{id}" for name, id in known}

@@ -73,6 +73,19 @@ def test_a_refine_is_cancelled_within_a_pass(tmp_path: Path) -> None:
         assert [t for t in told if "residual" in t] == []
 
 
+def test_a_refine_of_a_removed_model_leaves_nothing(tmp_path: Path) -> None:
+    with filled(tmp_path) as directory:
+        model = directory.model("lda")
+        catch_up(directory, [model], directory.position)
+
+        def told(facts: dict[str, Any]) -> None:
+            if "residual" in facts and directory.holds(model):
+                directory.remove_model("lda")
+
+        assert refine(directory, model, freeze(model), 1e-9, 40, told, lambda: not directory.holds(model)) is None
+        assert list((tmp_path / "snapshots").iterdir()) == []
+
+
 def test_more_passes_go_on_where_too_few_ended(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     with filled(tmp_path) as directory:

@@ -1,0 +1,134 @@
+"""Intake: every waiter gets its own batch's receipt or error, in a loop that is woken once for all of a group."""
+
+import asyncio
+import contextlib
+import gc
+import weakref
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+import stream_dr
+from service.intake import Intake
+from stream_dr.engine.draft import Receipt
+
+LIMITS = stream_dr.Limits()
+
+
+class Log:
+    """Where parsed batches are queued; `commit` answers all of them at once, as the appender does."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Any, Future[Receipt]]] = []
+
+    def submit(self, draft: Any) -> "Future[Receipt]":
+        if draft.rows == 99:
+            raise stream_dr.errors.Overloaded("full", retry_after=1)
+        self.waiting.append((draft, Future()))
+        return self.waiting[-1][1]
+
+    def commit(self, error: Exception | None = None) -> None:
+        done, self.waiting = self.waiting, []
+        for draft, future in done:
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(Receipt(draft.rows, draft.rows))
+
+
+def body(rows: int) -> bytes:
+    return b'{"rows": [%s]}' % b",".join([b"[1.0, 2.0]"] * rows)
+
+
+async def queued(log: Log, count: int) -> None:
+    async with asyncio.timeout(10):
+        while len(log.waiting) < count:
+            await asyncio.sleep(0.001)
+
+
+def run(work: Any) -> Any:
+    async def whole() -> Any:
+        log = Log()
+        intake = Intake(log, LIMITS)
+        intake.start()
+        try:
+            return await work(log, intake)
+        finally:
+            intake.stop()
+
+    return asyncio.run(whole())
+
+
+def test_every_waiter_gets_its_own_receipt() -> None:
+    async def work(log: Log, intake: Intake) -> None:
+        for _ in range(20):
+            tasks = [asyncio.create_task(intake.take(body(n), "json", None)) for n in range(1, 9)]
+            await queued(log, 8)
+            await asyncio.to_thread(log.commit)
+            assert [r.position for r in await asyncio.gather(*tasks)] == list(range(1, 9))
+
+    run(work)
+
+
+def test_the_loop_is_woken_once_for_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[Any] = []
+
+    async def work(log: Log, intake: Intake) -> None:
+        tasks = [asyncio.create_task(intake.take(body(n), "json", None)) for n in range(1, 51)]
+        await queued(log, 50)
+        loop = asyncio.get_running_loop()
+        whole = loop.call_soon_threadsafe
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *a: [woken.append(a[0]), whole(*a)][1])
+        log.commit()  # in the loop's own thread: nothing is handed back before all are answered
+        await asyncio.gather(*tasks)
+
+    run(work)
+    assert len(woken) == 1
+
+
+@pytest.mark.parametrize("rows", [b"not a batch", body(99)], ids=["unreadable", "overloaded"])
+def test_what_refuses_a_batch_is_raised_and_the_others_go_on(rows: bytes) -> None:
+    async def work(log: Log, intake: Intake) -> None:
+        refused = asyncio.create_task(intake.take(rows, "json", None))
+        other = asyncio.create_task(intake.take(body(2), "json", None))
+        with pytest.raises(stream_dr.errors.StreamDRError):
+            await refused
+        await queued(log, 1)
+        await asyncio.to_thread(log.commit)
+        assert (await other).rows == 2
+
+    run(work)
+
+
+def test_who_has_gone_away_is_passed_over_and_a_refused_body_is_let_go() -> None:
+    class Body(bytearray):
+        """Bytes that can be watched."""
+
+    async def work(log: Log, intake: Intake) -> None:
+        gone = asyncio.create_task(intake.take(body(3), "json", None))
+        await queued(log, 1)
+        gone.cancel()
+        refused = Body(b"not a batch")  # whose error has a cause, with frames of its own
+        watched = weakref.ref(refused)
+        task = asyncio.create_task(intake.take(refused, "json", None))
+        del refused
+        gc.disable()
+        try:
+            with contextlib.suppress(stream_dr.errors.MalformedInput):
+                await task
+            assert task.done()
+            del task
+            async with asyncio.timeout(10):  # the thread may have to let go, too
+                while watched() is not None:
+                    await asyncio.sleep(0.001)
+        finally:
+            gc.enable()
+        await asyncio.to_thread(log.commit)
+        later = asyncio.create_task(intake.take(body(1), "json", None))
+        await queued(log, 1)
+        await asyncio.to_thread(log.commit, stream_dr.errors.InsufficientStorage("full"))
+        with pytest.raises(stream_dr.errors.InsufficientStorage):
+            await later
+
+    run(work)
