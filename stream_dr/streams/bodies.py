@@ -6,14 +6,15 @@ stands only in the segment's SQLite rows. So a body is there once the transactio
 names mean nothing; what a crash left past the last named one is cut when the log is next opened for writing.
 
 Cost: a write is one write past the system's cache, or, of few bytes, one into it, and one fdatasync; a read, one pread a
-body. The file is opened for each call (about 10 µs). What did go into the cache is let go at once: models that keep up
-never read it. 920 KB were appended one by one at 0.75 of the rate of a bare file that is synced as often, four at a time at
-0.88; through the cache at 0.63 and 0.84 (`python benchmarks/log_append.py`).
+body. The file is opened for each read (about 10 µs) and kept open for writing. What did go into the cache is let go at
+once: models that keep up never read it. 920 KB were appended one by one at 0.75 of the rate of a bare file that is synced as
+often, four at a time at 0.88; through the cache at 0.63 and 0.84 (`python benchmarks/log_append.py`).
 
 Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. SQLite writes every byte of
 a body twice, in pages (log.py has the figures). Allocating ahead of the writes saves a tenth of a synced write (`python
-benchmarks/log_append.py`, last column) and would leave a file that does not end where it ends; a descriptor kept open
-saves 2 %. Not memory-mapped: retention removes the file while events read from it live on.
+benchmarks/log_append.py`, last column) and would leave a file that does not end where it ends. Opened for each write, it
+made the appender wait for the interpreter several times more a group. Not memory-mapped: retention removes the file while
+events read from it live on.
 """
 
 import os
@@ -41,6 +42,7 @@ class Bodies:
 
     def __init__(self, index: Path, identity: bytes) -> None:
         self.index, self.path, self.identity = index, bodies_path(index), identity
+        self._kept = -1
 
     @classmethod
     def create(cls, index: Path) -> "Bodies":
@@ -58,7 +60,7 @@ class Bodies:
         On an error the file ends at `end` again. Raises InsufficientStorage, DamagedFile, ForeignFile.
         """
         starts = direct.offsets([len(body) for body in bodies], end)
-        with self.opened(os.O_RDWR) as file:
+        with self._writing() as file:
             try:
                 failpoint("log.bodies_write")
                 direct.write(file, bodies, starts)
@@ -73,6 +75,12 @@ class Bodies:
             with suppress(OSError):  # a hint; the bodies are on the disk
                 os.posix_fadvise(file, *_around(starts, bodies), os.POSIX_FADV_DONTNEED)
         return starts
+
+    def rest(self) -> None:
+        """Close the descriptor that is kept for writing; the next write opens the file again."""
+        file, self._kept = self._kept, -1
+        if file >= 0:
+            os.close(file)
 
     def cut(self, end: int) -> None:
         """Cut what lies past `end`; raises DamagedFile when the file ends before it."""
@@ -100,15 +108,35 @@ class Bodies:
     def opened(self, flags: int) -> Iterator[int]:
         """A descriptor for the time of the with-block, of a file that is this segment's."""
         with translated(self.path):
+            file = self._open(flags)
             try:
-                file = os.open(self.path, flags | os.O_CLOEXEC)
-            except FileNotFoundError as e:
-                raise self._missing() from e
-            try:
-                self._recognise(os.pread(file, BEGIN, 0))
                 yield file
             finally:
                 os.close(file)
+
+    @contextmanager
+    def _writing(self) -> Iterator[int]:
+        """The descriptor that is kept for writing, unless the with-block raises."""
+        with translated(self.path):
+            if self._kept < 0:
+                self._kept = self._open(os.O_RDWR)
+            try:
+                yield self._kept
+            except BaseException:
+                self.rest()
+                raise
+
+    def _open(self, flags: int) -> int:
+        try:
+            file = os.open(self.path, flags | os.O_CLOEXEC)
+        except FileNotFoundError as e:
+            raise self._missing() from e
+        try:
+            self._recognise(os.pread(file, BEGIN, 0))
+        except BaseException:
+            os.close(file)
+            raise
+        return file
 
     def _recognise(self, header: bytes) -> None:
         if len(header) < BEGIN:

@@ -60,7 +60,7 @@ class Segment:
         self.journal = path.with_name(path.name + "-wal")
         self.first = int(path.name.split(".")[0])
         self._pool = Pool(path, writable, _APPLICATION)
-        self._rewriting = threading.Lock()
+        self._rewriting, self._telling = threading.Lock(), threading.Lock()
         self._about: tuple[int, Bodies] | None = None
         self._end = BEGIN
 
@@ -177,8 +177,10 @@ class Segment:
         return sealed
 
     def keep_none(self) -> None:
-        """Close connections, those in use when they come back, from now on; the segment stays usable."""
+        """Close connections, those in use when they come back, from now on, and the bodies; the segment stays usable."""
         self._pool.keep_none()
+        if self._about is not None:
+            self._about[1].rest()
 
     def _place(self, events: Sequence[Event]) -> tuple[Sequence[int | None], int]:
         """Where each event's body lies (None: in its row), and where the bodies file then ends; writes the bodies."""
@@ -210,12 +212,12 @@ class Segment:
     def _told(self) -> tuple[int, Bodies]:
         """Rows before the segment, and its bodies file."""
         if self._about is None:
-            rows, identity, stored = (
-                self._pool.all("SELECT rows_before, identity, digest FROM about") or [(0, b"", None)]
-            )[0]
+            query = "SELECT rows_before, identity, digest FROM about"
+            rows, identity, stored = (self._pool.all(query) or [(0, b"", None)])[0]
             if _digest(self.first, rows, identity) != stored:
                 raise damaged(self.path, "its table `about` is not what was written")
-            self._about = (rows, Bodies(self.path, identity))
+            with self._telling:
+                self._about = self._about or (rows, Bodies(self.path, identity))
         return self._about
 
 

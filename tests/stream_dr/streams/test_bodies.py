@@ -137,3 +137,20 @@ def test_foreign_damaged_missing_and_dropped_are_told_apart(index, tmp_path):
     with pytest.raises(errors.HistoryGone, match=r"00\.bodies"):
         bodies.check()
     assert bodies_path(index) == bodies.path
+
+
+def test_a_descriptor_is_kept_for_writing_until_it_is_not_wanted(index):
+    bodies = Bodies.create(index)
+    (first,) = bodies.write([b"first"], BEGIN)
+    bodies.rest()
+    good = bodies.path.read_bytes()
+    bodies.path.write_bytes(b"this is a letter, not a file of bodies")
+    with pytest.raises(errors.ForeignFile):
+        bodies.write([b"x"], first + 5)
+    bodies.path.write_bytes(good)
+    bodies.write([b"second"], first + 5)
+    with armed("log.bodies_sync=raise"), pytest.raises(FailpointReached):
+        bodies.write([b"third"], first + 5)
+    bodies.path.unlink()
+    with pytest.raises(errors.DamagedFile, match="missing"):  # what failed is opened anew
+        bodies.write([b"fourth"], first + 5)
