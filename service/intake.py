@@ -78,7 +78,7 @@ class Intake:
 
     def _answer(self, waiter: "asyncio.Future[Any]", receipt: Any, error: Exception | None) -> None:
         if isinstance(error, stream_dr.errors.StreamDRError):
-            _forget_frames(error)
+            stream_dr.errors.without_frames(error)  # which hold the body, and the waiter that holds the error
         self._answered.append((waiter, receipt, error))
         if not self._woken:
             self._woken = True
@@ -94,10 +94,3 @@ class Intake:
                 waiter.set_exception(error)
             else:
                 waiter.set_result(receipt)
-
-
-def _forget_frames(error: BaseException | None) -> None:
-    """Let go of the frames that raised an error and its causes: they hold the rows, and the waiter that holds the error."""
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__

@@ -7,9 +7,11 @@ command line prints the code and exits 1.
 Why this way: callers match on a class or on a code, never on words; a code never changes its meaning.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from sklearn.exceptions import NotFittedError
+
+E = TypeVar("E", bound=BaseException)
 
 
 class StreamDRError(ValueError):
@@ -20,6 +22,19 @@ class StreamDRError(ValueError):
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
         self.details = details
+
+
+def without_frames(error: E) -> E:
+    """The error, which no longer holds the frames that raised it and its causes, and with them the rows they worked on.
+
+    For an error that is kept, or handed to another thread: the frames of a context manager hold the error itself, so only
+    the garbage collector would end them.
+    """
+    at: BaseException | None = error
+    while at is not None:
+        at.__traceback__ = None
+        at = at.__cause__ or at.__context__
+    return error
 
 
 class InvalidParameter(StreamDRError):

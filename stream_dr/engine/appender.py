@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from stream_dr.engine.draft import Draft, Receipt
-from stream_dr.errors import Overloaded, ShuttingDown, StreamDRError
+from stream_dr.errors import Overloaded, ShuttingDown, StreamDRError, without_frames
 
 log = logging.getLogger("stream_dr.appender")
 
@@ -109,7 +109,7 @@ class Appender:
         except Exception as e:
             log.exception("append failed")
             for _, future in group:
-                future.set_exception(e)
+                future.set_exception(without_frames(e))
             return
         self._count(answers)
         new = [a for a in answers if isinstance(a, Receipt) and not a.duplicate]

@@ -17,7 +17,7 @@ from stream_dr.engine.label_sets import LabelSets
 from stream_dr.engine.needs import going_on
 from stream_dr.engine.schema import Schema, delta
 from stream_dr.engine.unlearn import removal_of
-from stream_dr.errors import InsufficientStorage, InvalidParameter, KeyConflict, StreamDRError
+from stream_dr.errors import InsufficientStorage, InvalidParameter, KeyConflict, StreamDRError, without_frames
 from stream_dr.streams.disk import free_bytes
 from stream_dr.streams.event import EventDraft, same
 
@@ -48,7 +48,8 @@ class Group:
             try:
                 positions = self.directory.log.append(self.events)
             except InsufficientStorage as e:
-                return self._up_to_refusal([p if isinstance(p, StreamDRError | Receipt) else e for p in placed])
+                full = without_frames(e)
+                return self._up_to_refusal([p if isinstance(p, StreamDRError | Receipt) else full for p in placed])
             finally:
                 self.directory.label_sets.settle(appended=bool(positions))
             self.directory.schema, self.directory.written = self.schema, self.written
@@ -74,7 +75,7 @@ class Group:
                 return known
             schema, sets = self.admit(draft)
         except StreamDRError as e:
-            return e.with_traceback(None)  # which holds the rows
+            return without_frames(e)
         changes = delta(self.written, schema)
         self.schema = self.written = schema
         self.directory.label_sets.add(sets, self.models)
