@@ -99,11 +99,21 @@ def check_exact(numbers: Any) -> None:
 
 
 def _check_range(table: Sequence[Any]) -> None:
-    """Raise InvalidTargets for an integer of labels (of one type) that no column holds."""
+    """Raise InvalidTargets for an integer or a string of labels (of one type) that no column holds."""
+    if table and type(table[0]) is str:
+        _check_text(table)
     if not table or type(table[0]) is not int or (INTEGERS[0] <= min(table) and max(table) <= INTEGERS[1]):
         return
     odd = next(v for v in table if not INTEGERS[0] <= v <= INTEGERS[1])
     raise InvalidTargets(f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings.")
+
+
+def _check_text(table: Sequence[str]) -> None:
+    try:
+        "".join(table).encode()
+    except UnicodeEncodeError:
+        odd = next(label for label in table if any("\ud800" <= letter <= "\udfff" for letter in label))
+        raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
 
 
 def _encode_array(labels: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray, None]:
@@ -111,7 +121,9 @@ def _encode_array(labels: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray, No
     order = np.argsort(first)
     rank = np.empty(len(order), dtype=np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    return tuple(distinct[order].tolist()), rank[inverse.ravel()], None
+    table = tuple(distinct[order].tolist())
+    _check_range(table)
+    return table, rank[inverse.ravel()], None
 
 
 def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
@@ -126,7 +138,12 @@ def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.nda
     table: dict[Any, int] = {}
     codes = np.empty(len(items), dtype=np.int32)
     for i, item in enumerate(items):
-        codes[i] = -1 if item is None else table.setdefault(item, len(table))
+        try:
+            codes[i] = -1 if item is None else table.setdefault(item, len(table))
+        except TypeError as e:
+            raise InvalidTargets(
+                f"the label of row {i} is of type {type(item).__name__}; labels must be all str, all int or all bool."
+            ) from e
     if len({type(item) for item in items}) > 1:
         label_table(item for item in items if item is not None)
     present = codes >= 0

@@ -79,8 +79,8 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     """Targets of the given kind, or of the kind y's form says."""
     if type(y) is list and kind in (None, "class") and "class" in kinds and set(map(type, y)) in _PLAIN:
         return class_targets(y)  # the commonest form, without a Python loop
-    if hasattr(y, "isna") and not isinstance(getattr(y, "dtype", np.dtype(float)), np.dtype) and y.isna().any():
-        y = y.astype(object)  # pandas' own numbers with gaps would come as floats with NaN
+    if _has_own_gaps(y):
+        y = y.astype(object)  # they would come as floats with NaN
     if hasattr(y, "to_pylist"):
         y = y.to_pylist()
     elif hasattr(y, "to_numpy"):
@@ -152,6 +152,13 @@ def _is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _has_own_gaps(y: Any) -> bool:
+    """Whether y is of pandas, with gaps in one of its own types (by its methods: pandas is optional)."""
+    types = [y.dtype] if hasattr(y, "dtype") else list(getattr(y, "dtypes", ()))
+    own = hasattr(y, "isna") and any(not isinstance(kind, np.dtype) for kind in types)
+    return own and bool(np.asarray(y.isna()).any())
 
 
 def _with_gaps(y: np.ndarray) -> np.ndarray:

@@ -48,6 +48,20 @@ def test_sets_are_sorted_and_distinct_within_a_row():
     assert encode_sets([])[2].tolist() == [0]
 
 
+@pytest.mark.parametrize("labels", [["a", "b\ud800"], [None, "\udc00"], np.array(["a", "\ud800"])])
+def test_half_a_character_is_no_label(labels):
+    with pytest.raises(errors.InvalidTargets, match="half a character"):
+        encode_labels(labels)
+    if None not in labels:
+        with pytest.raises(errors.InvalidTargets, match="half a character"):
+            encode_sets([list(map(str, labels))])
+
+
+def test_what_cannot_be_told_apart_is_no_label():
+    with pytest.raises(errors.InvalidTargets, match="row 1 is of type dict"):
+        encode_labels(["a", {}])
+
+
 ENDS = [-(2**63), 2**64 - 1, 0]
 
 

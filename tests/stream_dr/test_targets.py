@@ -128,6 +128,12 @@ def test_what_pandas_says_is_missing_is_a_row_without_a_target(y, labels):
         assert (targets.kind, targets.row_labels()) == ("class", labels)
 
 
+def test_a_frames_only_column_may_have_gaps_where_one_label_a_row_is_taken():
+    y = pd.DataFrame({"y": pd.array([None, 1, 2], dtype="Int64")})
+    for targets in (parse_targets(y, 3, SINGLE), parse_targets(y, 3, KINDS, target="class")):
+        assert targets.row_labels() == [None, 1, 2]
+
+
 def test_missing_sets_and_missing_numbers():
     for y in (pd.Series([None, ["a"], np.nan]), [None, ["a"], np.nan], [pd.NA, {"a"}, None]):
         assert parse_targets(y, 3, KINDS).row_labels() == [None, ["a"], None]
