@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr.engine.draft import Draft, Reference, reference_draft
-from stream_dr.errors import DamagedShard
+from stream_dr.errors import DamagedShard, StreamDRError
 
 GROUP_EVENTS, GROUP_BYTES = 64, 64 << 20
 """A group commit of references ends at either: events, or bytes of their rows."""
@@ -42,12 +42,17 @@ class Batches:
         """The missing batches in order. Raises DamagedShard, SourceMissing, or what the codec raises of a batch's rows."""
         group: list[Draft] = []
         held, most = 0, min(FIRST_EVENTS, GROUP_EVENTS)
-        for draft in self._drafts():
-            group.append(draft)
-            held += draft.size
-            if len(group) >= most or held >= GROUP_BYTES:
+        try:
+            for draft in self._drafts():
+                group.append(draft)
+                held += draft.size
+                if len(group) >= most or held >= GROUP_BYTES:
+                    yield group
+                    group, held, most = [], 0, min(2 * most, GROUP_EVENTS)
+        except StreamDRError:  # of a batch that could not be read: those before it are as good as any
+            if group:
                 yield group
-                group, held, most = [], 0, min(2 * most, GROUP_EVENTS)
+            raise
         if group:
             yield group
 

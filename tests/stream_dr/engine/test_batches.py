@@ -8,7 +8,7 @@ import pytest
 from stream_dr.engine import batches as batching
 from stream_dr.engine.batches import Batches
 from stream_dr.engine.directory import Directory
-from stream_dr.errors import DamagedShard
+from stream_dr.errors import DamagedShard, NotFinite
 from stream_dr.streams.shards import Shard, open_dataset
 from tests.stream_dr.engine.batches import SMALL, opened, shards
 
@@ -24,6 +24,26 @@ def test_groups_double_up_to_the_most(tmp_path: Path, monkeypatch: pytest.Monkey
     folder = shards(tmp_path / "s")
     with opened(tmp_path / "d") as directory:
         assert groups(directory, folder, passes=3) == [4, 8, 8, 8, 8]
+
+
+def test_what_was_read_before_a_batch_that_is_refused_is_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shards(tmp_path / "s")
+    real, read = Shard.read, []
+
+    def refused(shard: Shard, batch: int) -> Any:
+        read.append(batch)
+        if len(read) == 7:
+            raise NotFinite("row 0, column 0 is NaN")
+        return real(shard, batch)
+
+    monkeypatch.setattr(Shard, "read", refused)
+    with opened(tmp_path / "d") as directory:
+        found = Batches(directory.log, open_dataset(folder), 1, None, False).groups()
+        assert [len(next(found)), len(next(found))] == [4, 2]
+        with pytest.raises(NotFinite):
+            next(found)
 
 
 def test_groups_end_at_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
