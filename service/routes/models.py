@@ -29,7 +29,7 @@ class Publish(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     rows: int | None = Field(None, ge=1, lt=2**63)
-    seconds: float | None = Field(1.0, gt=0)
+    seconds: float | None = Field(1.0, gt=0, le=1e9, allow_inf_nan=False)
     idle: bool = True
 
 

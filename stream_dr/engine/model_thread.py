@@ -10,8 +10,9 @@ worker until `join` hands it over.
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any
 
 from stream_dr.engine.advance import Step, advance_all, rows_of
@@ -61,7 +62,7 @@ class ModelThread:
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._stop_at: float | None = None
-        self.wanted = -1
+        self._wanted: list[int] = []
         self.cursor = directory.position
         self._thread = threading.Thread(target=self._run, name="stream_dr-models", daemon=True)
 
@@ -83,10 +84,15 @@ class ModelThread:
         """There is something to do: events, or a demand."""
         self._wake.set()
 
-    def want(self, position: int) -> None:
-        """Someone waits for projections that include `position`; models publish as soon as they are there."""
-        self.wanted = max(self.wanted, position)
+    @contextmanager
+    def wanting(self, position: int) -> Iterator[None]:
+        """While someone waits for projections that include `position`: models publish as soon as they are there."""
+        self._wanted.append(position)
         self._wake.set()
+        try:
+            yield
+        finally:
+            self._wanted.remove(position)
 
     @property
     def live(self) -> list[Model]:
@@ -174,7 +180,7 @@ class ModelThread:
         if not model.stale or model.publishing or model.attempted >= model.position:
             return False
         published, policy = model.published, model.policy or PublishPolicy()
-        if model.attempted < min(self.wanted, model.position):
+        if model.attempted < min(max(self._wanted, default=-1), model.position):
             return True
         waited = time.monotonic() - model.published_at
         if waited < PAUSE * model.publish_seconds:

@@ -108,7 +108,7 @@ class Running:
         with ExitStack() as last:  # whatever a model raises, the others are settled
             last.callback(self._released)
             for model in self.directory.models.values():
-                last.callback(settle, self.directory, model)
+                last.callback(settle, self.directory, model, model.policy is None or model.policy.soon)
 
     def _released(self) -> None:
         with self._changed:
@@ -139,8 +139,7 @@ class Running:
         (models without any row, and refined ones: applied only). False when `timeout` seconds, or those until
         `stop`, were not enough."""
         deadline = time.monotonic() + timeout
-        self._models.want(position)
-        with self._changed:
+        with self._models.wanting(position), self._changed:
             while not self._included(position):
                 left = deadline - time.monotonic()
                 if left <= 0 or self._stopping.is_set() or (stop is not None and stop.is_set()):
@@ -168,13 +167,14 @@ class Running:
         self._moved()
 
     def publish(self, name: str, timeout: float = 30.0) -> Published:
-        """Solve and publish a model as it is now (policy "on demand"); what includes its rows already, or was refined,
-        stays. Raises UnknownModel, ModelFailed, NotFitted (also where its rows have no solution), TimeoutError."""
+        """Solve and publish a model as it is now (policy "on demand"), and snapshot it, so that a kill leaves it as it is;
+        what includes its rows already, or was refined, stays. Raises UnknownModel, ModelFailed, NotFitted (also where its
+        rows have no solution), TimeoutError."""
         model = self.directory.model(name)
         if model.failure is not None:
             raise model.failed(model.failure)
-        if model.stale:
-            self._workers.pool.submit(lambda: self._workers.publish(model, freeze(model))).result(timeout)
+        if model.stale or model.snapshot_version != model.published_version:
+            self._workers.pool.submit(self._workers.publish_for_good, model).result(timeout)
         if model.published is None or (model.stale and model.solve_error is not None):
             raise model.unpublished()
         return model.published

@@ -9,17 +9,17 @@ from typing import Any
 from stream_dr.engine.model import Model
 from stream_dr.engine.publish import Frozen, freeze, publish, release_versions
 from stream_dr.engine.snapshot import snapshot
-from stream_dr.errors import StreamDRError
+from stream_dr.errors import StreamDRError, without_frames
 
 log = logging.getLogger("stream_dr.settle")
 
 
-def settle(directory: Any, model: Model) -> None:
-    """Publish what a model has learned, snapshot it, give back unused version numbers: a clean end."""
+def settle(directory: Any, model: Model, publishing: bool = True) -> None:
+    """Publish (if `publishing`) what a model has learned, snapshot it, give back unused version numbers: a clean end."""
     if model.status == "failed":
         return
     frozen = freeze(model)
-    if model.stale:
+    if publishing and model.stale:
         _publish_last(model, frozen, directory)
     written = (model.snapshot_position, model.snapshot_version)
     if model.position >= 0 and written != (model.position, model.published_version):
@@ -32,5 +32,5 @@ def _publish_last(model: Model, frozen: Frozen, directory: Any) -> None:
     try:
         publish(model, frozen, directory.table)
     except StreamDRError as e:
-        model.solve_error = e.with_traceback(None)
+        model.solve_error = without_frames(e)
         log.warning("model %s has no projection of position %d (%s): %s", model.name, frozen.position, e.code, e)

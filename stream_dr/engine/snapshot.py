@@ -42,8 +42,26 @@ log = logging.getLogger("stream_dr.snapshot")
 def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
     """Write a model's frozen state to its own folder and drop all but the last two; nothing where there is a newer one.
     Raises InsufficientStorage."""
+    folder = snapshot_folder(directory, model.name, model.id)
+    path = folder / f"{frozen.position:020d}.safetensors"
+    with model.snapshotting:  # two of one position have the same temporary file; the later has what is published later
+        if frozen.position < model.snapshot_position:  # a newer one was written meanwhile
+            return path
+        published = model.published
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(path, *_snapshot(model, frozen, published))
+        model.snapshot_position = frozen.position
+        model.snapshot_version = published.version if published else 0
+        for old in snapshot_files(folder)[KEPT:]:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def _snapshot(
+    model: Model, frozen: Frozen, published: Published | None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """A snapshot's arrays and facts."""
     arrays, facts = _packed("state", frozen.state)
-    published = model.published
     if published is not None:
         more, facts["published"] = _packed_published(published)
         arrays |= more
@@ -56,18 +74,7 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
         "stream_dr": __version__,
         "numpy": np.__version__,
     }
-    folder = snapshot_folder(directory, model.name, model.id)
-    path = folder / f"{frozen.position:020d}.safetensors"
-    with model.snapshotting:  # two of one position have the same temporary file
-        if frozen.position < model.snapshot_position:  # a newer one was written meanwhile
-            return path
-        folder.mkdir(parents=True, exist_ok=True)
-        write_file(path, arrays, facts)
-        model.snapshot_position = frozen.position
-        model.snapshot_version = published.version if published else 0
-        for old in snapshot_files(folder)[KEPT:]:
-            old.unlink(missing_ok=True)
-    return path
+    return arrays, facts
 
 
 def keep_published(model: Model, directory: Path) -> None:

@@ -15,9 +15,9 @@ from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.forget import forget
 from stream_dr.engine.listeners import Listeners
 from stream_dr.engine.model import Model
-from stream_dr.engine.publish import Frozen, publish
+from stream_dr.engine.publish import Frozen, freeze, publish
 from stream_dr.engine.snapshot import snapshot
-from stream_dr.errors import StreamDRError
+from stream_dr.errors import StreamDRError, without_frames
 
 log = logging.getLogger("stream_dr.workers")
 
@@ -65,12 +65,22 @@ class Workers:
             model.publishing = False
             self._done()
 
+    def publish_for_good(self, model: Model) -> None:
+        """Publish a model as it is now, and snapshot it: nobody may ask for that projection again. A disk that takes no
+        snapshot is logged."""
+        frozen = freeze(model)
+        if model.stale:
+            self.publish(model, frozen)
+        if model.snapshot_version != model.published_version:
+            with suppress(Exception):
+                self.write([(model, frozen)], again=True)
+
     def _note(self, model: Model, position: int, error: Exception) -> None:
         """Keep why a model could not be solved, and log it when it is something new; one of ours needs no traceback."""
         if str(error) != str(model.solve_error):
             trace = None if isinstance(error, StreamDRError) else error
             log.warning("model %s could not be solved at position %d: %s", model.name, position, error, exc_info=trace)
-        model.solve_error = error.with_traceback(None)  # its frames hold the state
+        model.solve_error = without_frames(error)  # its frames hold the state
 
     def snapshot_soon(self, frozen: Sequence[tuple[Model, Frozen]], cadence: Cadence) -> None:
         """Snapshot models on a worker, by a cadence that is started here and ends when they are written."""

@@ -1,9 +1,11 @@
 """Running: durable before acknowledged, learned in order, published soon, nothing lost at a stop; refusals under load."""
 
+import gc
 import shutil
 import sqlite3
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.engine import cadence, settle, snapshot_file, workers
+from stream_dr.engine import appender, cadence, settle, snapshot_file, workers
 from stream_dr.engine import running as engine_running
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
@@ -27,6 +29,7 @@ from stream_dr.engine.publish import freeze
 from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.snapshot import snapshot, state_sha256
 from stream_dr.engine.transform import transform
+from stream_dr.streams.failpoints import armed
 from tests.stream_dr.engine.batches import SMALL, dense, draft, opened, put
 
 WAIT = 20.0
@@ -242,6 +245,29 @@ def test_a_solver_that_raises_does_not_stop_learning(tmp_path: Path) -> None:
         run.submit(draft(dense(3))).result(WAIT)
         assert run.wait_applied(3, WAIT)
         assert model.published is not None
+
+
+@pytest.mark.parametrize(
+    ("place", "action"), [("before_commit", "enospc"), ("bodies_write", "enospc"), ("before_commit", "raise")]
+)
+def test_a_batch_that_could_not_be_appended_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, action: str
+) -> None:
+    """Without the garbage collector, which counts objects and not their bytes."""
+    monkeypatch.setattr(appender.log, "exception", lambda _: None)  # pytest keeps what is logged
+    with running(tmp_path) as run:
+        run.add_model("m", "class_means", {})
+        offered = draft(dense(0, 2_000, 8))
+        watched = weakref.ref(offered.block.X)  # type: ignore[union-attr]
+        gc.disable()
+        try:
+            with armed(f"log.{place}={action}"):
+                future = run.submit(offered)
+                del offered
+                assert future.exception(WAIT) is not None
+            eventually(lambda: watched() is None)
+        finally:
+            gc.enable()
 
 
 def test_waiting_bodies_are_bounded(tmp_path: Path) -> None:
@@ -518,20 +544,74 @@ def test_a_state_that_an_unlearning_left_half_new_is_not_kept(tmp_path: Path) ->
 
 
 def test_what_was_published_on_demand_is_there_again_after_a_kill(tmp_path: Path) -> None:
-    """Nothing was snapshotted: the copy is what a kill leaves."""
+    """The copies are what kills leave; nothing was snapshotted by rows or seconds."""
+    published = []
     with running(tmp_path / "a", publish=ON_DEMAND, snapshot_rows=None, snapshot_seconds=None) as run:
         model, _ = run.add_model("m", "class_means", {})
         run.add_model("never", "class_means", {})
+        for seed in range(2):
+            run.submit(draft(dense(seed))).result(WAIT)
+            eventually(lambda: model.position == seed)  # noqa: B023
+            published.append(run.publish("m"))
+            shutil.copytree(tmp_path / "a", tmp_path / f"killed{seed}")
+    for seed in range(2):
+        with running(tmp_path / f"killed{seed}", publish=ON_DEMAND) as run:
+            again = run.directory.model("m").published
+            assert again is not None
+            assert again[:2] == published[seed][:2]
+            np.testing.assert_array_equal(again.projection.loadings, published[seed].projection.loadings)
+            assert run.directory.model("never").published is None
+
+
+def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_asked_for(tmp_path: Path) -> None:
+    with running(tmp_path, publish=ON_DEMAND, snapshot_rows=None, snapshot_seconds=None) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        assert model.snapshot_version == 0
+        assert run.publish("m") is model.published
+        assert model.snapshot_version == model.published_version == 1
+
+
+def test_a_disk_that_takes_no_snapshot_keeps_no_projection_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise errors.InsufficientStorage("full")
+
+    with running(tmp_path, publish=ON_DEMAND) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        eventually(lambda: model.position == 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(workers, "snapshot", full)
+            assert run.publish("m").position == 0
+
+
+def test_what_is_published_on_demand_is_not_published_by_a_stop(tmp_path: Path) -> None:
+    with running(tmp_path, publish=ON_DEMAND) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        run.add_model("idle", "class_means", {}, policy=PublishPolicy())
         run.submit(draft(dense(0))).result(WAIT)
         eventually(lambda: model.position == 0)
         version = run.publish("m").version
-        shutil.copytree(tmp_path / "a", tmp_path / "b")
-    with running(tmp_path / "b", publish=ON_DEMAND) as run:
-        eventually(lambda: run.directory.model("m").published is not None)
-        again = run.directory.model("m").published
-        assert again is not None
-        assert again.version > version
-        assert run.directory.model("never").published is None
+        run.submit(draft(dense(1))).result(WAIT)
+    with running(tmp_path, publish=ON_DEMAND) as run:
+        again = run.directory.model("m")
+        assert (again.position, again.published_version, again.published.position) == (1, version, 0)  # type: ignore[union-attr]
+        assert run.directory.model("idle").published.position == 1  # type: ignore[union-attr]
+
+
+def test_who_waited_before_a_model_was_there_has_not_asked_for_it(tmp_path: Path) -> None:
+    with running(tmp_path, publish=ON_DEMAND) as run:
+        first, _ = run.add_model("first", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+        assert first.published is not None
+        later, _ = run.add_model("later", "class_means", {})
+        eventually(lambda: later.status == "live")
+        time.sleep(0.2)
+        assert later.published is None
 
 
 def test_what_was_frozen_before_does_not_take_the_place_of_what_is_published(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Snapshots: going on from one is never having stopped; the newest valid one wins; saved estimators come back."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,22 @@ def test_going_on_from_a_snapshot_is_never_having_stopped(key: str, tmp_path: Pa
         assert (model.position, model.rows, model.status) == (1, 40, "live")
         learn(directory, model, 2, 3)
         assert sha(model) == straight
+
+
+def test_a_snapshot_that_waited_for_another_has_what_was_published_meanwhile(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("lda", {})) as directory:
+        model = directory.model("m")
+        learn(directory, model, 0, 1)
+        publish(model, freeze(model), directory.table)
+        with ThreadPoolExecutor(1) as pool:
+            with model.snapshotting:
+                begun = pool.submit(snapshot, model, freeze(model), directory.path)
+                time.sleep(0.1)
+                newest = publish(model, freeze(model), directory.table)
+            begun.result()
+        assert model.snapshot_version == newest.version
+    with opened(tmp_path) as directory:
+        assert directory.model("m").published_version == newest.version
 
 
 def test_the_published_projection_comes_back(tmp_path: Path) -> None:
