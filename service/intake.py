@@ -7,8 +7,7 @@ Cost: 0.3 ms a megabyte in the thread; about 20 µs a batch on the event loop.
 
 Why this way: batches are learned one after the other, so one thread parses them one after the other: four of them took the
 interpreter from each other, and from the models, several times a batch, and 1 MB batches came in a tenth slower. A pool of
-one thread and futures chained to futures cost the event loop as much as the rest of the route (`python
-benchmarks/service.py ingest`).
+one thread, and futures chained to futures, was more work for the event loop on every batch (lane.py has the figure).
 """
 
 import asyncio

@@ -4,7 +4,8 @@ The route stays in the application, which describes it and answers every other m
 FastAPI puts around every request, its routing, its exit stacks and its exception handlers. It is bounded and counted by the
 same middlewares; what the function raises, the counting one answers, in the words the handlers would use.
 
-Cost: 5 % more batches of 1 MB a second than through the application (`python benchmarks/service.py ingest`).
+Cost: with intake.py's way of handing receipts back, a tenth more batches of 1 MB a second than through the application and
+a pool (`python benchmarks/service.py ingest --estimator lda`).
 
 Why this way: batches come by the hundred a second, on the one thread that also answers queries.
 """

@@ -23,7 +23,8 @@ OFFERS = (wire.JSON, wire.ARROW_STREAM, wire.SAFETENSORS)
 class Publish(BaseModel):
     """When the model is solved and published: after so many rows, so many seconds, whenever the log is drained (idle).
 
-    With {"seconds": null, "idle": false} only on demand: by POST /models/{name}/publish or ?wait=applied.
+    With {"seconds": null, "idle": false} only on demand: by POST /models/{name}/publish, which snapshots what it
+    publishes, or ?wait=applied. A stop publishes what is published within a minute anyway, and no other model.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)

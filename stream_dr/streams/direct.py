@@ -11,7 +11,7 @@ the file, as after any write.
 
 Why this way: nothing but this file knows of it: the offsets are the caller's, and a plain read finds the pieces at them. A
 block that is written in part, through the cache, is read from the disk first and kept it waiting: durable batches of
-1 MB came in a seventh slower. Where the file system takes no such write (or Python knows none), the cache is used.
+1 MB came in a tenth slower. Where the file system takes no such write (or Python knows none), the cache is used.
 """
 
 import errno
