@@ -28,9 +28,13 @@ class Cadence:
         """Count rows learned."""
         self._since += rows
 
+    def ask(self) -> None:
+        """There is something to write, though no row may have come."""
+        self._since = max(1, self._since)
+
     @property
     def due(self) -> bool:
-        """Whether it is time; never without a row since the last."""
+        """Whether it is time; never without a row, or being asked, since the last."""
         waited = time.monotonic() - self._last
         if self._since == 0 or self._under_way or waited < SHARE * self._cost:
             return False

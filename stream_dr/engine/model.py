@@ -149,6 +149,11 @@ class Model:
         return self.published.version if self.published else 0
 
     @property
+    def kept(self) -> bool:
+        """Whether the last snapshot has what is published."""
+        return self.snapshot_version == self.published_version
+
+    @property
     def stale(self) -> bool:
         """Whether rows were learned that the published projection should include; a refined one stays as it is."""
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):

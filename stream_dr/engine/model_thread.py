@@ -141,8 +141,12 @@ class ModelThread:
             for model in live:
                 if self._due(model, idle):
                     self._publish(model, freeze(model))
+            demanded = [m for m in live if not m.kept and m.policy is not None and not m.policy.soon]
+            if demanded:
+                self._snapshots.ask()
             if self._snapshots.due:
-                self._snapshot([(m, freeze(m)) for m in live if m.position > m.snapshot_position], self._snapshots)
+                due = [m for m in live if m.position > m.snapshot_position or m in demanded]
+                self._snapshot([(m, freeze(m)) for m in due], self._snapshots)
         self._told()
 
     def _skip(self, last: int) -> None:

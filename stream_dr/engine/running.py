@@ -173,7 +173,7 @@ class Running:
         model = self.directory.model(name)
         if model.failure is not None:
             raise model.failed(model.failure)
-        if model.stale or model.snapshot_version != model.published_version:
+        if model.stale or not model.kept:
             self._workers.pool.submit(self._workers.publish_for_good, model).result(timeout)
         if model.published is None or (model.stale and model.solve_error is not None):
             raise model.unpublished()
@@ -281,4 +281,4 @@ class Running:
         published = refine(self.directory, model, frozen, tol, max_passes, job.tell, lambda: job.cancelled)
         if published is not None:
             self._listeners.tell_published(model, published)
-            self._workers.write([(model, freeze(model))], again=True)  # it may have gone on, or failed, meanwhile
+            self._workers.write([(model, freeze(model))])  # it may have gone on, or failed, meanwhile

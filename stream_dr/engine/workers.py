@@ -66,14 +66,13 @@ class Workers:
             self._done()
 
     def publish_for_good(self, model: Model) -> None:
-        """Publish a model as it is now, and snapshot it: nobody may ask for that projection again. A disk that takes no
-        snapshot is logged."""
-        frozen = freeze(model)
+        """Publish a model as it is now, and snapshot it, as it is then: nobody may ask for that projection again. A disk
+        that takes no snapshot is logged, and asked again by the cadence."""
         if model.stale:
-            self.publish(model, frozen)
-        if model.snapshot_version != model.published_version:
+            self.publish(model, freeze(model))
+        if not model.kept:
             with suppress(Exception):
-                self.write([(model, frozen)], again=True)
+                self.write([(model, freeze(model))])
 
     def _note(self, model: Model, position: int, error: Exception) -> None:
         """Keep why a model could not be solved, and log it when it is something new; one of ours needs no traceback."""
@@ -87,12 +86,13 @@ class Workers:
         cadence.start()
         self.pool.submit(self._write_unasked, frozen, cadence)
 
-    def write(self, frozen: Sequence[tuple[Model, Frozen]], again: bool = False) -> None:
-        """Snapshot models here, those at a new position or (again) at the same; then forget and drop what none
-        needs. What cannot be written leaves the others, is logged, and the first such error is raised at the end."""
+    def write(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
+        """Snapshot models here, those at a new position or with a new projection; then forget and drop what none needs.
+        What cannot be written leaves the others, is logged, and the first such error is raised at the end."""
         errors: list[Exception] = []
         for model, state in frozen:
-            if not self._directory.holds(model) or state.position < model.snapshot_position + (0 if again else 1):
+            written = state.position < model.snapshot_position + (1 if model.kept else 0)
+            if written or not self._directory.holds(model):
                 continue
             try:
                 snapshot(model, state, self._directory.path)

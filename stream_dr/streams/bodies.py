@@ -6,9 +6,10 @@ stands only in the segment's SQLite rows. So a body is there once the transactio
 names mean nothing; what a crash left past the last named one is cut when the log is next opened for writing.
 
 Cost: a write is one write past the system's cache, or, of few bytes, one into it, and one fdatasync; a read, one pread a
-body. The file is opened for each read (about 10 µs) and kept open for writing. What did go into the cache is let go at
-once: models that keep up never read it. 920 KB were appended one by one at 0.75 of the rate of a bare file that is synced as
-often, four at a time at 0.88; through the cache at 0.63 and 0.84 (`python benchmarks/log_append.py`).
+body. The file is opened for each read (about 10 µs) and kept open for writing, as long as it is the one at its path (2 µs).
+What did go into the cache is let go at once: models that keep up never read it. 920 KB were appended one by one at 0.75 of
+the rate of a bare file that is synced as often, four at a time at 0.88; through the cache at 0.63 and 0.84 (`python
+benchmarks/log_append.py`).
 
 Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. SQLite writes every byte of
 a body twice, in pages (log.py has the figures). Allocating ahead of the writes saves a tenth of a synced write (`python
@@ -42,7 +43,7 @@ class Bodies:
 
     def __init__(self, index: Path, identity: bytes) -> None:
         self.index, self.path, self.identity = index, bodies_path(index), identity
-        self._kept = -1
+        self._kept, self._place = -1, (0, 0)
 
     @classmethod
     def create(cls, index: Path) -> "Bodies":
@@ -118,8 +119,11 @@ class Bodies:
     def _writing(self) -> Iterator[int]:
         """The descriptor that is kept for writing, unless the with-block raises."""
         with translated(self.path):
+            if self._kept >= 0 and _place(self.path) != self._place:  # removed, or another put there
+                self.rest()
             if self._kept < 0:
                 self._kept = self._open(os.O_RDWR)
+                self._place = _place(self._kept)
             try:
                 yield self._kept
             except BaseException:
@@ -186,6 +190,15 @@ class Reader:
 def bodies_path(index: Path) -> Path:
     """The bodies file of a segment's index."""
     return index.with_suffix(".bodies")
+
+
+def _place(file: Path | int) -> tuple[int, int]:
+    """Which file it is; (0, 0): none."""
+    try:
+        status = os.stat(file)
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_dev, status.st_ino
 
 
 def _around(starts: Sequence[int], bodies: Sequence[Body]) -> tuple[int, int]:

@@ -573,6 +573,41 @@ def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_asked_for(tm
         assert model.snapshot_version == model.published_version == 1
 
 
+def test_a_snapshot_that_overtakes_a_demand_leaves_what_was_published(tmp_path: Path) -> None:
+    with running(tmp_path / "a", publish=ON_DEMAND, snapshot_rows=None, snapshot_seconds=None) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        for seed in range(2):
+            run.submit(draft(dense(seed))).result(WAIT)
+        eventually(lambda: model.position == 1)
+        solve = model.estimator.solve
+
+        def overtaken(state: Any) -> Any:
+            run.submit(draft(dense(2))).result(WAIT)
+            eventually(lambda: model.position == 2)
+            run._workers.write([(model, freeze(model))])
+            return solve(state)
+
+        model.estimator.solve = overtaken
+        published = run.publish("m")
+        model.estimator.solve = solve
+        assert (published.position, model.snapshot_position) == (1, 2)
+        shutil.copytree(tmp_path / "a", tmp_path / "killed")
+    with running(tmp_path / "killed", publish=ON_DEMAND) as run:
+        assert run.directory.model("m").published_version == published.version
+
+
+def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_time(tmp_path: Path) -> None:
+    """Though no row comes any more, and a snapshot of the same position is there."""
+    with running(tmp_path, publish=ON_DEMAND, snapshot_rows=1, snapshot_seconds=0.1) as run:
+        model, _ = run.add_model("m", "class_means", {})
+        run.submit(draft(dense(0))).result(WAIT)
+        eventually(lambda: model.snapshot_position == 0)
+        assert (model.snapshot_version, model.published) == (0, None)
+        assert run.wait_applied(0, WAIT)
+        eventually(lambda: model.kept)
+        assert model.published_version == 1
+
+
 def test_a_disk_that_takes_no_snapshot_keeps_no_projection_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

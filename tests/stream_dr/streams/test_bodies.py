@@ -151,6 +151,13 @@ def test_a_descriptor_is_kept_for_writing_until_it_is_not_wanted(index):
     bodies.write([b"second"], first + 5)
     with armed("log.bodies_sync=raise"), pytest.raises(FailpointReached):
         bodies.write([b"third"], first + 5)
+    bodies.write([b"third"], first + 5)
+    other = index.with_name("other")
+    other.write_bytes(good)
+    other.replace(bodies.path)
+    (at,) = bodies.write([b"fourth"], first + 5)  # into the file that is there now
+    with Reader(bodies) as reader:
+        assert reader.read(at, 6) == b"fourth"
     bodies.path.unlink()
-    with pytest.raises(errors.DamagedFile, match="missing"):  # what failed is opened anew
-        bodies.write([b"fourth"], first + 5)
+    with pytest.raises(errors.DamagedFile, match="missing"):
+        bodies.write([b"fifth"], first + 5)
