@@ -68,6 +68,10 @@ class Intake:
         try:
             draft = stream_dr.rows_draft(given.body, given.media, given.key, self._limits)
             self._running.submit(draft).add_done_callback(partial(self._taken, given.waiter))
+        except (
+            stream_dr.errors.StreamDRError
+        ) as e:  # whose frames hold the body, and the waiter that will hold the error
+            self._answer(given.waiter, None, stream_dr.errors.without_frames(e))
         except Exception as e:
             self._answer(given.waiter, None, e)
 
@@ -76,8 +80,6 @@ class Intake:
         self._answer(waiter, None if error is not None else done.result(), error)
 
     def _answer(self, waiter: "asyncio.Future[Any]", receipt: Any, error: Exception | None) -> None:
-        if isinstance(error, stream_dr.errors.StreamDRError):
-            stream_dr.errors.without_frames(error)  # which hold the body, and the waiter that holds the error
         self._answered.append((waiter, receipt, error))
         if not self._woken:
             self._woken = True

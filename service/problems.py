@@ -119,7 +119,8 @@ def of(error: Exception) -> Response:
     if isinstance(error, Problem):
         return response(error.code, error.detail, error.facts, error.headers)
     if isinstance(error, stream_dr.errors.StreamDRError):
-        if STATUS.get(error.code, 500) not in (*range(500), 503):
+        status = STATUS.get(error.code, 500)
+        if status >= 500 and status != 503:
             _log.error("%s: %s", error.code, error)
         if error.code in STATUS:
             return response(error.code, str(error), error.details, _retry_after(error))

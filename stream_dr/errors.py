@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from sklearn.exceptions import NotFittedError
 
-E = TypeVar("E", bound=BaseException)
+_Error = TypeVar("_Error", bound=BaseException)
 
 
 class StreamDRError(ValueError):
@@ -24,7 +24,7 @@ class StreamDRError(ValueError):
         self.details = details
 
 
-def without_frames(error: E) -> E:
+def without_frames(error: _Error) -> _Error:
     """The error, which no longer holds the frames that raised it and its causes, and with them the rows they worked on.
 
     For an error that is kept, or handed to another thread: the frames of a context manager hold the error itself, so only

@@ -108,8 +108,9 @@ class Appender:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])
         except Exception as e:
             log.exception("append failed")
+            error = without_frames(e)
             for _, future in group:
-                future.set_exception(without_frames(e))
+                future.set_exception(error)
             return
         self._count(answers)
         new = [a for a in answers if isinstance(a, Receipt) and not a.duplicate]

@@ -149,6 +149,11 @@ class Model:
         return self.published.version if self.published else 0
 
     @property
+    def soon(self) -> bool:
+        """Whether its policy publishes what it learns within a minute, unasked."""
+        return self.policy is None or self.policy.soon
+
+    @property
     def kept(self) -> bool:
         """Whether the last snapshot has what is published."""
         return self.snapshot_version == self.published_version
@@ -191,7 +196,7 @@ class Model:
             if isinstance(self.solve_error, StreamDRError):
                 return kind, f"has no projection of its {self.rows} rows: {self.solve_error}"
             return kind, f"could not be solved ({type(self.solve_error).__name__}); the log has the details."
-        if self.policy is not None and not self.policy.soon:
+        if self.policy is not None and not self.soon:
             return NotFitted, (
                 f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
                 f"POST /models/{self.name}/publish."

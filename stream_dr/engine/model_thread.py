@@ -141,7 +141,7 @@ class ModelThread:
             for model in live:
                 if self._due(model, idle):
                     self._publish(model, freeze(model))
-            demanded = [m for m in live if not m.kept and m.policy is not None and not m.policy.soon]
+            demanded = [m for m in live if not m.kept and not m.soon]
             if demanded:
                 self._snapshots.ask()
             if self._snapshots.due:

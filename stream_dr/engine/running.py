@@ -108,7 +108,7 @@ class Running:
         with ExitStack() as last:  # whatever a model raises, the others are settled
             last.callback(self._released)
             for model in self.directory.models.values():
-                last.callback(settle, self.directory, model, model.policy is None or model.policy.soon)
+                last.callback(settle, self.directory, model, model.soon)
 
     def _released(self) -> None:
         with self._changed:

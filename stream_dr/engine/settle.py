@@ -21,8 +21,7 @@ def settle(directory: Any, model: Model, publishing: bool = True) -> None:
     frozen = freeze(model)
     if publishing and model.stale:
         _publish_last(model, frozen, directory)
-    written = (model.snapshot_position, model.snapshot_version)
-    if model.position >= 0 and written != (model.position, model.published_version):
+    if model.position >= 0 and not (model.kept and model.snapshot_position == model.position):
         snapshot(model, frozen, directory.path)
     release_versions(model, directory.table)
 

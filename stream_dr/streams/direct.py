@@ -74,14 +74,13 @@ def write(file: int, pieces: Sequence[Body], starts: Sequence[int]) -> None:
     if not pieces:
         return
     end = starts[-1] + len(pieces[-1])
+    parts = _filled(pieces, starts)
     if not _FLAG or end - starts[0] < WORTH:
-        write_cached(file, _filled(pieces, starts), starts[0])
+        write_cached(file, parts, starts[0])
         return
     past = _Past(file, starts[0])
-    for piece, start in zip(pieces, starts, strict=True):
-        past.put(_ZEROS[: start - past.end])
-        past.put(piece)
-    past.put(_ZEROS[: _rounded(end) - end])
+    for part in (*parts, _ZEROS[: _rounded(end) - end]):
+        past.put(part)
     past.flush()
 
 
