@@ -60,7 +60,8 @@ def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'stream_dr' has no attribute {name!r}")
     module = importlib.import_module(f"stream_dr.{_NAMES[name]}")
-    return module if name == _NAMES[name] else getattr(module, name)
+    found = globals()[name] = module if name == _NAMES[name] else getattr(module, name)
+    return found
 
 
 def __dir__() -> list[str]:

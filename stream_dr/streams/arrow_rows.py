@@ -68,7 +68,7 @@ def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | N
     """
     indices, indptr = _flat_list(batch.column("indices"), "indices")
     values, value_indptr = _flat_list(batch.column("values"), "values")
-    if not np.array_equal(indptr, value_indptr):
+    if not (indptr == value_indptr).all():
         row = int(np.flatnonzero(indptr != value_indptr)[0]) - 1
         raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
     if not pa.types.is_integer(indices.type):
@@ -86,6 +86,7 @@ def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | N
     return canonical_csr(_numbers(values, "values"), columns, indptr, stated or width, sound)
 
 
+@np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused in any case
 def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     """Rows (rows, features) and names of all numeric columns beside targets, weight and id; float32 if all are, else
     float64. Copies. Raises SchemaMismatch (no column, or one without numbers) and InvalidRows (a null)."""
@@ -158,7 +159,8 @@ def _numbers(flat: pa.Array, name: str) -> np.ndarray:
     if pa.types.is_float32(flat.type) or pa.types.is_float64(flat.type):
         return flat.to_numpy()
     if pa.types.is_integer(flat.type) or pa.types.is_float16(flat.type):
-        return flat.to_numpy(zero_copy_only=False).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # as above
+            return flat.to_numpy(zero_copy_only=False).astype(np.float64)
     raise SchemaMismatch(f"column {name} holds {flat.type}; it must hold float or double.", column=name)
 
 

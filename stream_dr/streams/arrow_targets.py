@@ -89,6 +89,7 @@ def _multilabel(column: pa.Array) -> Targets:
     return Targets("multilabel", labels, codes, indptr, present=present)
 
 
+@np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused in any case
 def _continuous(column: pa.Array) -> Targets:
     k = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 1
     flat = column.values.slice(column.offset * k, len(column) * k) if k != 1 or _nested(column) else column

@@ -29,7 +29,7 @@ from stream_dr.streams.arrow_rows import (
 )
 from stream_dr.streams.arrow_targets import arrow_from_targets, targets_from_arrow
 from stream_dr.streams.csr import WIDEST
-from stream_dr.streams.ipc import read_arrow, write_arrow
+from stream_dr.streams.ipc import Validated, read_arrow, write_arrow
 from stream_dr.streams.json_rows import block_from_json, json_rows
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import KINDS, Targets
@@ -37,7 +37,6 @@ from stream_dr.targets import KINDS, Targets
 __all__ = ["arrow_from_block", "block_from_arrow", "block_from_json", "json_rows", "read_arrow", "write_arrow"]
 
 
-@np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused below in any case
 def block_from_arrow(
     batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table,
     n_features: int | None = None,
@@ -100,7 +99,7 @@ def _joined(batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table) -> pa
         parts = [batches] if isinstance(batches, pa.RecordBatch) else list(batches)
         if not parts:
             raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
-        if len(parts) == 1 and _valid(parts[0]):
+        if len(parts) == 1 and (isinstance(batches, Validated) or _valid(parts[0])):
             return parts[0]
         table = pa.Table.from_batches(parts[:1]) if len(parts) == 1 else _table(parts)
     try:
@@ -147,6 +146,7 @@ def _check_width(width: int, max_features: int | None) -> None:
         raise LimitExceeded(f"the batch has {width} features; at most {max_features} are allowed.", limit=max_features)
 
 
+@np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused in any case
 def _weights(batch: pa.RecordBatch) -> np.ndarray | None:
     if "weight" not in batch.schema.names:
         return None

@@ -5,6 +5,8 @@ Cost: one pass over indices and values in compiled code (about 25 µs for 76,000
 Why this way: Arrow and JSON rows meet here, so "sorted, distinct, within the width" is decided once.
 """
 
+import copy
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -13,6 +15,8 @@ from stream_dr.errors import InvalidIndex
 
 WIDEST = 2**31 - 1
 """Width no sparse batch may pass: indices are int32."""
+
+_EMPTY = sp.csr_matrix((0, 0))
 
 
 @compiled()
@@ -36,6 +40,19 @@ def sound_width(indptr: np.ndarray, indices: np.ndarray, limit: int) -> int:
     return width if falls == 0 else -1
 
 
+def sound_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+    """CSR of that shape over arrays known to be sorted, distinct and within it; none is looked at, and none is copied.
+
+    Cost: 2.5 µs. scipy's constructor looks for the type of indices, at all lengths and at the format: 11 µs, and more where
+    other threads have taken the processor's cache meanwhile.
+    """
+    matrix = copy.copy(_EMPTY)
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(np.int32, copy=False)
+    matrix._shape = shape
+    matrix.has_canonical_format = True
+    return matrix
+
+
 def canonical_csr(
     data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int, sound: bool = False
 ) -> sp.csr_matrix:
@@ -45,9 +62,10 @@ def canonical_csr(
     sound: they are known to be sorted and distinct. Raises InvalidIndex naming row and column.
     """
     shape = (len(indptr) - 1, width)
+    if sound:
+        return sound_csr(data, indices, indptr, shape)
     matrix = sp.csr_matrix((data, indices, indptr.astype(np.int32, copy=False)), shape=shape)
-    if sound or matrix.has_canonical_format:
-        matrix.has_canonical_format = True
+    if matrix.has_canonical_format:
         return matrix
     matrix = sp.csr_matrix((data.copy(), indices.copy(), matrix.indptr), shape=shape)
     matrix.sort_indices()

@@ -24,7 +24,11 @@ _DICTIONARY, _RECORD_BATCH = 2, 3  # MessageHeader in Arrow's Message.fbs
 _READ = pa.ipc.IpcReadOptions(use_threads=False, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
 
-def read_arrow(data: Any, max_bytes: int | None = None) -> list[pa.RecordBatch]:
+class Validated(list[pa.RecordBatch]):
+    """Record batches that have been validated in full."""
+
+
+def read_arrow(data: Any, max_bytes: int | None = None) -> Validated:
     """The record batches of an IPC stream or file held in a bytes-like object; at least one, of no rows if there is none.
 
     max_bytes bounds the size in bytes after decompression (None: no bound). Buffers point into `data`, which must not be
@@ -35,7 +39,7 @@ def read_arrow(data: Any, max_bytes: int | None = None) -> list[pa.RecordBatch]:
     try:
         _check_framing(view, max_bytes)
         with pa.ipc.open_stream(pa.py_buffer(view), options=_READ) as reader:
-            batches = list(reader)
+            batches = Validated(reader)
             schema = reader.schema
         for batch in batches:
             batch.validate(full=True)
@@ -47,7 +51,7 @@ def read_arrow(data: Any, max_bytes: int | None = None) -> list[pa.RecordBatch]:
         ) from e
     except (pa.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as e:
         raise MalformedInput(f"the bytes are not a valid Arrow stream ({_first_line(e)}); write it anew.") from e
-    return batches or [pa.RecordBatch.from_pylist([], schema=schema)]
+    return batches or Validated([pa.RecordBatch.from_pylist([], schema=schema)])
 
 
 def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:

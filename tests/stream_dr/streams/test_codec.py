@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchmarks import fuzz_codec
 from stream_dr import errors
 from stream_dr.block import Block
+from stream_dr.streams import codec
 from stream_dr.streams.codec import (
     arrow_from_block,
     block_from_arrow,
@@ -368,3 +369,28 @@ def test_labels_of_a_row_come_ascending_and_once_however_they_were_sent():
             ]
             pieces = [y.codes[a:b] for a, b in zip(y.indptr[:-1], y.indptr[1:], strict=True)]
             assert all(np.all(np.diff(piece) > 0) for piece in pieces)
+
+
+def test_a_signalling_nan_is_refused_wherever_it_is_cast_without_a_warning():
+    nan = pa.array(np.array([0x3F800000, 0x7F800001], dtype=np.uint32).view(np.float32))
+    half = pa.array(np.array([0x3C00, 0x7D00], dtype=np.uint16).view(np.float16))
+    fine = pa.array([1.0, 2.0])
+    for columns, error in (
+        ({"a": nan, "b": fine}, errors.NotFinite),
+        ({"a": fine, "target": nan}, errors.InvalidTargets),
+        ({"a": fine, "weight": nan}, errors.InvalidWeights),
+        ({"features": pa.FixedSizeListArray.from_arrays(half, 1)}, errors.NotFinite),
+    ):
+        with pytest.raises(error):
+            block_from_arrow(pa.record_batch(columns))
+
+
+def test_batches_that_were_read_are_validated_once_and_others_when_they_come(monkeypatch):
+    body = write_arrow([pa.record_batch({"a": pa.array([1.0, 2.0])})])
+    looked = []
+    monkeypatch.setattr(codec, "_valid", lambda batch: looked.append(batch) or True)
+    read = read_arrow(body)
+    assert block_from_arrow(read).rows == 2
+    assert not looked
+    assert block_from_arrow(list(read)).rows == 2
+    assert len(looked) == 1
