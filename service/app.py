@@ -1,7 +1,7 @@
 """The application: one directory kept current, behind the routes.
 
-Shared by all requests and set once: the directory, the threads that run it, the counters, one thread that parses batches,
-and two small pools, one for projecting, one for requests that wait for their models.
+Shared by all requests and set once: the directory, the threads that run it, the counters, the thread that parses large
+batches, and two small pools, one for projecting, one for requests that wait for their models.
 
 Why this way: create_app(directory, settings) is all a test or another server needs; `serve` adds the process around it.
 """

@@ -1,17 +1,22 @@
-"""Intake: from bodies to receipts. One thread parses bodies one after the other and queues them for the log.
+"""Intake: from bodies to receipts. A body is parsed, then queued for the log; who gave it in awaits its receipt.
 
-Who gave a body in awaits its receipt. What the log has answered is kept until the event loop comes to it, which is woken
-once for all the batches that became durable together.
+Bodies that take well below a millisecond are parsed at once, on the event loop; larger ones one after the other in a
+thread. Bytes do not tell how long a body takes (ten thousand columns, a long list of labels): after one that took SLOW
+seconds all go to the thread for REST seconds. What the log has answered is kept until the event loop comes to it, which is
+woken once for all the batches that became durable together.
 
-Cost: 0.3 ms a megabyte in the thread; about 20 µs a batch on the event loop.
+Cost: 0.3 ms a megabyte, during which the event loop does nothing else; it lets other threads run in half of that.
 
-Why this way: batches are learned one after the other, so one thread parses them one after the other: four of them took the
-interpreter from each other, and from the models, several times a batch, and 1 MB batches came in a tenth slower. A pool of
-one thread, and futures chained to futures, was more work for the event loop on every batch (lane.py has the figure).
+Why this way: a thread that parses and the event loop took the interpreter from each other several times a batch, and each
+waking of a thread on the other processor took 20 µs: the same work took both of them nearly twice as long, and 1 MB
+batches came in a tenth to a fifth slower than parsed on the event loop (`python benchmarks/service.py ingest --estimator
+lda`). Batches are learned one after the other, so one thread is enough for the large ones. A pool, and futures chained to
+futures, was more work for the event loop on every batch.
 """
 
 import asyncio
 import threading
+import time
 from collections import deque
 from concurrent.futures import Future
 from functools import partial
@@ -19,6 +24,12 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import stream_dr
+
+AT_ONCE = {"arrow": 2 << 20, "json": 32 << 10}
+"""Bytes of the largest body that is parsed on the event loop, by medium."""
+
+SLOW, REST = 0.005, 10.0
+"""Seconds: after a body took so much of the processor on the event loop, parsing is left to the thread for so long."""
 
 
 class _Given(NamedTuple):
@@ -38,6 +49,7 @@ class Intake:
         self._given: SimpleQueue[_Given | None] = SimpleQueue()
         self._answered: deque[tuple[asyncio.Future[Any], Any, Exception | None]] = deque()
         self._woken = False
+        self._rests_until = 0.0
         self._thread = threading.Thread(target=self._parse_all, name="service-parse", daemon=True)
 
     def start(self) -> None:
@@ -52,17 +64,27 @@ class Intake:
     async def take(self, body: Any, media: str, key: str | None) -> Any:
         """The stream_dr.Receipt of a batch, once it is durable. Raises what refuses it."""
         waiter = asyncio.get_running_loop().create_future()
-        self._given.put(_Given(waiter, body, media, key))
+        given = _Given(waiter, body, media, key)
+        if len(body) > AT_ONCE[media] or time.monotonic() < self._rests_until:
+            self._given.put(given)
+        else:
+            self._parse_here(given)
         try:
             return await waiter
         finally:
-            del waiter, body  # the traceback of what it raised holds this frame
+            del waiter, body, given  # the traceback of what it raised holds this frame
 
     def _parse_all(self) -> None:
         while (given := self._given.get()) is not None:
             if not given.waiter.cancelled():
                 self._parse(given)
             del given  # it holds the body until the next one comes
+
+    def _parse_here(self, given: _Given) -> None:
+        begun = time.thread_time()
+        self._parse(given)
+        if time.thread_time() - begun > SLOW:
+            self._rests_until = time.monotonic() + REST
 
     def _parse(self, given: _Given) -> None:
         try:

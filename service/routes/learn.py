@@ -1,7 +1,8 @@
 """Learn: batches in (POST /partial_fit) and rows out again (POST /unlearn).
 
-Parsing runs in a thread of its own (intake.py), admission and the append in the appender; the answer is sent after the
-append is durable. A request that waits for its models waits in a thread of its own kind, so waiting never holds up parsing.
+Parsing runs on the event loop, that of large batches in a thread (intake.py), admission and the append in the appender;
+the answer is sent after the append is durable. A request that waits for its models waits in a thread of its own kind, so
+waiting never holds up parsing.
 
 The route of batches reads its query itself: FastAPI's reading of two parameters and a dependency took 0.2 ms of every one.
 

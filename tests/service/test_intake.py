@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import gc
+import threading
+import time
 import weakref
 from concurrent.futures import Future
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 import stream_dr
-from service.intake import Intake
+from service.intake import AT_ONCE, Intake
 from stream_dr.engine.draft import Receipt
 
 LIMITS = stream_dr.Limits()
@@ -132,3 +134,42 @@ def test_who_has_gone_away_is_passed_over_and_a_refused_body_is_let_go() -> None
             await later
 
     run(work)
+
+
+class Parsed(Log):
+    """Notes the thread in which each batch was queued."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+
+    def submit(self, draft: Any) -> "Future[Receipt]":
+        self.threads.append(threading.current_thread().name)
+        return super().submit(draft)
+
+
+def test_large_bodies_are_parsed_in_a_thread_and_after_a_slow_one_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> list[str]:
+        log = Parsed()
+        intake = Intake(log, LIMITS)
+        intake.start()
+        here = threading.current_thread().name
+        try:
+            for given, slow in ((body(2), 9.0), (body(9_000), 9.0), (body(3), -1.0), (body(4), 9.0)):
+                monkeypatch.setattr("service.intake.SLOW", slow)
+                task = asyncio.create_task(intake.take(given, "json", None))
+                await queued(log, 1)
+                log.commit()
+                await task
+            assert intake._rests_until > time.monotonic()
+            monkeypatch.setattr(intake, "_rests_until", time.monotonic())
+            task = asyncio.create_task(intake.take(body(5), "json", None))
+            await queued(log, 1)
+            log.commit()
+            await task
+        finally:
+            intake.stop()
+        return [name if name != here else "here" for name in log.threads]
+
+    assert len(body(9_000)) > AT_ONCE["json"]
+    assert asyncio.run(work()) == ["here", "service-parse", "here", "service-parse", "here"]
