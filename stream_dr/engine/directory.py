@@ -42,7 +42,7 @@ from stream_dr.errors import (
     UnknownModel,
 )
 from stream_dr.estimators import make
-from stream_dr.streams.disk import DirectoryLock
+from stream_dr.streams.disk import DirectoryLock, Room
 from stream_dr.streams.log import Log
 
 Start = int | Literal["start", "now"]
@@ -105,7 +105,7 @@ class Directory:
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
         self.table = ModelTable(self.path / "models.db", self.writable)
-        self._appending = threading.Lock()
+        self._appending, self.room = threading.Lock(), Room(self.path)
         self.past = threading.Lock()  # taken first by who gives up events of the past, and by who comes to need them
         self.forgotten = -1  # the last unlearning whose rows are no longer in the log's bytes
         self.label_sets = LabelSetLimit()

@@ -18,7 +18,6 @@ from stream_dr.engine.needs import going_on
 from stream_dr.engine.schema import Schema, delta
 from stream_dr.engine.unlearn import removal_of
 from stream_dr.errors import InsufficientStorage, InvalidParameter, KeyConflict, StreamDRError, without_frames
-from stream_dr.streams.disk import free_bytes
 from stream_dr.streams.event import EventDraft, same
 
 
@@ -125,7 +124,8 @@ class Group:
         return answers[: refused + 1]
 
     def _storage(self) -> InsufficientStorage | None:
-        free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
+        needed = self.directory.limits.min_free_bytes
+        free = self.directory.room.free(needed, sum(draft.size for draft in self.drafts))
         if free >= needed:
             return None
         return InsufficientStorage(

@@ -5,11 +5,11 @@ frames, the first of a write and large ones at multiples of 4 KiB, with zeros be
 stands only in the segment's SQLite rows. So a body is there once the transaction that names it is, and bytes that no row
 names mean nothing; what a crash left past the last named one is cut when the log is next opened for writing.
 
-Cost: a write is one write past the system's cache, or, of few bytes, one into it, and one fdatasync; a read, one pread a
-body. The file is opened for each read (about 10 µs) and kept open for writing, as long as it is the one at its path (2 µs).
-What did go into the cache is let go at once: models that keep up never read it. 920 KB were appended one by one at 0.75 of
-the rate of a bare file that is synced as often, four at a time at 0.88; through the cache at 0.63 and 0.84 (`python
-benchmarks/log_append.py`).
+Cost: a write is one durable write past the system's cache, or, of few bytes, one into it and one fdatasync; a read, one
+pread a body. The file is opened for each read (about 10 µs) and kept open for writing as long as it is the one at its path,
+which is looked at every LOOK seconds: who takes it away takes what was acknowledged with it. What did go into the cache is
+let go at once: models that keep up never read it. 920 KB were appended one by one at 0.75 of the rate of a bare file that
+is synced as often, four at a time at 0.88; through the cache at 0.63 and 0.84 (`python benchmarks/log_append.py`).
 
 Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. SQLite writes every byte of
 a body twice, in pages (log.py has the figures). Allocating ahead of the writes saves a tenth of a synced write (`python
@@ -19,6 +19,7 @@ events read from it live on.
 """
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,9 @@ IDENTITY_BYTES = 16
 BEGIN = len(MAGIC) + IDENTITY_BYTES
 """Offset of the first body."""
 
+LOOK = 0.1
+"""Seconds between looks at whether the file that is kept open is the one at its path."""
+
 _ZEROS = 1 << 20
 
 
@@ -43,7 +47,7 @@ class Bodies:
 
     def __init__(self, index: Path, identity: bytes) -> None:
         self.index, self.path, self.identity = index, bodies_path(index), identity
-        self._kept, self._place = -1, (0, 0)
+        self._kept, self._place, self._looked = (-1, -1), (0, 0), 0.0
 
     @classmethod
     def create(cls, index: Path) -> "Bodies":
@@ -61,27 +65,30 @@ class Bodies:
         On an error the file ends at `end` again. Raises InsufficientStorage, DamagedFile, ForeignFile.
         """
         starts = direct.offsets([len(body) for body in bodies], end)
-        with self._writing() as file:
+        with self._writing() as (file, past):
             try:
                 failpoint("log.bodies_write")
-                direct.write(file, bodies, starts)
+                durable = direct.write(file, past, bodies, starts)
                 failpoint("log.bodies_sync")
-                os.fdatasync(file)
+                if not durable:
+                    os.fdatasync(file)
             except BaseException as e:
                 with suppress(OSError):
                     os.ftruncate(file, end)
                 if is_broken(e):
                     raise no_room(self.path, str(e)) from e
                 raise
-            with suppress(OSError):  # a hint; the bodies are on the disk
-                os.posix_fadvise(file, *_around(starts, bodies), os.POSIX_FADV_DONTNEED)
+            if not durable:
+                with suppress(OSError):  # a hint; the bodies are on the disk
+                    os.posix_fadvise(file, *_around(starts, bodies), os.POSIX_FADV_DONTNEED)
         return starts
 
     def rest(self) -> None:
-        """Close the descriptor that is kept for writing; the next write opens the file again."""
-        file, self._kept = self._kept, -1
-        if file >= 0:
-            os.close(file)
+        """Close the descriptors that are kept for writing; the next write opens the file again."""
+        kept, self._kept = self._kept, (-1, -1)
+        for file in kept:
+            if file >= 0:
+                os.close(file)
 
     def cut(self, end: int) -> None:
         """Cut what lies past `end`; raises DamagedFile when the file ends before it."""
@@ -116,14 +123,18 @@ class Bodies:
                 os.close(file)
 
     @contextmanager
-    def _writing(self) -> Iterator[int]:
-        """The descriptor that is kept for writing, unless the with-block raises."""
+    def _writing(self) -> Iterator[tuple[int, int]]:
+        """The descriptors that are kept for writing, the second one past the cache, unless the with-block raises."""
         with translated(self.path):
-            if self._kept >= 0 and _place(self.path) != self._place:  # removed, or another put there
-                self.rest()
-            if self._kept < 0:
-                self._kept = self._open(os.O_RDWR)
-                self._place = _place(self._kept)
+            now = time.monotonic()
+            if self._kept[0] >= 0 and now - self._looked > LOOK:
+                self._looked = now
+                if _place(self.path) != self._place:  # removed, or another put there
+                    self.rest()
+            if self._kept[0] < 0:
+                self._kept = (self._open(os.O_RDWR), -1)
+                self._kept = (self._kept[0], direct.open_past(self._kept[0]))
+                self._place, self._looked = _place(self._kept[0]), now
             try:
                 yield self._kept
             except BaseException:

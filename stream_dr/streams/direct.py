@@ -6,8 +6,8 @@ one, so nothing of it shares a block with what was there before. A piece that li
 goes to the disk from where it is, but for its last bytes; those and all other pieces are put together in a stage first.
 
 Cost: a stage of 8 MB a thread; where pieces go through it, one copy, 0.1 ms a megabyte. The system took 0.3 to 0.7 ms a
-megabyte for its cache (`python benchmarks/log_append.py`, and with --cached). Whoever needs the bytes to be durable syncs
-the file, as after any write.
+megabyte for its cache (`python benchmarks/log_append.py`, and with --cached). A write that went past the cache is durable
+when it returns: written and synced in one call. After any other the file is synced by whoever needs that.
 
 Why this way: nothing but this file knows of it: the offsets are the caller's, and a plain read finds the pieces at them. A
 block that is written in part, through the cache, is read from the disk first and kept it waiting: durable batches of
@@ -15,12 +15,12 @@ block that is written in part, through the cache, is read from the disk first an
 """
 
 import errno
-import fcntl
 import mmap
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice, pairwise
 from typing import Any
 
@@ -42,7 +42,7 @@ IN_PLACE = 64 << 10
 
 _AT_ONCE = 1024  # IOV_MAX: buffers a pwritev takes
 _FLAG = getattr(os, "O_DIRECT", 0)
-_REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
+_REFUSED = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT)  # the last one: no /proc
 _ZEROS = bytes(BLOCK)
 
 
@@ -56,6 +56,16 @@ class _Stage(threading.local):
 _stage = _Stage()
 
 
+@contextmanager
+def _no_refusal() -> Iterator[None]:
+    """Pass over the error of a file system that takes no write past the cache."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in _REFUSED:
+            raise
+
+
 def offsets(sizes: Sequence[int], end: int) -> list[int]:
     """Where to put pieces of so many bytes behind the offset `end`: the first at a block's begin, as all that may go from
     where they lie; the others one behind the other."""
@@ -66,22 +76,32 @@ def offsets(sizes: Sequence[int], end: int) -> list[int]:
     return starts
 
 
-def write(file: int, pieces: Sequence[Body], starts: Sequence[int]) -> None:
+def open_past(file: int) -> int:
+    """A descriptor of the file that `file` is one of, for writes past the cache that are durable on return; −1 where there
+    are no such writes. Raises OSError."""
+    if _FLAG:
+        with _no_refusal():
+            return os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_CLOEXEC | os.O_DSYNC | _FLAG)
+    return -1
+
+
+def write(file: int, past: int, pieces: Sequence[Body], starts: Sequence[int]) -> bool:
     """Write pieces to their `offsets`, zeros between them, past the cache where that is worth it.
 
-    file: a descriptor, which nobody else uses meanwhile. Raises OSError.
+    file, past: descriptors of one file, the second one of `open_past`. Returns whether all of it is durable. Raises OSError.
     """
     if not pieces:
-        return
+        return True
     end = starts[-1] + len(pieces[-1])
     parts = _filled(pieces, starts)
-    if not _FLAG or end - starts[0] < WORTH:
+    if past < 0 or end - starts[0] < WORTH:
         write_cached(file, parts, starts[0])
-        return
-    past = _Past(file, starts[0])
+        return False
+    whole = _Past(file, past, starts[0])
     for part in (*parts, _ZEROS[: _rounded(end) - end]):
-        past.put(part)
-    past.flush()
+        whole.put(part)
+    whole.flush()
+    return whole.durable
 
 
 def write_cached(file: int, pieces: Sequence[Any], start: int) -> None:
@@ -93,10 +113,10 @@ def write_cached(file: int, pieces: Sequence[Any], start: int) -> None:
 
 class _Past:
     """What is to be written past the cache, collected in whole blocks: from offset `start` to `end`, which are a block's
-    begin in the file, as is the begin of what is in the stage."""
+    begin in the file, as is the begin of what is in the stage. durable: nothing went through the cache."""
 
-    def __init__(self, file: int, start: int) -> None:
-        self.file, self.start, self.end = file, start, start
+    def __init__(self, file: int, past: int, start: int) -> None:
+        self.file, self.past, self.start, self.end, self.durable = file, past, start, start, True
         self.blocks: deque[memoryview] = deque()
         self.begin = self.filled = 0  # of what is in the stage and not among the blocks
 
@@ -121,7 +141,14 @@ class _Past:
     def flush(self) -> None:
         """Write what was added; its end is a block's."""
         self._close()
-        _write_past(self.file, self.blocks, self.start)
+        start = self.start
+        with _no_refusal():
+            while self.blocks and start % BLOCK == 0:  # a write that ended within a block is ended through the cache
+                start += _write_some(self.past, self.blocks, start)
+        if self.blocks:
+            write_cached(self.file, self.blocks, start)
+            self.blocks.clear()
+            self.durable = False
         self.start, self.begin, self.filled = self.end, 0, 0
 
     def _close(self) -> None:
@@ -129,22 +156,6 @@ class _Past:
         if self.filled > self.begin:
             self.blocks.append(_stage.view[self.begin : self.filled])
             self.begin = self.filled
-
-
-def _write_past(file: int, blocks: deque[memoryview], start: int) -> None:
-    """Write whole blocks past the cache; through it what the file system does not take that way."""
-    flags = fcntl.fcntl(file, fcntl.F_GETFL)
-    try:
-        fcntl.fcntl(file, fcntl.F_SETFL, flags | _FLAG)
-        while blocks and start % BLOCK == 0:  # a write that ended within a block is ended through the cache
-            start += _write_some(file, blocks, start)
-    except OSError as e:
-        if e.errno not in _REFUSED:
-            raise
-    finally:
-        fcntl.fcntl(file, fcntl.F_SETFL, flags)
-    write_cached(file, blocks, start)
-    blocks.clear()
 
 
 def _write_some(file: int, left: deque[memoryview], start: int) -> int:

@@ -28,9 +28,9 @@ from stream_dr.streams.bodies import BEGIN, Bodies, Reader
 from stream_dr.streams.digest import digest
 from stream_dr.streams.disk import TEMPORARY, fsync_directory
 from stream_dr.streams.event import Event
-from stream_dr.streams.event_row import COLUMNS, INSERT, TABLE, event_of, row_of
+from stream_dr.streams.event_row import COLUMNS, TABLE, event_of, insert, row_of
 from stream_dr.streams.failpoints import failpoint
-from stream_dr.streams.sqlite_file import FORMAT, check_integrity, damaged, one_view, transaction, translated
+from stream_dr.streams.sqlite_file import FORMAT, check_integrity, damaged, one_view, translated
 from stream_dr.streams.sqlite_pool import Pool
 
 SMALL_BYTES = 96 << 10
@@ -88,9 +88,9 @@ class Segment:
     def append(self, events: Sequence[Event]) -> None:
         """Add events in one transaction, durable on return; all or none. After an error, `recover` before the next."""
         starts, end = self._place(events)
-        with self._pool.connection() as connection, transaction(connection):
-            connection.executemany(INSERT, map(row_of, events, starts))
-            failpoint("log.before_commit")
+        rows = list(map(row_of, events, starts))
+        with self._pool.connection() as connection:
+            insert(connection, rows)
         self._end = end
 
     def recover(self) -> None:

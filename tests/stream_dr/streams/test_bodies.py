@@ -139,7 +139,8 @@ def test_foreign_damaged_missing_and_dropped_are_told_apart(index, tmp_path):
     assert bodies_path(index) == bodies.path
 
 
-def test_a_descriptor_is_kept_for_writing_until_it_is_not_wanted(index):
+def test_a_descriptor_is_kept_for_writing_until_it_is_not_wanted(index, monkeypatch):
+    monkeypatch.setattr("stream_dr.streams.bodies.LOOK", -1.0)
     bodies = Bodies.create(index)
     (first,) = bodies.write([b"first"], BEGIN)
     bodies.rest()

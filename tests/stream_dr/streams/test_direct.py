@@ -30,10 +30,24 @@ def file(tmp_path):
     os.close(opened)
 
 
-def written(file, pieces, end):
+@pytest.fixture
+def past(file):
+    opened = direct.open_past(file)
+    if opened < 0:
+        pytest.skip("this file system takes no such write")
+    yield opened
+    os.close(opened)
+
+
+def written(file, pieces, end, past=None):
     """Write pieces behind `end`; where they begin."""
     starts = direct.offsets([len(piece) for piece in pieces], end)
-    direct.write(file, pieces, starts)
+    own = direct.open_past(file) if past is None else past
+    try:
+        direct.write(file, own, pieces, starts)
+    finally:
+        if past is None and own >= 0:
+            os.close(own)
     return starts
 
 
@@ -123,53 +137,66 @@ def test_a_write_in_parts_is_whole(file, monkeypatch, most, place):
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.EOPNOTSUPP])
-@pytest.mark.parametrize("where", ["flag", "write"])
-def test_a_file_system_that_takes_no_such_write_gets_a_plain_one(file, monkeypatch, where, code):
-    set_flags, whole = fcntl.fcntl, os.pwritev
+@pytest.mark.parametrize("where", ["open", "write"])
+def test_a_file_system_that_takes_no_such_write_gets_a_plain_one(file, past, monkeypatch, where, code):
+    whole = os.pwritev
 
-    def no_flag(file, command, *value):
-        if where == "flag" and command == fcntl.F_SETFL and value[0] & os.O_DIRECT:
+    def no_open(*_):
+        raise OSError(code, "no")
+
+    def no_write(to, buffers, at):
+        if to == past:
             raise OSError(code, "no")
-        return set_flags(file, command, *value)
+        return whole(to, buffers, at)
 
-    def no_write(file, buffers, at):
-        if where == "write" and set_flags(file, fcntl.F_GETFL) & os.O_DIRECT:
-            raise OSError(code, "no")
-        return whole(file, buffers, at)
-
-    monkeypatch.setattr(fcntl, "fcntl", no_flag)
-    monkeypatch.setattr(os, "pwritev", no_write)
     pieces = [aligned(random_bytes(WORTH + 999)), random_bytes(STAGE)]
-    check(file, b"", pieces, written(file, pieces, 100))
+    starts = direct.offsets([len(piece) for piece in pieces], 100)
+    with monkeypatch.context() as patched:
+        if where == "open":
+            patched.setattr(os, "open", no_open)
+            past = direct.open_past(file)
+            assert past == -1
+        else:
+            patched.setattr(os, "pwritev", no_write)
+        assert not direct.write(file, past, pieces, starts)
+    check(file, b"", pieces, starts)
 
 
-def test_other_errors_are_raised_and_the_file_is_as_others_opened_it(file, monkeypatch):
-    before = fcntl.fcntl(file, fcntl.F_GETFL)
-
+def test_other_errors_are_raised(file, past, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "pwritev", full)
     with pytest.raises(OSError, match="full"):
-        written(file, [random_bytes(2 * WORTH)], 0)
-    assert fcntl.fcntl(file, fcntl.F_GETFL) == before
+        written(file, [random_bytes(2 * WORTH)], 0, past)
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(OSError, match="full"):
+        direct.open_past(file)
 
 
 @pytest.mark.parametrize("place", [bytes, aligned])
-def test_all_goes_past_the_cache_and_from_its_place_where_that_is_aligned(file, monkeypatch, place):
-    past, whole = [], os.pwritev
+def test_all_goes_past_the_cache_and_from_its_place_where_that_is_aligned(file, past, monkeypatch, place):
+    calls, whole = [], os.pwritev
 
-    def watched(file, buffers, at):
-        if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_DIRECT:
-            past.append((at, [len(buffer) for buffer in buffers]))
-        return whole(file, buffers, at)
+    def watched(to, buffers, at):
+        calls.append((to, at, [len(buffer) for buffer in buffers]))
+        return whole(to, buffers, at)
 
     monkeypatch.setattr(os, "pwritev", watched)
     pieces = [place(random_bytes(WORTH + 5)), place(random_bytes(500_000))]
-    starts = written(file, pieces, 1_000)
-    if not past:
-        pytest.skip("this file system takes no such write")
+    starts = written(file, pieces, 1_000, past)
     if place is bytes:
-        assert past == [(BLOCK, [starts[1] - BLOCK + 500_000 // BLOCK * BLOCK + BLOCK])]
+        assert calls == [(past, BLOCK, [starts[1] - BLOCK + 500_000 // BLOCK * BLOCK + BLOCK])]
     else:
-        assert past == [(BLOCK, [WORTH, BLOCK, 500_000 // BLOCK * BLOCK, BLOCK])]
+        assert calls == [(past, BLOCK, [WORTH, BLOCK, 500_000 // BLOCK * BLOCK, BLOCK])]
+
+
+def test_what_went_past_the_cache_is_durable_and_what_did_not_is_not(file, past):
+    assert fcntl.fcntl(past, fcntl.F_GETFL) & os.O_DSYNC
+    assert not fcntl.fcntl(file, fcntl.F_GETFL) & (os.O_DSYNC | os.O_DIRECT)
+    assert os.fstat(past).st_ino == os.fstat(file).st_ino
+    large, small = [random_bytes(2 * WORTH)], [random_bytes(100)]
+    assert direct.write(file, past, large, [0])
+    assert not direct.write(file, past, small, [2 * WORTH])
+    assert not direct.write(file, -1, large, [3 * WORTH])
+    assert direct.write(file, past, [], [])
