@@ -37,11 +37,26 @@ def largest_entries(loadings: np.ndarray) -> np.ndarray:
     """Each column's entry of largest size (p,), the first of several; of no rows 0. Two passes over (d, p), no copy."""
     if len(loadings) == 0:
         return np.zeros(loadings.shape[1])
-    low, high = loadings.min(axis=0), loadings.max(axis=0)
+    low, high = _down(np.minimum, loadings), _down(np.maximum, loadings)
     largest = np.where(high > -low, high, low)
     for j in np.flatnonzero(high == -low):
         largest[j] = loadings[np.abs(loadings[:, j]).argmax(), j]
     return largest
+
+
+def _down(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
+    """Each column's extreme (columns,), of at least one row.
+
+    Some rows of a C-ordered array are taken as one long one first: numpy goes down it row by row, and took 1.2 ms for three
+    columns of 47,000 rows, nearly all of it for beginning each row; this way 0.05 ms.
+    """
+    rows, columns = array.shape
+    if not array.flags.c_contiguous or not columns:
+        return np.asarray(extreme.reduce(array, axis=0))
+    together = min(rows, max(1, 256 // columns))
+    whole = rows // together * together
+    long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)
+    return np.asarray(extreme.reduce(np.concatenate([long, array[whole:]]), axis=0))
 
 
 def oriented(projection: Any, previous: Any) -> Any:

@@ -71,9 +71,11 @@ def test_a_rotation_has_no_residual() -> None:
 
 def test_the_entry_of_largest_size_is_the_first_of_equals() -> None:
     random = np.random.default_rng(5)
-    for shape in ((1, 3), (40, 1), (200, 7), (0, 2)):
+    for shape in ((1, 3), (40, 1), (200, 7), (0, 2), (3, 0), (257, 1), (1_001, 3), (40, 300)):
         loadings = random.integers(-3, 4, shape).astype(np.float64)
         found = largest_entries(loadings)
+        np.testing.assert_array_equal(found, largest_entries(np.asfortranarray(loadings)))
+        np.testing.assert_array_equal(found[::2], largest_entries(loadings[:, ::2]))
         for j in range(shape[1]):
             column = loadings[:, j]
             assert found[j] == (column[np.abs(column).argmax()] if len(column) else 0.0)
