@@ -4,7 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from stream_dr.errors import LimitExceeded, MalformedInput
+from benchmarks import fuzz_codec
+from stream_dr.errors import LimitExceeded, MalformedInput, StreamDRError
+from stream_dr.streams import ipc
 from stream_dr.streams.ipc import read_arrow, write_arrow
 
 BATCH = pa.record_batch({"price": np.arange(6.0), "label": pa.array(list("abcabc"))})
@@ -120,3 +122,44 @@ def test_offsets_that_run_backwards_are_refused():
     broken = pa.ListArray.from_buffers(pa.list_(pa.int32()), 2, [None, offsets], children=[values])
     with pytest.raises(MalformedInput):
         read_arrow(stream([pa.record_batch({"indices": broken})]))
+
+
+def read_or_refused(data):
+    try:
+        batches = read_arrow(data, max_bytes=1 << 20)
+        return [(batch.schema, batch.schema.metadata, batch.serialize().to_pybytes()) for batch in batches]
+    except StreamDRError as e:
+        return type(e)
+
+
+def test_one_batch_is_read_as_the_stream_reader_reads_it(monkeypatch):
+    random = np.random.default_rng(3)
+    inputs = [data for data in fuzz_codec.seeds(random) if not data.startswith(b"{")]
+    inputs += [
+        fuzz_codec.mutated(random, inputs[int(i)]) for i in random.integers(0, len(inputs), 4_000)
+    ]  # one big-endian
+    short, taken = ipc._one_batch, []
+
+    def noted(*given):
+        taken.append(short(*given) is not None)
+        return short(*given)
+
+    monkeypatch.setattr(ipc, "_one_batch", noted)
+    found = [read_or_refused(data) for data in inputs]
+    monkeypatch.setattr(ipc, "_one_batch", lambda *_: None)
+    assert found == [read_or_refused(data) for data in inputs]
+    assert sum(taken) > 100
+    assert sum(isinstance(result, list) for result in found) > 100
+
+
+def test_the_short_way_copies_nothing_and_leaves_what_is_misaligned_to_the_reader():
+    data = bytes(write_arrow([BATCH]))
+    view = memoryview(data)
+    (batch,), schema = ipc._one_batch(view, ipc._framing(view, None))
+    assert (batch, schema) == (BATCH, BATCH.schema)
+    assert np.shares_memory(batch.column("price").to_numpy(), np.frombuffer(data, dtype=np.uint8))
+    shifted = memoryview(b"x" + data)[1:]
+    assert ipc._one_batch(shifted, ipc._framing(shifted, None)) is None
+    for others in ([BATCH, BATCH], [BATCH.slice(0, 0)] * 3):
+        several = memoryview(stream(others))
+        assert ipc._one_batch(several, ipc._framing(several, None)) is None
