@@ -39,8 +39,8 @@ SMALL_BYTES = 96 << 10
 PAGE_BYTES = 8192
 
 SHORT = 32
-"""Transactions after which the WAL begins anew where bodies lie in their file. By its length alone (sqlite_file.py) it would do
-so hardly once before a segment is full; syncing a file that grows took 0.34 ms, one that is overwritten 0.2."""
+"""Transactions after which the WAL begins anew where bodies lie in their file. By its length alone (sqlite_file.py) it would
+do so hardly once before a segment is full; syncing a file that grows took 0.34 ms, one that is overwritten 0.2."""
 
 _APPLICATION = 0x53445253  # "SDRS", SQLite's application_id
 _ABOUT = "CREATE TABLE about(rows_before INTEGER NOT NULL, identity BLOB NOT NULL, digest INTEGER NOT NULL);"
