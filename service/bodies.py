@@ -43,6 +43,7 @@ class Bodies:
 
     def __init__(self, app: ASGIApp, settings: Settings, held: Held | None = None) -> None:
         self.app, self.settings, self.held = app, settings, held or Held()
+        self._largest = {media: largest(media, settings) for media in (JSON, *ARROW)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request within the bounds."""
@@ -72,7 +73,7 @@ class Bodies:
                 f"The body is {media or 'of no stated type'}, encoding {encoding}; send {' or '.join(wanted)}, "
                 "not compressed as a whole.",
             )
-        limit = largest(media, self.settings)
+        limit = self._largest[media]
         declared = _length(headers)
         if declared > limit.bytes:
             raise too_large(limit, declared)

@@ -71,6 +71,8 @@ def idempotency_key(request: Request) -> str | None:
 
 def query(request: Request, *names: str) -> dict[str, str]:
     """The query's parameters. Raises Problem `invalid_request` for one that is not among `names`, or is given twice."""
+    if not request.scope["query_string"]:
+        return {}
     given = request.query_params.multi_items()
     found = dict(given)
     for name in found:

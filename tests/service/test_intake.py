@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import stream_dr
-from service.intake import AT_ONCE, Intake
+from service.intake import AT_ONCE, WAY, Intake
 from stream_dr.engine.draft import Receipt
 
 LIMITS = stream_dr.Limits()
@@ -148,7 +148,9 @@ class Parsed(Log):
         return super().submit(draft)
 
 
-def test_large_bodies_are_parsed_in_a_thread_and_after_a_slow_one_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_bodies_are_parsed_in_a_thread_and_all_after_a_slow_one_or_a_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def work() -> list[str]:
         log = Parsed()
         intake = Intake(log, LIMITS)
@@ -161,15 +163,18 @@ def test_large_bodies_are_parsed_in_a_thread_and_after_a_slow_one_all(monkeypatc
                 await queued(log, 1)
                 log.commit()
                 await task
-            assert intake._rests_until > time.monotonic()
-            monkeypatch.setattr(intake, "_rests_until", time.monotonic())
-            task = asyncio.create_task(intake.take(body(5), "json", None))
-            await queued(log, 1)
-            log.commit()
-            await task
+            for rest in ("until now", "on for others"):
+                monkeypatch.setattr(intake, "_here_from", time.monotonic())
+                if rest == "on for others":
+                    intake.give_way()
+                task = asyncio.create_task(intake.take(body(5), "json", None))
+                await queued(log, 1)
+                log.commit()
+                await task
+            assert time.monotonic() < intake._here_from < time.monotonic() + WAY
         finally:
             intake.stop()
         return [name if name != here else "here" for name in log.threads]
 
     assert len(body(9_000)) > AT_ONCE["json"]
-    assert asyncio.run(work()) == ["here", "service-parse", "here", "service-parse", "here"]
+    assert asyncio.run(work()) == ["here", "service-parse", "here", "service-parse", "here", "service-parse"]
