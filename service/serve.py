@@ -35,8 +35,10 @@ log = logging.getLogger("stream_dr.serve")
 LEFT = 2
 """Seconds that requests have to end in once they lost their connection."""
 
-SWITCH_INTERVAL = 2e-4
-"""Seconds a thread may hold the interpreter while another waits; with the default 5e-3 a query waits behind parsing."""
+SWITCH_INTERVAL = 1e-3
+"""Seconds a thread may hold the interpreter while another waits. With the default 5e-3 a query waits behind parsing; 2e-4
+took a twentieth more of the processors, and GET /transform 1.4 times as long as a bare route in one of a hundred cases where
+this takes 1.15 times (`python benchmarks/service.py latency`)."""
 
 
 def serve(settings: Settings | None = None, on_ready: Callable[[str], None] | None = None, **overrides: Any) -> int:
