@@ -1,12 +1,15 @@
 """Intake: from bodies to receipts. A body is parsed, then queued for the log; who gave it in awaits its receipt.
 
-Bodies that take well below a millisecond are parsed at once, on the event loop; larger ones one after the other in a
-thread. There go all of them for REST seconds after one that took SLOW seconds, for bytes do not tell how long a body takes
-(ten thousand columns, a long list of labels); and for WAY seconds after a query: who asks does not wait behind batches.
-What the log has answered is kept until the event loop comes to it, which is
-woken once for all the batches that became durable together.
+Bodies are parsed in a thread, one after the other, or at once on the event loop: those of at most AT_ONCE bytes whose schema
+was parsed in the thread before, and quickly. Bytes alone do not tell how long a body takes (thousands of columns, a kernel
+that is not compiled yet). After one that took SLOW seconds on the event loop all go to the thread for REST seconds; for WAY
+seconds after a query: who asks does not wait behind batches.
 
-Cost: 0.3 ms a megabyte, during which the event loop does nothing else; it lets other threads run in half of that.
+What the log has answered is kept until the event loop comes to it, which is woken once for all the batches that became
+durable together.
+
+Cost: 0.3 ms a megabyte of sparse rows, during which the event loop does nothing else; it lets other threads run in half of
+that. Memory: the schemas that are known, KNOWN of LONGEST bytes at most.
 
 Why this way: a thread that parses and the event loop took the interpreter from each other several times a batch, and each
 waking of a thread on the other processor took 20 µs: the same work took both of them nearly twice as long, and 1 MB
@@ -26,11 +29,14 @@ from typing import Any, NamedTuple
 
 import stream_dr
 
-AT_ONCE = {"arrow": 2 << 20, "json": 32 << 10}
+AT_ONCE = {"arrow": 2 << 20, "json": 8 << 10}
 """Bytes of the largest body that is parsed on the event loop, by medium."""
 
 SLOW, REST = 0.005, 10.0
 """Seconds: after a body took so much of the processor on the event loop, parsing is left to the thread for so long."""
+
+KNOWN, LONGEST = 64, 16 << 10
+"""Schemas that are known to be parsed quickly, and bytes of the longest one."""
 
 WAY = 1.0
 """Seconds for which parsing is left to the thread after a query. With parsing on the event loop GET /transform took twice as
@@ -54,7 +60,7 @@ class Intake:
         self._given: SimpleQueue[_Given | None] = SimpleQueue()
         self._answered: deque[tuple[asyncio.Future[Any], Any, Exception | None]] = deque()
         self._woken = False
-        self._here_from = 0.0
+        self._here_from, self._quick = 0.0, set[bytes]()
         self._thread = threading.Thread(target=self._parse_all, name="service-parse", daemon=True)
 
     def start(self) -> None:
@@ -70,10 +76,10 @@ class Intake:
         """The stream_dr.Receipt of a batch, once it is durable. Raises what refuses it."""
         waiter = asyncio.get_running_loop().create_future()
         given = _Given(waiter, body, media, key)
-        if len(body) > AT_ONCE[media] or time.monotonic() < self._here_from:
-            self._given.put(given)
-        else:
+        if len(body) <= AT_ONCE[media] and time.monotonic() >= self._here_from and _schema(given) in self._quick:
             self._parse_here(given)
+        else:
+            self._given.put(given)
         try:
             return await waiter
         finally:
@@ -82,7 +88,7 @@ class Intake:
     def _parse_all(self) -> None:
         while (given := self._given.get()) is not None:
             if not given.waiter.cancelled():
-                self._parse(given)
+                self._parse_there(given)
             del given  # it holds the body until the next one comes
 
     def give_way(self) -> None:
@@ -96,7 +102,16 @@ class Intake:
         begun = time.thread_time()
         self._parse(given)
         if time.thread_time() - begun > SLOW:
+            self._quick.discard(_schema(given))
             self._leave_to_thread(REST)
+
+    def _parse_there(self, given: _Given) -> None:
+        begun, schema = time.thread_time(), _schema(given)
+        self._parse(given)
+        if len(given.body) <= AT_ONCE[given.media] and time.thread_time() - begun <= SLOW and len(schema) <= LONGEST:
+            if len(self._quick) >= KNOWN:
+                self._quick.clear()
+            self._quick.add(schema)
 
     def _parse(self, given: _Given) -> None:
         try:
@@ -129,3 +144,10 @@ class Intake:
                 waiter.set_exception(error)
             else:
                 waiter.set_result(receipt)
+
+
+def _schema(given: _Given) -> bytes:
+    """What a body begins with: an Arrow stream's first message, of whatever length up to LONGEST it says it has."""
+    if given.media == "json":
+        return b""
+    return bytes(given.body[: 8 + min(LONGEST, int.from_bytes(given.body[4:8], "little"))])

@@ -46,6 +46,7 @@ def read_arrow(data: Any, max_bytes: int | None = None) -> Validated:
         batches, schema = _one_batch(view, messages) or _all_batches(view)
         for batch in batches:
             batch.validate(full=True)
+        return batches or Validated([pa.RecordBatch.from_pylist([], schema=schema)])
     except struct.error as e:
         raise MalformedInput(
             f"{len(view)} bytes are not a whole Arrow stream: it ends before its end-of-stream marker. "
@@ -53,7 +54,6 @@ def read_arrow(data: Any, max_bytes: int | None = None) -> Validated:
         ) from e
     except (pa.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as e:
         raise MalformedInput(f"the bytes are not a valid Arrow stream ({_first_line(e)}); write it anew.") from e
-    return batches or Validated([pa.RecordBatch.from_pylist([], schema=schema)])
 
 
 def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -89,35 +89,51 @@ class _Message(NamedTuple):
 
 
 def _one_batch(view: memoryview, messages: Sequence[_Message]) -> tuple[Validated, pa.Schema] | None:
-    """The batch and schema of a stream that has one batch; None where there are others, where its numbers are to be aligned
-    or their bytes turned round first, and where something is wrong with it."""
+    """The batch and schema of a stream that has one batch; None where there are others, where it is to be unpacked, its
+    numbers to be aligned or their bytes turned round first, and where something is wrong with it."""
     if [message.kind for message in messages] != [_SCHEMA, _RECORD_BATCH] or messages[1].begin > _SHORT:
         return None
-    stream, described = pa.py_buffer(view), messages[0].table.table(2)
-    if (stream.address + messages[1].start) % 8 or described is None or described.number(0, "<h") != _NATIVE:
+    stream = pa.py_buffer(view)
+    if (stream.address + messages[1].start) % 8 or messages[0].body:
         return None
     try:
+        described, rows = messages[0].table.table(2), messages[1].table.table(2)
+        if described is None or described.number(0, "<h") != _NATIVE or rows is None or rows.table(3) is not None:
+            return None
         schema = _schema(bytes(view[: messages[1].begin]))
-        batch = pa.ipc.read_record_batch(stream.slice(messages[1].begin), schema)
-    except (pa.ArrowException, UnicodeDecodeError):
+        return Validated([pa.ipc.read_record_batch(stream.slice(messages[1].begin), schema)]), schema
+    except (pa.ArrowException, UnicodeDecodeError, struct.error, MalformedInput):
         return None
-    return Validated([batch]), schema
 
 
 def _all_batches(view: memoryview) -> tuple[Validated, pa.Schema]:
     """The batches and the schema of any stream."""
     with pa.ipc.open_stream(pa.py_buffer(view), options=_READ) as reader:
         batches = Validated(reader)
-        reader.schema.names  # noqa: B018  (raises where a column's name is not UTF-8)
-        return batches, reader.schema
+        return batches, _legible(reader.schema)
 
 
 @lru_cache(maxsize=64)
 def _schema(message: bytes) -> pa.Schema:
-    """The schema in a message, whose columns' names are UTF-8."""
-    schema = pa.ipc.read_schema(pa.py_buffer(message))
-    schema.names  # noqa: B018  (as above)
+    """The schema in a message, legible."""
+    return _legible(pa.ipc.read_schema(pa.py_buffer(message)))
+
+
+def _legible(schema: pa.Schema) -> pa.Schema:
+    """A schema whose names are UTF-8 and whose columns pyarrow can read. Raises UnicodeDecodeError, MalformedInput."""
+    for name, number in zip(schema.names, range(len(schema)), strict=True):
+        kind = schema.field(number).type
+        if _unreadable(kind):
+            raise MalformedInput(f"column {name} is {kind}, which pyarrow {pa.__version__} cannot read; leave it out.")
     return schema
+
+
+def _unreadable(kind: pa.DataType) -> bool:
+    """Whether a type is, or holds, one that pyarrow knows and has no arrays of: asked for one, it raises a KeyError."""
+    within = [kind.field(number).type for number in range(kind.num_fields)]
+    if pa.types.is_dictionary(kind):
+        within.append(kind.value_type)
+    return kind.id == pa.lib.Type_INTERVAL_MONTHS or any(map(_unreadable, within))
 
 
 def _framing(view: memoryview, max_bytes: int | None) -> list[_Message]:

@@ -9,11 +9,14 @@ import weakref
 from concurrent.futures import Future
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import stream_dr
-from service.intake import AT_ONCE, WAY, Intake
+from service.intake import AT_ONCE, KNOWN, WAY, Intake
 from stream_dr.engine.draft import Receipt
+from stream_dr.streams.ipc import write_arrow
 
 LIMITS = stream_dr.Limits()
 
@@ -41,6 +44,11 @@ class Log:
 
 def body(rows: int) -> bytes:
     return b'{"rows": [%s]}' % b",".join([b"[1.0, 2.0]"] * rows)
+
+
+def arrow_body(rows: int, width: int = 2) -> bytes:
+    flat = pa.array(np.ones(rows * width))
+    return write_arrow([pa.record_batch({"features": pa.FixedSizeListArray.from_arrays(flat, width)})])
 
 
 async def queued(log: Log, count: int) -> None:
@@ -148,33 +156,46 @@ class Parsed(Log):
         return super().submit(draft)
 
 
-def test_large_bodies_are_parsed_in_a_thread_and_all_after_a_slow_one_or_a_query(
+def test_quick_bodies_of_a_known_schema_are_parsed_on_the_loop_and_others_in_the_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def work() -> list[str]:
+    async def work() -> None:
         log = Parsed()
         intake = Intake(log, LIMITS)
         intake.start()
-        here = threading.current_thread().name
+
+        async def where(given: bytes, media: str = "arrow", slow: float = 9.0) -> bool:
+            """Whether it is parsed here."""
+            monkeypatch.setattr("service.intake.SLOW", slow)
+            task = asyncio.create_task(intake.take(given, media, None))
+            await queued(log, 1)
+            log.commit()
+            await task
+            await asyncio.sleep(0.01)  # the thread notes what it has learned after it has queued the batch
+            return log.threads[-1] == threading.current_thread().name
+
         try:
-            for given, slow in ((body(2), 9.0), (body(9_000), 9.0), (body(3), -1.0), (body(4), 9.0)):
-                monkeypatch.setattr("service.intake.SLOW", slow)
-                task = asyncio.create_task(intake.take(given, "json", None))
-                await queued(log, 1)
-                log.commit()
-                await task
-            for rest in ("until now", "on for others"):
-                monkeypatch.setattr(intake, "_here_from", time.monotonic())
-                if rest == "on for others":
-                    intake.give_way()
-                task = asyncio.create_task(intake.take(body(5), "json", None))
-                await queued(log, 1)
-                log.commit()
-                await task
-            assert time.monotonic() < intake._here_from < time.monotonic() + WAY
+            assert [await where(arrow_body(n)) for n in (2, 3, 4)] == [False, True, True]
+            assert [await where(body(n), "json") for n in (2, 3)] == [False, True]
+            assert [await where(body(9_000), "json"), await where(arrow_body(60_000, 5))] == [False, False]
+            assert [await where(arrow_body(2, 7), slow=-1.0), await where(arrow_body(2, 7))] == [False, False]
+            assert await where(arrow_body(2, 7))
+            intake.give_way()
+            assert time.monotonic() < intake._here_from <= time.monotonic() + WAY
+            assert not await where(arrow_body(2))
+            monkeypatch.setattr(intake, "_here_from", 0.0)
+            assert await where(arrow_body(2), slow=-1.0)
+            assert time.monotonic() + WAY < intake._here_from
+            assert not await where(arrow_body(2), slow=-1.0)
+            monkeypatch.setattr(intake, "_here_from", 0.0)
+            assert not await where(arrow_body(2))
+            assert await where(arrow_body(2))
+            for width in range(10, 10 + KNOWN):
+                await where(arrow_body(1, width))
+            assert 0 < len(intake._quick) <= KNOWN
         finally:
             intake.stop()
-        return [name if name != here else "here" for name in log.threads]
 
     assert len(body(9_000)) > AT_ONCE["json"]
-    assert asyncio.run(work()) == ["here", "service-parse", "here", "service-parse", "here", "service-parse"]
+    assert len(arrow_body(60_000, 5)) > AT_ONCE["arrow"]
+    asyncio.run(work())

@@ -394,3 +394,58 @@ def test_batches_that_were_read_are_validated_once_and_others_when_they_come(mon
     assert not looked
     assert block_from_arrow(list(read)).rows == 2
     assert len(looked) == 1
+
+
+def labels_of(column, name="label"):
+    """Labels, codes and presence of a batch with this column."""
+    y = block_from_arrow(pa.record_batch({"a": np.ones(len(column)), name: column})).y
+    return y.labels, y.codes.tolist(), None if y.present is None else y.present.tolist()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_dictionary_column_says_what_its_values_say(seed):
+    """With labels that no row has, twice the same one, nulls in the dictionary and among the rows; sliced."""
+    random = np.random.default_rng(seed)
+    words = ["b", "a", "b", None, "", "unused", "c"]
+    random.shuffle(words)
+    rows = [None if i < 0 else int(i) for i in random.integers(-1, 6, 12)]
+    column = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int8()), pa.array(words)).slice(
+        int(random.integers(0, 3))
+    )
+    assert labels_of(column) == labels_of(column.dictionary_decode())
+    numbers = pa.DictionaryArray.from_arrays(pa.array(rows, pa.uint16()), pa.array([3, 3, 1, 2, 2, 9, 8]))
+    assert labels_of(numbers) == labels_of(numbers.dictionary_decode())
+    lists = pa.ListArray.from_arrays([0, 1, 1, len(column)], column)
+    decoded = pa.ListArray.from_arrays([0, 1, 1, len(column)], column.dictionary_decode())
+    whole = []
+    for column in (lists, decoded):
+        try:
+            whole.append(block_from_arrow(pa.record_batch({"a": np.ones(3), "labels": column})).y.labels)
+        except errors.InvalidTargets as e:
+            whole.append(str(e))
+    assert whole[0] == whole[1]
+
+
+def test_a_label_that_many_rows_share_takes_its_memory_once():
+    word = "x" * (1 << 20)
+    rows = pa.array(np.zeros(12_000, dtype=np.int8))
+    column = pa.DictionaryArray.from_arrays(rows, pa.array([word], pa.large_string()))  # 12 GB unpacked
+    assert labels_of(column) == ((word,), [0] * 12_000, None)
+    views = pa.array([word] * 100, pa.string_view())
+    with pytest.raises(errors.LimitExceeded, match=f"column label have {100 << 20} bytes"):
+        labels_of(views)
+
+
+def test_a_null_array_of_any_length_is_refused_without_looking_through_it():
+    many = 2**31 - 2
+    for column, error in (
+        (pa.ListArray.from_arrays(pa.array([0, many], pa.int32()), pa.nulls(many)), errors.InvalidRows),
+        (pa.FixedSizeListArray.from_arrays(pa.nulls(many), many), errors.InvalidRows),
+    ):
+        name = "indices" if pa.types.is_list(column.type) else "features"
+        columns = {name: column} | ({"values": column} if name == "indices" else {})
+        with pytest.raises(error):
+            block_from_arrow(pa.record_batch(columns))
+    lists = pa.ListArray.from_arrays(pa.array([0, many], pa.int32()), pa.nulls(many))
+    with pytest.raises(errors.InvalidTargets, match="a label of row 0 is null"):
+        block_from_arrow(pa.record_batch({"a": [1.0], "labels": lists}))

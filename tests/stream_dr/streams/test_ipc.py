@@ -163,3 +163,40 @@ def test_the_short_way_copies_nothing_and_leaves_what_is_misaligned_to_the_reade
     for others in ([BATCH, BATCH], [BATCH.slice(0, 0)] * 3):
         several = memoryview(stream(others))
         assert ipc._one_batch(several, ipc._framing(several, None)) is None
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.dense_union([pa.field("x", pa.int32())]), pa.list_(pa.dense_union([pa.field("x", pa.int32())]))]
+)
+def test_no_rows_of_a_type_that_none_can_be_made_of_are_refused(kind):
+    with pytest.raises(MalformedInput):
+        read_arrow(stream([], schema=pa.schema([("a", kind)])))
+
+
+MONTHS = bytes.fromhex(
+    "ffffffff700000001000000000000a000c000600050008000a000000000104000c000000080008000000040008000000040000000100000014000000"
+    "100014000800060007000c0000001000100000000000010b100000001800000004000000000000000100000001000000080006000600000000000200"
+    "ffffffff00000000"
+)
+"""A stream without batches, of one column of months; other writers know that type."""
+
+
+def test_a_type_that_pyarrow_has_no_arrays_of_is_refused():
+    with pytest.raises(MalformedInput, match="month_interval, which pyarrow"):
+        read_arrow(MONTHS)
+    months = pa.ipc.read_schema(pa.py_buffer(MONTHS)).field(0).type
+    for kind in (pa.list_(months), pa.struct([("a", pa.int8()), ("b", months)]), pa.list_(pa.list_(months), 3)):
+        assert ipc._unreadable(kind)
+    for kind in (pa.list_(pa.int8()), pa.dictionary(pa.int8(), pa.string()), pa.month_day_nano_interval()):
+        assert not ipc._unreadable(kind)
+
+
+def test_a_damaged_schema_is_said_to_be_one_and_one_with_a_body_is_refused():
+    data = bytearray(write_arrow([BATCH]))
+    table = ipc._framing(memoryview(data), None)[0].table
+    at = 8 + table._field(2)
+    with pytest.raises(MalformedInput, match="not a valid Arrow stream"):
+        read_arrow(bytes(data[:at] + b"\xf0\xff\x00\x00" + data[at + 4 :]))
+    assert (
+        ipc._one_batch(memoryview(data), [m._replace(body=b"x") for m in ipc._framing(memoryview(data), None)]) is None
+    )
