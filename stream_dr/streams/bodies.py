@@ -8,8 +8,9 @@ names mean nothing; what a crash left past the last named one is cut when the lo
 Cost: a write is one durable write past the system's cache, or, of few bytes, one into it and one fdatasync; a read, one
 pread a body. The file is opened for each read (about 10 µs) and kept open for writing as long as it is the one at its path,
 which is looked at every LOOK seconds: who takes it away takes what was acknowledged with it. What did go into the cache is
-let go at once: models that keep up never read it. 920 KB were appended one by one at 0.75 of the rate of a bare file that
-is synced as often, four at a time at 0.88; through the cache at 0.63 and 0.84 (`python benchmarks/log_append.py`).
+let go at once: models that keep up never read it. 920 KB were appended one by one at 0.80 to 0.88 of the rate of a bare file
+that is synced as often, four at a time at 0.78 to 0.92; through the cache at 0.75 and 0.86 (`python
+benchmarks/log_append.py`, and with --cached).
 
 Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. SQLite writes every byte of
 a body twice, in pages (log.py has the figures). Allocating ahead of the writes saves a tenth of a synced write (`python

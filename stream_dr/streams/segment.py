@@ -5,7 +5,7 @@ the bodies file (bodies.py), syncs that, and then commits the rows that name the
 within. So a small append waits for the disk once, a large one twice, and neither is there before its transaction is.
 
 Cost: SQLite writes an event's row twice (WAL, then checkpoint), the bodies file every body once. Bodies of 920 KB were
-appended one by one at 0.75 of the rate of a bare file synced as often, four or more at a time at 0.9; SQLite alone
+appended one by one or by the group at 0.8 to 0.9 of the rate of a bare file synced as often; SQLite alone
 reached 0.2 to 0.3 (`python benchmarks/log_append.py`; `--small-bytes 1000000000` for SQLite alone). A read opens no
 cursor and no file that outlives it.
 
