@@ -41,6 +41,7 @@ def create_app(directory: Any, settings: Settings) -> FastAPI:
     state = app.state
     state.settings, state.directory, state.limits = settings, directory, limits(settings)
     state.running = stream_dr.Running(directory, run_settings(settings))
+    state.intake = Intake(state.running, state.limits)
     state.metrics = Metrics()
     state.stopping = threading.Event()
     problems.install(app)
@@ -74,7 +75,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Threads up, requests, threads down: drain and snapshot."""
     state = app.state
     loop = asyncio.get_running_loop()
-    state.intake = Intake(state.running, state.limits)
     queries, waiters = ThreadPoolExecutor(QUERIES, "service-query"), ThreadPoolExecutor(WAITERS, "service-wait")
     looking = ThreadPoolExecutor(1, "service-look-up")  # through the whole log, while queries go on
     state.in_thread, state.waiting, state.looking_up = (_runner(loop, pool) for pool in (queries, waiters, looking))

@@ -106,9 +106,13 @@ class Intake:
             self._leave_to_thread(REST)
 
     def _parse_there(self, given: _Given) -> None:
-        begun, schema = time.thread_time(), _schema(given)
+        begun = time.thread_time()
         self._parse(given)
-        if len(given.body) <= AT_ONCE[given.media] and time.thread_time() - begun <= SLOW and len(schema) <= LONGEST:
+        if time.thread_time() - begun <= SLOW and len(given.body) <= AT_ONCE[given.media]:
+            self._remember(_schema(given))
+
+    def _remember(self, schema: bytes) -> None:
+        if len(schema) <= LONGEST:
             if len(self._quick) >= KNOWN:
                 self._quick.clear()
             self._quick.add(schema)
@@ -117,9 +121,8 @@ class Intake:
         try:
             draft = stream_dr.rows_draft(given.body, given.media, given.key, self._limits)
             self._running.submit(draft).add_done_callback(partial(self._taken, given.waiter))
-        except (
-            stream_dr.errors.StreamDRError
-        ) as e:  # whose frames hold the body, and the waiter that will hold the error
+        except stream_dr.errors.StreamDRError as e:
+            # its frames hold the body, and the waiter that will hold the error
             self._answer(given.waiter, None, stream_dr.errors.without_frames(e))
         except Exception as e:
             self._answer(given.waiter, None, e)

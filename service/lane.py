@@ -40,6 +40,6 @@ class Lane:
             scope["app"] = self.app
             await self.lane(scope, receive, send)
         else:
-            if scope["type"] == "http" and scope["path"] == QUERY and hasattr(self.app.state, "intake"):
+            if scope["type"] == "http" and scope["path"] == QUERY:
                 self.app.state.intake.give_way()
             await self.app(scope, receive, send)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from stream_dr.block import Block
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.schema import Schema
 from stream_dr.errors import DamagedFile, LimitExceeded, MalformedInput, SchemaMismatch
+from stream_dr.streams.csr import sound_csr
 from stream_dr.streams.event import Body
 
 
@@ -72,9 +72,7 @@ def in_order(block: Block, schema: Schema) -> Block:
 
 def _widened(X: Any, width: int) -> Any:
     """The same CSR rows in a matrix of `width` columns; shares all arrays."""
-    wide = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width), copy=False)
-    wide.has_canonical_format = True
-    return wide
+    return sound_csr(X.data, X.indices, X.indptr, (X.shape[0], width))
 
 
 def check_intact(event: Any) -> None:

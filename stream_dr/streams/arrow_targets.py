@@ -87,15 +87,19 @@ def _multilabel(column: pa.Array) -> Targets:
     indptr = _bounds(column)
     flat = column.flatten()  # leaves out what lies under null slots
     if flat.null_count:
-        row = int(np.searchsorted(indptr, first_null(flat), side="right")) - 1
-        raise InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
+        raise _null_label(indptr, first_null(flat))
     labels, codes = _encode(flat, "labels")
-    if len(codes) and codes.min() < 0:
-        row = int(np.searchsorted(indptr, int(codes.argmin()), side="right")) - 1
-        raise InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
+    if len(codes) and codes.min() < 0:  # a null of the column's own dictionary
+        raise _null_label(indptr, int(codes.argmin()))
     codes, indptr = _distinct_within(codes, indptr)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
+
+
+def _null_label(indptr: np.ndarray, at: int) -> InvalidTargets:
+    """The error that says that the label at a place of the flattened column is null."""
+    row = int(np.searchsorted(indptr, at, side="right")) - 1
+    return InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
 
 
 @np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused in any case

@@ -46,7 +46,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> N
     """Insert rows in one transaction; all or none.
 
     Cost: a few rows are one statement, which is its own transaction. sqlite3 lets go of the interpreter at each step of each
-    statement, and beside other threads gets it back some 50 µs later: BEGIN, a row at a time and COMMIT took 1.4 ms there.
+    statement, and beside other threads has to wait for it then: BEGIN, a row at a time and COMMIT took 1.4 ms there.
     """
     if len(rows) <= AT_ONCE:
         failpoint("log.before_commit")

@@ -121,7 +121,7 @@ def _schema(message: bytes) -> pa.Schema:
 
 def _legible(schema: pa.Schema) -> pa.Schema:
     """A schema whose names are UTF-8 and whose columns pyarrow can read. Raises UnicodeDecodeError, MalformedInput."""
-    for name, number in zip(schema.names, range(len(schema)), strict=True):
+    for number, name in enumerate(schema.names):
         kind = schema.field(number).type
         if _unreadable(kind):
             raise MalformedInput(f"column {name} is {kind}, which pyarrow {pa.__version__} cannot read; leave it out.")

@@ -193,7 +193,7 @@ class Segment:
         self._grown += 1
         if self._grown >= SHORT:
             self._grown = 0
-            with suppress(sqlite3.Error):  # what was appended is durable; the next one tries again
+            with suppress(sqlite3.Error):  # what was appended is durable; it is tried again in time
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def _place(self, events: Sequence[Event]) -> tuple[Sequence[int | None], int]:
