@@ -31,6 +31,7 @@ class Block(NamedTuple):
     ids: None or a list of rows strings, echoed by transform.
     names: None or the features' names, in column order.
     width_stated: False when a sparse batch's width is only its largest index so far.
+    checked: whether `check_finite` was asked of these very values, and need not be again.
     """
 
     X: Any
@@ -39,6 +40,7 @@ class Block(NamedTuple):
     ids: list[str] | None = None
     names: tuple[str, ...] | None = None
     width_stated: bool = True
+    checked: bool = False
 
     @property
     def rows(self) -> int:

@@ -99,7 +99,7 @@ class MappedAccumulator:
 
     def _mapped(self, block: Block, width: int) -> Block:
         rows = self._map.apply(block.X, width, block.names)
-        return block._replace(X=rows, names=None, width_stated=True)
+        return block._replace(X=rows, names=None, width_stated=True, checked=False)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
         """Width of the stream with this block, and the names that all its batches have."""

@@ -24,8 +24,7 @@ from stream_dr.accumulate.label_sets import LabelSets, LabelSetSums
 from stream_dr.accumulate.moment_plan import EXACT_WIDTH, Plan, plan
 from stream_dr.accumulate.moment_state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.accumulate.protocol import Absent
-from stream_dr.accumulate.sparse_kernels import added_weights
-from stream_dr.accumulate.sparse_sums import SparsePart, SparseSums, empty_sparse
+from stream_dr.accumulate.sparse_sums import SparsePart, SparseSums
 from stream_dr.accumulate.target_sums import TargetSums, empty_targets
 from stream_dr.accumulate.unlearn import PrecisionWarning, elapsed, without
 from stream_dr.block import Block
@@ -154,7 +153,7 @@ class MomentAccumulator:
         f, classes, sets = state.features, state.class_scatter, state.label_sets
         self._features: SparseSums | CentredSums | None = None
         if isinstance(f, SparsePart | CentredPart):
-            self._features = SparseSums(f) if isinstance(f, SparsePart) else CentredSums(f)
+            self._features = SparseSums.going_on(f) if isinstance(f, SparsePart) else CentredSums(f)
         self._targets = TargetSums(state.targets)
         self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
@@ -193,7 +192,7 @@ class MomentAccumulator:
     def _begin_features(self, batch: Plan) -> None:
         exact = self.scatter == "exact"
         if self._features is None and batch.sparse and not exact:
-            self._features = SparseSums(empty_sparse(self.n_features, np.zeros(self.columns)))
+            self._features = SparseSums(self.n_features, np.zeros(self.columns))
         elif self._features is None:
             self._features = CentredSums(empty_part(self.n_features, self.columns, exact))
         self._features.grow(self.n_features, self.columns)
@@ -227,14 +226,13 @@ class MomentAccumulator:
     def _learn_rows(self, X: Any, w: np.ndarray, batch: Plan, start: int, stop: int) -> None:
         """Learn rows X (rows, ≤ d), which are rows start:stop of the batch, of stored weights w."""
         encoded = None if batch.encoded is None else rows_of(batch.encoded, start, stop)
-        total = float(w.sum())
         before = self._targets.mean(self._weight)
-        values = None if encoded is None else self._targets.add(encoded, w, total)
+        values = None if encoded is None else self._targets.add(encoded, w)
         if isinstance(self._features, SparseSums):
-            self._features.add(X, w, encoded)
+            self._weight = self._features.add(X, w, encoded, self._weight)
             self._features.follow(self._targets)
-            self._weight = added_weights(self._weight, w)
         elif self._features is not None:
+            total = float(w.sum())
             rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)
             self._features.add(X, w, total, rows)
             if self._classes is not None and encoded is not None:

@@ -4,6 +4,9 @@ All take indptr (rows + 1,), indices and values of the rows, the rows' weights (
 (d, 4 + k). A feature's record: n, the weight of its nonzeros; c, the first of them; Σ w (v − c) and Σ w (v − c)² over
 them; and its k cross sums Σ w v y. Values that are zero, and rows that weigh nothing, leave no trace.
 
+All take `total`, the weight of the rows so far, and return it with that of these added, one after the other as a feature's
+n is: so the n of a feature that no row lacks is N to the last bit, and N − n is multiplied by the mean squared.
+
 Why this way: sums about c need no division (Welford's do: a quarter slower), and c being one of the values of weight w
 they lose N/w · eps at most. A feature's numbers lie side by side, so a nonzero costs one cache miss, and that one is asked
 for ahead. Indices are unsigned to the compiler, which then leaves out the check for negative ones.
@@ -30,30 +33,26 @@ def _count(record: np.ndarray, value: float, weight: float) -> None:
 
 
 @compiled()
-def added_weights(total: float, weights: np.ndarray) -> float:
-    """total + Σ weights, one after the other, as the loops below add them.
-
-    So the weight of a feature that no row lacks is N to the last bit: N − n is multiplied by the mean squared.
-    """
-    for w in weights:
-        total += w
-    return total
-
-
-@compiled()
 def add_features(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, records: np.ndarray
-) -> None:
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    weights: np.ndarray,
+    records: np.ndarray,
+    total: float,
+) -> float:
     """Rows without targets."""
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
+        total += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 prefetch(records, np.uint64(indices[min(e + np.uint64(AHEAD), last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
                     _count(records[np.uint64(indices[e])], v, w)
+    return total
 
 
 @compiled()
@@ -64,11 +63,13 @@ def add_one_label(
     weights: np.ndarray,
     codes: np.ndarray,
     records: np.ndarray,
-) -> None:
+    total: float,
+) -> float:
     """Rows with one label each, codes (rows,)."""
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, column = weights[i], np.uint64(4 + codes[i])
+        total += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 further = np.uint64(indices[min(e + np.uint64(AHEAD), last)])
@@ -80,6 +81,7 @@ def add_one_label(
                     record = records[np.uint64(indices[e])]
                     _count(record, v, w)
                     record[column] += w * v
+    return total
 
 
 @compiled()
@@ -92,11 +94,13 @@ def add_label_sets(
     codes: np.ndarray,
     scale: np.ndarray,
     records: np.ndarray,
-) -> None:
+    total: float,
+) -> float:
     """Rows with a set of labels each, codes[label_indptr[i]:label_indptr[i + 1]]; a label's sum gets scale[i] · x."""
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, s = weights[i], scale[i]
+        total += w
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
@@ -112,6 +116,7 @@ def add_label_sets(
                     part = s * v
                     for t in range(begin, end):
                         record[np.uint64(4 + codes[t])] += part
+    return total
 
 
 @compiled()
@@ -122,12 +127,14 @@ def add_values(
     weights: np.ndarray,
     targets: np.ndarray,
     records: np.ndarray,
-) -> None:
+    total: float,
+) -> float:
     """Rows with continuous targets (rows, k), about their reference."""
     k = targets.shape[1]
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
+        total += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 prefetch(records, np.uint64(indices[min(e + np.uint64(AHEAD), last)]), np.uint64(0))
@@ -138,3 +145,4 @@ def add_values(
                     part = w * v
                     for t in range(k):
                         record[4 + t] += part * targets[i, t]
+    return total

@@ -13,7 +13,7 @@ which is below 1 for a feature absent from half of the rows. Under decay c moves
 a first value that was far off would otherwise outlive its own weight.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -97,21 +97,22 @@ class SparsePart(NamedTuple):
         return SparsePart(features, cross, self.reference)
 
 
-def empty_sparse(width: int, reference: np.ndarray) -> SparsePart:
-    """Sums of no rows."""
-    return SparsePart(np.zeros((width, HEAD)), np.zeros((width, len(reference))), reference)
-
-
 class SparseSums:
     """The mutable side of SparsePart."""
 
-    def __init__(self, part: SparsePart) -> None:
+    def __init__(self, width: int, reference: np.ndarray) -> None:
+        """Of no rows; memory that no row needs is not touched."""
+        self.width, self.columns = width, len(reference)
+        self.reference = reference.copy()
+        self._records = aligned_zeros(width, _record(self.columns))
+
+    @classmethod
+    def going_on(cls, part: SparsePart) -> Self:
         """Goes on from `part`, whose arrays it copies."""
-        self.width, self.columns = part.cross.shape
-        self.reference = part.reference.copy()
-        self._records = aligned_zeros(self.width, _record(self.columns))
-        self._records[:, :HEAD] = part.features
-        self._records[:, HEAD : HEAD + self.columns] = part.cross
+        sums = cls(len(part.cross), part.reference)
+        sums._records[:, :HEAD] = part.features
+        sums._records[:, HEAD : HEAD + sums.columns] = part.cross
+        return sums
 
     def freeze(self) -> SparsePart:
         """The sums so far, copied."""
@@ -135,18 +136,18 @@ class SparseSums:
         self.reference = padded(self.reference, (columns,))
         self.width, self.columns = width, columns
 
-    def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None) -> None:
-        """Add rows (rows, ≤ width) of stored weights (rows,) and their targets."""
-        rows = (X.indptr, X.indices, X.data, weights)
+    def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, total: float) -> float:
+        """Add rows (rows, ≤ width) of stored weights (rows,) and their targets; total, the weight of all rows before, with
+        theirs."""
+        rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, total)
         if encoded is None:
-            add_features(*rows, self._records)
-        elif encoded.values is not None:
-            add_values(*rows, encoded.values - self.reference, self._records)
-        elif encoded.indptr is None:
-            add_one_label(*rows, encoded.codes, self._records)
-        else:
-            scale = weights if encoded.row_values is None else weights * encoded.row_values
-            add_label_sets(*rows, encoded.indptr, encoded.codes, scale, self._records)
+            return float(add_features(*rows, *sums))
+        if encoded.values is not None:
+            return float(add_values(*rows, encoded.values - self.reference, *sums))
+        if encoded.indptr is None:
+            return float(add_one_label(*rows, encoded.codes, *sums))
+        scale = weights if encoded.row_values is None else weights * encoded.row_values
+        return float(add_label_sets(*rows, encoded.indptr, encoded.codes, scale, *sums))
 
     def refer(self, values: np.ndarray, weights: np.ndarray) -> None:
         """Before any row of weight: take the mean of continuous targets (rows, k) of weights (rows,) as the reference."""

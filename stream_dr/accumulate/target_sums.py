@@ -116,13 +116,13 @@ class TargetSums:
         if several:
             self.gram = padded(self.gram, (columns, columns))
 
-    def add(self, encoded: Encoded, weights: np.ndarray, total: float) -> np.ndarray | None:
-        """Add the targets of rows of stored weights (rows,) summing to total.
+    def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
+        """Add the targets of rows of stored weights (rows,).
 
         Returns continuous targets centred, with their joining row (rows + 1, k), as the cross sums need them.
         """
         if encoded.values is not None:
-            return self.values.add(encoded.values, weights, total)
+            return self.values.add(encoded.values, weights, float(weights.sum()))
         k = len(self.total)
         if encoded.indptr is None:
             added = np.bincount(encoded.codes, weights, minlength=k)

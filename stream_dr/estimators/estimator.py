@@ -224,7 +224,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 self._refuse_width(rows.shape[1], accumulator.n_features)
         weights = as_weights(weights, rows.shape[0])
         targets = self._parse_targets(accumulator, y, rows.shape[0])
-        parsed = Block(rows, targets, weights, names=names, width_stated=block.width_stated)
+        parsed = Block(rows, targets, weights, names=names, width_stated=block.width_stated, checked=True)
         return parsed, None if by_name else names
 
     def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:

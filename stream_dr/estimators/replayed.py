@@ -119,7 +119,7 @@ class MappedSource:
         for position, given in self._source.events(after, until):
             block, _ = self._estimator._parse(self._known, given, None, None)
             rows = self._map.apply(block.X, self._width, block.names)
-            yield position, block._replace(X=rows, names=None, width_stated=True)
+            yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 
 def unmapped(estimator: Any, state: Any, source: Any, names: Any) -> tuple[Any, Any, Any, Any]:

@@ -67,7 +67,8 @@ def block_from_arrow(
         )
     _check_width(X.shape[1], max_features)
     check_finite(X)
-    return Block(X, targets_from_arrow(batch), _weights(batch), _ids(batch), names, not sparse or stated is not None)
+    width_stated = not sparse or stated is not None
+    return Block(X, targets_from_arrow(batch), _weights(batch), _ids(batch), names, width_stated, checked=True)
 
 
 def arrow_from_block(block: Block) -> pa.RecordBatch:

@@ -48,7 +48,8 @@ def block_from_json(obj: Any, n_features: int | None = None, max_features: int |
     check_finite(X)
     weights = as_weights(_numeric_weights(obj.get("weights")), len(rows))
     y = targets_from_json(obj, len(rows))
-    return Block(X, y, weights, _ids(obj.get("ids"), len(rows)), names, not sparse or stated is not None)
+    width_stated = not sparse or stated is not None
+    return Block(X, y, weights, _ids(obj.get("ids"), len(rows)), names, width_stated, checked=True)
 
 
 def json_rows(block: Block) -> dict[str, Any]:

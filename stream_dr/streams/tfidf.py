@@ -81,7 +81,7 @@ class TfIdf(NamedTuple):
         out.eliminate_zeros()
         length = np.sqrt(np.bincount(row_of(out), weights=out.data**2, minlength=out.shape[0]))
         out.data /= length[row_of(out)]
-        return block._replace(X=out, names=None, width_stated=True)
+        return block._replace(X=out, names=None, width_stated=True, checked=False)
 
     def save(self, path: Any) -> None:
         """Write to one file, whole or not at all."""

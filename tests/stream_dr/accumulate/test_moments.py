@@ -5,9 +5,12 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
+from stream_dr.accumulate import moment_plan
+from stream_dr.accumulate.mapped import MappedAccumulator
 from stream_dr.accumulate.moments import MomentAccumulator, MomentState
 from stream_dr.accumulate.protocol import pack, unpack
 from stream_dr.block import Block
+from stream_dr.streams.codec import arrow_from_block, block_from_arrow
 from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
 from tests.stream_dr.accumulate.hostile import assert_same, stream
@@ -164,6 +167,23 @@ def test_bad_input_is_named_and_changes_nothing():
         Block(X, multilabel_targets([["a"]] * 12)),
     )
     assert "OPLS, CCA or HSL" in message
+
+
+def test_values_that_were_looked_at_are_not_looked_at_again_but_what_is_made_of_them_is(monkeypatch):
+    looked = []
+    whole = moment_plan.check_finite
+    monkeypatch.setattr(moment_plan, "check_finite", lambda X: [looked.append(X.shape), whole(X)][1])
+    parsed = block_from_arrow(arrow_from_block(block()))
+    assert parsed.checked
+    MomentAccumulator("indicator").add(parsed)
+    MomentAccumulator("indicator").add(parsed.take(np.arange(5)))
+    assert looked == []
+    large = Block(np.full((12, 4), 9e99), checked=True)
+    spec = {"map": "hashing", "n_features": 1, "alternate_sign": False}
+    mapped = MappedAccumulator(spec, lambda state: MomentAccumulator("none", state=state))
+    with pytest.raises(errors.NotFinite):
+        mapped.add(large)
+    assert looked == [(12, 1)]
 
 
 def test_unlearning_what_was_not_learned_is_refused():
