@@ -19,9 +19,8 @@ from fastapi_offline import FastAPIOffline
 
 import stream_dr
 from service import documents, openapi, problems, routes
-from service.bodies import Bodies, Held
+from service.bodies import Bodies, Bounds
 from service.intake import Intake
-from service.lane import batch
 from service.metrics import Metrics, Observed
 from service.settings import Settings
 
@@ -46,10 +45,9 @@ def create_app(directory: Any, settings: Settings) -> FastAPI:
     state.stopping = threading.Event()
     problems.install(app)
     routes.install(app)
-    state.held = Held()
-    app.add_middleware(Bodies, settings=settings, held=state.held)
+    state.bounds = Bounds(settings)
+    app.add_middleware(Bodies, bounds=state.bounds)
     app.add_middleware(Observed, metrics=state.metrics)
-    state.lane = Observed(Bodies(batch, settings, state.held), state.metrics)
     app.openapi = functools.partial(openapi.document, app)  # type: ignore[method-assign]
     return app
 

@@ -14,6 +14,7 @@ Why this way: two fixed tokens need no state; finer rights belong to the proxy.
 
 import hmac
 import ipaddress
+from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -34,21 +35,20 @@ def check_host(settings: Settings) -> None:
 
 async def reads(request: Request) -> None:
     """Dependency of reading routes. Raises Problem `unauthorized`."""
-    check(request, "read")
+    check(request.app.state.settings, request.headers, "read")
 
 
 async def writes(request: Request) -> None:
     """Dependency of writing routes. Raises Problem `unauthorized`."""
-    check(request, "write")
+    check(request.app.state.settings, request.headers, "write")
 
 
-def check(request: Request, right: str) -> None:
-    """Raise Problem unless this request has the right, "read" or "write"."""
-    settings: Settings = request.app.state.settings
+def check(settings: Settings, headers: Mapping[str, str], right: str) -> None:
+    """Raise Problem unless a request of these headers, named in lower case, has the right, "read" or "write"."""
     if settings.write_token is None:
-        _check_local(request)
+        _check_local(headers)
         return
-    given = _bearer(request)
+    given = _bearer(headers)
     accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
     matches = [hmac.compare_digest(given, t.get_secret_value().encode()) for t in accepted if t is not None]
     if not any(matches):
@@ -59,14 +59,14 @@ def check(request: Request, right: str) -> None:
         )
 
 
-def _bearer(request: Request) -> bytes:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+def _bearer(headers: Mapping[str, str]) -> bytes:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip().encode() if scheme.lower() == "bearer" else b""
 
 
-def _check_local(request: Request) -> None:
-    origin = request.headers.get("origin")
-    host = request.headers.get("host", "")
+def _check_local(headers: Mapping[str, str]) -> None:
+    origin = headers.get("origin")
+    host = headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host:
         raise Problem("forbidden", "Without a token only pages of this service itself may call it; set a token.")
     if not _local(host):

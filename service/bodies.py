@@ -1,9 +1,10 @@
 """Bodies: what may come in, how much of it, and for how long; decided before any route sees a byte.
 
-A middleware around all routes. A body of a type no route reads is 415, one declared too long is 413 before it is read, one
-that turns out too long (chunked) is 413 at the byte that is too many, one that does not arrive in time is 408, and one for
-which there is no memory left just now is 429. Refusing costs no memory; the rest of a refused body is read and dropped for
-a short while, so that a client that is still sending gets to see the answer.
+A middleware around all routes, and bounds that the lane of batches (lane.py) asks, too. A body of a type no route reads is
+415, one declared too long is 413 before it is read, one that turns out too long (chunked) is 413 at the byte that is too
+many, one that does not arrive in time is 408, and one for which there is no memory left just now is 429. Refusing costs no
+memory; the rest of a refused body is read and dropped for a short while, so that a client that is still sending gets to see
+the answer.
 
 Why this way: a route cannot forget the bound, and the sum of all bodies held is known.
 """
@@ -31,38 +32,14 @@ class Limit(NamedTuple):
     setting: str
 
 
-class Held:
-    """Bytes of bodies that are in memory now, by way of every middleware that counts here."""
+class Bounds:
+    """What may come in, and `bytes`, of all the bodies that are in memory now."""
 
-    def __init__(self) -> None:
-        self.bytes = 0
-
-
-class Bodies:
-    """The middleware. held: where it counts."""
-
-    def __init__(self, app: ASGIApp, settings: Settings, held: Held | None = None) -> None:
-        self.app, self.settings, self.held = app, settings, held or Held()
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.bytes = settings, 0
         self._largest = {media: largest(media, settings) for media in (JSON, *ARROW)}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request within the bounds."""
-        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
-        if not _has_body(headers):
-            await self.app(scope, receive, send)
-            return
-        try:
-            limit, declared = self._admit(scope["path"], headers)
-        except Problem as problem:
-            await _refuse(problem, receive, send)
-            return
-        bounded = _Bounded(self, limit, declared, receive, send)
-        try:
-            await self.app(scope, bounded.receive, bounded.send)
-        finally:
-            self.held.bytes -= bounded.bytes
-
-    def _admit(self, path: str, headers: dict[bytes, bytes]) -> tuple["Limit", int]:
+    def admit(self, path: str, headers: dict[bytes, bytes]) -> tuple[Limit, int]:
         """How large this body may be, and the bytes it says it has, which are held from now on. Raises Problem."""
         media = media_type(headers.get(b"content-type", b"").decode("latin-1"))
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
@@ -82,22 +59,46 @@ class Bodies:
 
     def hold(self, more: int) -> None:
         """Count that many bytes more as held. Raises Problem `overloaded` when they would not fit."""
-        if self.held.bytes + more > self.settings.max_queue_bytes:
+        if self.bytes + more > self.settings.max_queue_bytes:
             raise Problem(
                 "overloaded",
-                f"Request bodies of {self.held.bytes:,} bytes are being worked on, of {self.settings.max_queue_bytes:,} "
+                f"Request bodies of {self.bytes:,} bytes are being worked on, of {self.settings.max_queue_bytes:,} "
                 "allowed; send this one again shortly.",
                 {"Retry-After": "1"},
             )
-        self.held.bytes += more
+        self.bytes += more
+
+
+class Bodies:
+    """The middleware. bounds: those of all ways in."""
+
+    def __init__(self, app: ASGIApp, bounds: Bounds) -> None:
+        self.app, self.bounds = app, bounds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request within the bounds."""
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        if not _has_body(headers):
+            await self.app(scope, receive, send)
+            return
+        try:
+            limit, declared = self.bounds.admit(scope["path"], headers)
+        except Problem as problem:
+            await _refuse(problem, receive, send)
+            return
+        bounded = _Bounded(self.bounds, limit, declared, receive, send)
+        try:
+            await self.app(scope, bounded.receive, bounded.send)
+        finally:
+            self.bounds.bytes -= bounded.bytes
 
 
 class _Bounded:
     """One request's receive and send; `bytes` is how many the request holds, from the first those it declared."""
 
-    def __init__(self, bodies: Bodies, limit: Limit, declared: int, receive: Receive, send: Send) -> None:
-        self._bodies, self._limit, self._receive, self._send = bodies, limit, receive, send
-        self._deadline = asyncio.get_running_loop().time() + bodies.settings.body_timeout
+    def __init__(self, bounds: Bounds, limit: Limit, declared: int, receive: Receive, send: Send) -> None:
+        self._bounds, self._limit, self._receive, self._send = bounds, limit, receive, send
+        self._deadline = asyncio.get_running_loop().time() + bounds.settings.body_timeout
         self.bytes, self._come = declared, 0
         self._complete = self._refused = False
 
@@ -110,11 +111,7 @@ class _Bounded:
                 message = await self._receive()
             self._count(message)
         except TimeoutError:
-            return await self._stop(
-                Problem(
-                    "request_timeout", f"The body did not arrive within {self._bodies.settings.body_timeout:g} seconds."
-                )
-            )
+            return await self._stop(too_late(self._bounds.settings))
         except Problem as problem:
             return await self._stop(problem)
         return message
@@ -130,7 +127,7 @@ class _Bounded:
         if self._come > self._limit.bytes:
             raise too_large(self._limit, None)
         if self._come > self.bytes:
-            self._bodies.hold(self._come - self.bytes)
+            self._bounds.hold(self._come - self.bytes)
             self.bytes = self._come
 
     async def _stop(self, problem: Problem) -> Message:
@@ -158,6 +155,11 @@ def too_large(limit: Limit, declared: int | None) -> Problem:
         f"The body has {given} bytes; at most {limit.bytes:,} are taken ({limit.setting}). Send fewer rows a batch.",
         limit=limit.bytes,
     )
+
+
+def too_late(settings: Settings) -> Problem:
+    """The 408."""
+    return Problem("request_timeout", f"The body did not arrive within {settings.body_timeout:g} seconds.")
 
 
 def _has_body(headers: dict[bytes, bytes]) -> bool:

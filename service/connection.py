@@ -12,6 +12,7 @@ Why this way: a request's bounds hold before any route or middleware knows of it
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from starlette.types import Receive, Scope, Send
@@ -69,6 +70,19 @@ class Connection(HttpToolsProtocol):
         self._beside = 0
         if whole:
             self._coming = None
+
+    def answer(
+        self, cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        """Answer a request that the application was not given, if there is still somebody to answer."""
+        if cycle.disconnected or self.transport.is_closing():
+            return
+        cycle.response_started = cycle.response_complete = True
+        closing = () if cycle.keep_alive else ((b"connection", b"close"),)
+        self.transport.write(_written(status, (*cycle.default_headers, *headers, *closing), body))
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
 
     def on_message_begin(self) -> None:
         """The parser met a request."""
@@ -138,6 +152,11 @@ async def _full(scope: Scope, receive: Receive, send: Send) -> None:
 
 def _answer(code: str, detail: str) -> bytes:
     """A problem as the last answer of a connection."""
-    status, body = problems.STATUS[code], problems.body(code, detail)
-    lines = (f"content-type: {problems.MEDIA_TYPE}", f"content-length: {len(body)}", "connection: close", "", "")
-    return STATUS_LINE[status] + "\r\n".join(lines).encode() + body
+    headers = ((b"content-type", problems.MEDIA_TYPE.encode()), (b"connection", b"close"))
+    return _written(problems.STATUS[code], headers, problems.body(code, detail))
+
+
+def _written(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
+    """An answer as it is sent."""
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return b"%b%bcontent-length: %d\r\n\r\n%b" % (STATUS_LINE[status], lines, len(body), body)

@@ -46,7 +46,7 @@ long as a bare route under full ingest, with the thread 1.7 times (`python bench
 class _Given(NamedTuple):
     """A body, and who waits for its receipt."""
 
-    waiter: "asyncio.Future[Any]"
+    waiter: Any
     body: Any
     media: str
     key: str | None
@@ -58,7 +58,7 @@ class Intake:
     def __init__(self, running: Any, limits: Any) -> None:
         self._running, self._limits = running, limits
         self._given: SimpleQueue[_Given | None] = SimpleQueue()
-        self._answered: deque[tuple[asyncio.Future[Any], Any, Exception | None]] = deque()
+        self._answered: deque[tuple[Any, Any, Exception | None]] = deque()
         self._woken = False
         self._here_from, self._quick = 0.0, set[bytes]()
         self._thread = threading.Thread(target=self._parse_all, name="service-parse", daemon=True)
@@ -75,19 +75,24 @@ class Intake:
     async def take(self, body: Any, media: str, key: str | None) -> Any:
         """The stream_dr.Receipt of a batch, once it is durable. Raises what refuses it."""
         waiter = asyncio.get_running_loop().create_future()
+        self.put(waiter, body, media, key)
+        try:
+            return await waiter
+        finally:
+            del waiter, body  # the traceback of what it raised holds this frame
+
+    def put(self, waiter: Any, body: Any, media: str, key: str | None) -> None:
+        """Take a batch in. waiter: given the Receipt, or what refuses the batch, by `set_result` or `set_exception` on the
+        event loop, later, unless it is `done` by then."""
         given = _Given(waiter, body, media, key)
         if len(body) <= AT_ONCE[media] and time.monotonic() >= self._here_from and _schema(given) in self._quick:
             self._parse_here(given)
         else:
             self._given.put(given)
-        try:
-            return await waiter
-        finally:
-            del waiter, body, given  # the traceback of what it raised holds this frame
 
     def _parse_all(self) -> None:
         while (given := self._given.get()) is not None:
-            if not given.waiter.cancelled():
+            if not given.waiter.done():
                 self._parse_there(given)
             del given  # it holds the body until the next one comes
 
@@ -127,11 +132,11 @@ class Intake:
         except Exception as e:
             self._answer(given.waiter, None, e)
 
-    def _taken(self, waiter: "asyncio.Future[Any]", done: "Future[Any]") -> None:
+    def _taken(self, waiter: Any, done: "Future[Any]") -> None:
         error: Any = done.exception()
         self._answer(waiter, None if error is not None else done.result(), error)
 
-    def _answer(self, waiter: "asyncio.Future[Any]", receipt: Any, error: Exception | None) -> None:
+    def _answer(self, waiter: Any, receipt: Any, error: Exception | None) -> None:
         self._answered.append((waiter, receipt, error))
         if not self._woken:
             self._woken = True

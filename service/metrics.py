@@ -36,6 +36,11 @@ class Metrics:
         place = next((i for i, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
         self.seconds[route][place] += 1
 
+    def learned(self, receipt: Any) -> None:
+        """Count a batch that is durable."""
+        self.rows += 0 if receipt.duplicate else receipt.rows
+        self.duplicates += receipt.duplicate
+
     def lines(self) -> Iterator[str]:
         """These counters in Prometheus' text form."""
         yield "# TYPE stream_dr_requests_total counter"

@@ -16,6 +16,7 @@ bounds of connection.py.
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from httptools import HttpRequestParser
@@ -23,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from service.buffers import Buffers
 from service.connection import Connection
+from service.lane import Batch, Lane
 
 AT_ONCE = 2 << 20
 """Bytes of a request's body that are read before its route takes them."""
@@ -71,11 +73,14 @@ class _Http(Connection):
 
     What is known of the body under way: `_length`, as stated, where it may be received into its place; `_ahead`, the bytes
     of it that are read before its route takes them; `_pieces` of `_size` bytes that the parser handed on; `_left`, the bytes
-    that will come past the parser, to `_place`'s end or to be dropped.
+    that will come past the parser, to `_place`'s end or to be dropped; `_batch`, who gets it where the application does not.
+    `_stated`, while a request is begun: its body's length, where that is known and AT_ONCE at most.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, lane: Lane, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._lane, self._stated = lane, 0
+        self._batch: Batch | None = None
         self._pieces: list[bytes] = []
         self._length = self._size = self._left = 0
         self._ahead = HEAD
@@ -99,13 +104,16 @@ class _Http(Connection):
 
     def on_headers_complete(self) -> None:
         """The parser met the end of a request's head."""
+        upgrade = self.parser.should_upgrade()
+        length = 0 if upgrade else _stated_length(self.headers)
+        self._stated = length if length <= AT_ONCE else 0
         super().on_headers_complete()
+        self._stated = 0
         self.cycle.__class__ = _Cycle  # before its task begins
         self.cycle.http = self  # type: ignore[attr-defined]
-        if self.parser.should_upgrade():
+        if upgrade:
             self.cycle.keep_alive = False  # its body is not read, and must not pass for the next request
             return
-        length = _stated_length(self.headers)
         self._ahead = AT_ONCE if length else HEAD
         self._length = length if WORTH <= length <= AT_ONCE else 0
 
@@ -131,18 +139,44 @@ class _Http(Connection):
         """The connection is gone."""
         super().connection_lost(exc)
         self._place = None
+        if self._batch is not None:
+            self._batch.gone()
+            self._batch = None
 
     def drop(self, cycle: RequestResponseCycle) -> None:
         """Keep nothing of a request's body any more."""
         if cycle is self.cycle:
             self._place, self._pieces = None, []
 
+    def answer(
+        self, cycle: RequestResponseCycle, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> None:
+        """Answer a batch, whether its body is there or not."""
+        self._batch = None
+        self.drop(cycle)
+        super().answer(cycle, status, headers, body)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Begin a request: a batch whose head was just met goes its own way."""
+        if self._stated and app is self._app:
+            self._batch = self._lane.batch(self, cycle, self._stated)
+        if self._batch is None:
+            super()._start_asgi_task(cycle, app)
+
     def _hand_on(self) -> None:
         """Give the request what was read of its body, and wake it."""
         cycle, pieces = self.cycle, self._begun()
-        if not cycle.response_complete:
+        if self._batch is not None:
+            self._to_batch(b"".join(pieces))
+        elif not cycle.response_complete:
             cycle.body = b"".join([cycle.body, *pieces] if cycle.body else pieces)  # type: ignore[assignment]
             cycle.message_event.set()
+
+    def _to_batch(self, body: bytes | memoryview) -> None:
+        """Give the batch its body, which is whole."""
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            batch.came(body)
 
     def _begun(self) -> list[bytes]:
         """What the parser handed on of the body, which is kept here no longer."""
@@ -171,7 +205,9 @@ class _Http(Connection):
         place, self._place = self._place, None
         self.parser = HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
-        if not self.cycle.response_complete:
+        if self._batch is not None and place is not None:
+            self._to_batch(place.toreadonly())
+        elif not self.cycle.response_complete:
             self.cycle.whole = None if place is None else place.toreadonly()  # type: ignore[attr-defined]
             self.cycle.more_body = False
             self.cycle.message_event.set()

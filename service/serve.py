@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -158,8 +159,8 @@ def _config(app: Any, settings: Settings) -> uvicorn.Config:
     from service.lane import Lane
 
     return uvicorn.Config(
-        Lane(app),
-        http=Protocol,  # type: ignore[arg-type]  # any protocol that takes its arguments will do
+        app,
+        http=partial(Protocol, Lane(app.state)),  # type: ignore[arg-type]  # whatever takes its arguments will do
         ws="none",
         loop="uvloop",
         log_config=None,

@@ -7,7 +7,7 @@ Why this way: what HTTP takes is, to the byte, what the library and the command 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -26,9 +26,9 @@ LONGEST_KEY = 256
 """Characters of an idempotency key."""
 
 
-def media(request: Request) -> str:
+def media(headers: Mapping[str, str]) -> str:
     """ "arrow" or "json": what the body says it is. Raises Problem `unsupported_media_type`."""
-    given = media_type(request.headers.get("content-type", ""))
+    given = media_type(headers.get("content-type", ""))
     if given in ARROW:
         return "arrow"
     if given == JSON:
@@ -61,9 +61,9 @@ async def body(request: Request) -> bytes | memoryview:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def idempotency_key(request: Request) -> str | None:
+def idempotency_key(headers: Mapping[str, str]) -> str | None:
     """The Idempotency-Key header. Raises Problem `invalid_request` for one that is empty, too long or not printable."""
-    key = request.headers.get("idempotency-key")
+    key = headers.get("idempotency-key")
     if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
         raise Problem("invalid_request", f"Idempotency-Key must be 1 to {LONGEST_KEY} printable ASCII characters.")
     return key

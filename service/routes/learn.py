@@ -38,20 +38,20 @@ async def partial_fit(request: Request) -> Response:
 
     A retry with the same Idempotency-Key is not learned twice.
     """
-    auth.check(request, "write")
-    state, query = request.app.state, wire.query(request, "wait", "check")
+    state, headers = request.app.state, request.headers
+    auth.check(state.settings, headers, "write")
+    query = wire.query(request, "wait", "check")
     wait = query.get("wait")
     if wait not in (None, "applied"):
         raise Problem("invalid_request", f"wait={wait!r}; leave it out, or say wait=applied.")
-    media, key = wire.media(request), wire.idempotency_key(request)
+    media, key = wire.media(headers), wire.idempotency_key(headers)
     body = await wire.body(request)
     if wire.flag(query.get("check")):
         draft = await state.in_thread(stream_dr.rows_draft, body, media, key, state.limits)
         await state.in_thread(state.running.check, draft)
         return wire.json_response({"position": None, "rows": draft.rows, "duplicate": False})
     receipt = await state.intake.take(body, media, key)
-    state.metrics.rows += 0 if receipt.duplicate else receipt.rows
-    state.metrics.duplicates += receipt.duplicate
+    state.metrics.learned(receipt)
     return await _answer(request, receipt, wait is not None)
 
 
@@ -66,16 +66,20 @@ async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | No
     wire.query(request, "wait")
     if bool(rows.positions) == bool(rows.ids):
         raise Problem("invalid_request", 'Give either {"positions": [...]} or {"ids": [...]}.')
-    running, key = request.app.state.running, wire.idempotency_key(request)
+    running, key = request.app.state.running, wire.idempotency_key(request.headers)
     future = await request.app.state.looking_up(running.unlearn, rows.positions, rows.ids, key)
     return await _answer(request, await asyncio.wrap_future(future), wait is not None)
 
 
+def told(receipt: Any) -> dict[str, Any]:
+    """What a receipt says."""
+    return {"position": receipt.position, "rows": receipt.rows, "duplicate": receipt.duplicate}
+
+
 async def _answer(request: Request, receipt: Any, wait: bool) -> Response:
-    told = {"position": receipt.position, "rows": receipt.rows, "duplicate": receipt.duplicate}
     if not wait:
-        return wire.json_response(told)
+        return wire.json_response(told(receipt))
     state = request.app.state
     seconds = state.settings.wait_timeout
     applied = await state.waiting(state.running.wait_applied, receipt.position, seconds, state.stopping)
-    return wire.json_response(told | {"lag": 0 if applied else state.running.lag}, 200 if applied else 202)
+    return wire.json_response(told(receipt) | {"lag": 0 if applied else state.running.lag}, 200 if applied else 202)

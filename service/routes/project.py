@@ -23,8 +23,10 @@ router = APIRouter(tags=["project"])
 @router.get("/transform", openapi_extra=documents.ONE_ROW, responses=documents.TRANSFORM_ANSWERS)
 async def transform_one(request: Request) -> Response:
     """Project one row: ?model=lda&x=0.1,0.2 or ?model=lda&indices=3,17&values=0.5,1.2."""
-    auth.check(request, "read")
-    state, query = request.app.state, wire.query(request, "model", "x", "indices", "values")
+    state = request.app.state
+    auth.check(state.settings, request.headers, "read")
+    state.intake.give_way()
+    query = wire.query(request, "model", "x", "indices", "values")
     model = query.get("model")
     if model is None:
         raise Problem("invalid_request", "Say which model: ?model=lda&x=0.1,0.2.")
@@ -45,8 +47,9 @@ async def transform_one(request: Request) -> Response:
 async def transform_many(request: Request, model: Annotated[str, Query(description="the model's name")]) -> Response:
     """Project many rows, the same rows as /partial_fit takes; targets are ignored, and no rows give none."""
     state = request.app.state
+    state.intake.give_way()
     wire.query(request, "model")
-    media, accept = wire.media(request), wire.accepted(request, (wire.JSON, wire.ARROW_STREAM))
+    media, accept = wire.media(request.headers), wire.accepted(request, (wire.JSON, wire.ARROW_STREAM))
     live = state.directory.model(model)
     body = await wire.body(request)
     rows, response = await state.in_thread(_project, state, live, body, media, accept)

@@ -115,7 +115,7 @@ def _gauges(state: Any) -> Iterator[str]:
     seen = overview(state)
     yield from metrics.single("stream_dr_position", "gauge", seen["position"])
     yield from metrics.single("stream_dr_rows", "gauge", seen["rows"])
-    yield from metrics.single("stream_dr_body_bytes", "gauge", state.held.bytes)
+    yield from metrics.single("stream_dr_body_bytes", "gauge", state.bounds.bytes)
     for name, value in state.running.figures().items():
         yield from metrics.single(f"stream_dr_engine_{name}", "gauge", value)
     for figure in ("rows", "lag", "version", "components"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.bodies import ARROW, Bodies
+from service.bodies import ARROW, Bodies, Bounds
 from service.settings import Settings
 
 LIMITS = Settings(max_body_bytes=1_000, max_json_bytes=100, max_queue_bytes=1_500, body_timeout=0.2)
@@ -52,9 +52,9 @@ class Sent:
         await send({"type": "http.response.body", "body": b"{}"})
 
     def through(self, settings: Settings = LIMITS) -> Bodies:
-        bodies = Bodies(self.route, settings)
+        bodies = Bodies(self.route, Bounds(settings))
         asyncio.run(bodies(self.scope, self.receive, self.send))
-        assert bodies.held.bytes == 0
+        assert bodies.bounds.bytes == 0
         return bodies
 
     @property
@@ -118,14 +118,14 @@ def test_a_body_that_does_not_arrive_in_time() -> None:
 
 
 def test_no_memory_left_is_429_and_memory_comes_back() -> None:
-    bodies = Bodies(Sent([]).route, LIMITS)
-    bodies.held.bytes = 1_000
+    bodies = Bodies(Sent([]).route, Bounds(LIMITS))
+    bodies.bounds.bytes = 1_000
     sent = Sent([b"a" * 300, b"b" * 300])
     bodies.app = sent.route
     asyncio.run(bodies(sent.scope, sent.receive, sent.send))
     assert (sent.status, sent.code) == (429, "overloaded")
     assert (b"retry-after", b"1") in sent.messages[0]["headers"]
-    assert bodies.held.bytes == 1_000
+    assert bodies.bounds.bytes == 1_000
 
 
 @pytest.mark.parametrize("declared", [True, False])
