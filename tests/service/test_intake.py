@@ -144,6 +144,30 @@ def test_who_has_gone_away_is_passed_over_and_a_refused_body_is_let_go() -> None
     run(work)
 
 
+def test_the_loop_comes_round_between_bodies_that_are_parsed_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.intake.QUICK", 9.0)
+
+    async def work(log: Log, intake: Intake) -> None:
+        first = asyncio.create_task(intake.take(arrow_body(1), "arrow", None))
+        await queued(log, 1)
+        await asyncio.to_thread(log.commit)
+        await first
+        await asyncio.sleep(0.05)  # the thread notes what it has learned after it has queued the batch
+        tasks = [asyncio.create_task(intake.take(arrow_body(n), "arrow", None)) for n in range(1, 6)]
+        await asyncio.sleep(0)
+        tasks[3].cancel()
+        seen = []
+        while len(log.waiting) < 4 and len(seen) < 50:
+            await asyncio.sleep(0)
+            seen.append(len(log.waiting))
+        assert sorted({*seen} - {0}) == [1, 2, 3, 4]
+        await asyncio.to_thread(log.commit)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [getattr(a, "rows", None) for a in answers] == [1, 2, 3, None, 5]
+
+    run(work)
+
+
 class Parsed(Log):
     """Notes the thread in which each batch was queued."""
 
@@ -167,6 +191,7 @@ def test_quick_bodies_of_a_known_schema_are_parsed_on_the_loop_and_others_in_the
         async def where(given: bytes, media: str = "arrow", slow: float = 9.0) -> bool:
             """Whether it is parsed here."""
             monkeypatch.setattr("service.intake.SLOW", slow)
+            monkeypatch.setattr("service.intake.QUICK", slow)
             task = asyncio.create_task(intake.take(given, media, None))
             await queued(log, 1)
             log.commit()
