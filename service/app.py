@@ -20,6 +20,7 @@ from fastapi_offline import FastAPIOffline
 import stream_dr
 from service import documents, openapi, problems, routes
 from service.bodies import Bodies, Bounds
+from service.connection import LEFT
 from service.intake import Intake
 from service.metrics import Metrics, Observed
 from service.settings import Settings
@@ -82,6 +83,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         state.stopping.set()
+        await state.intake.settled(LEFT)
         await loop.run_in_executor(None, state.running.stop, state.settings.drain_timeout)
         state.intake.stop()
         for pool in (queries, waiters, looking):

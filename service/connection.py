@@ -26,6 +26,9 @@ BESIDE = 128 << 10
 PATIENCE = 30.0
 """Seconds for a request's head, from the connection or its first byte on, and for the rest of a body that is dropped."""
 
+LEFT = 2
+"""Seconds that requests have to end in once they lost their connection and the service stops."""
+
 
 class Connection(HttpToolsProtocol):
     """One connection's requests.

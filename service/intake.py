@@ -24,6 +24,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -65,7 +66,7 @@ class Intake:
         self._given: SimpleQueue[_Given | None] = SimpleQueue()
         self._near: deque[_Given] = deque()
         self._answered: deque[tuple[Any, Any, Exception | None]] = deque()
-        self._woken = False
+        self._woken, self._open = False, 0
         self._here_from, self._quick = 0.0, set[bytes]()
         self._thread = threading.Thread(target=self._parse_all, name="service-parse", daemon=True)
 
@@ -73,6 +74,13 @@ class Intake:
         """Start the thread; receipts are handed back on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
+
+    async def settled(self, seconds: float) -> None:
+        """Return when whoever gave a batch in has an answer, after so many seconds at the latest."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._open:
+                    await asyncio.sleep(0.01)
 
     def stop(self) -> None:
         """End the thread once it has parsed what was given."""
@@ -91,6 +99,7 @@ class Intake:
         """Take a batch in. waiter: given the Receipt, or what refuses the batch, by `set_result` or `set_exception` on the
         event loop, later, unless it is `done` by then."""
         given = _Given(waiter, body, media, key)
+        self._open += 1
         if len(body) <= AT_ONCE[media] and time.monotonic() >= self._here_from and _schema(given) in self._quick:
             if not self._near:
                 self._loop.call_soon(self._parse_next)
@@ -100,7 +109,9 @@ class Intake:
 
     def _parse_all(self) -> None:
         while (given := self._given.get()) is not None:
-            if not given.waiter.done():
+            if given.waiter.done():
+                self._answer(given.waiter, None, None)
+            else:
                 self._parse_there(given)
             del given  # it holds the body until the next one comes
 
@@ -116,7 +127,9 @@ class Intake:
         given = self._near.popleft()
         if self._near:
             self._loop.call_soon(self._parse_next)
-        if not given.waiter.done():
+        if given.waiter.done():
+            self._open -= 1
+        else:
             self._parse_here(given)
 
     def _parse_here(self, given: _Given) -> None:
@@ -156,12 +169,14 @@ class Intake:
         self._answered.append((waiter, receipt, error))
         if not self._woken:
             self._woken = True
-            self._loop.call_soon_threadsafe(self._hand_back)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._hand_back)
 
     def _hand_back(self) -> None:
         self._woken = False  # first: what is answered from now on wakes the loop again, if it is not met below
         while self._answered:
             waiter, receipt, error = self._answered.popleft()
+            self._open -= 1
             if waiter.done():
                 continue
             if error is not None:

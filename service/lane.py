@@ -44,6 +44,8 @@ class Lane:
         headers = dict(scope["headers"])
         if len(headers) < len(scope["headers"]) or cycle.waiting_for_100_continue or not length:
             return None
+        if http.flow.write_paused:  # the client does not read its answers: the application waits until it does
+            return None
         try:
             media, key = self._checked(
                 {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
@@ -70,9 +72,12 @@ class Batch:
         self._timer = http.loop.call_later(self._state.settings.body_timeout, self._late)
 
     def came(self, body: bytes | memoryview) -> None:
-        """The body is there."""
+        """The body is there. Of a client that has sent more since, which is no HTTP, it is not taken."""
         self._timer.cancel()
-        self._state.intake.put(self, body, self._media, self._key)
+        if self._cycle.disconnected:
+            self._end(400)
+        elif not self._answered:
+            self._state.intake.put(self, body, self._media, self._key)
 
     def gone(self) -> None:
         """The client went away before the body was whole."""

@@ -167,16 +167,11 @@ class _Http(Connection):
         """Give the request what was read of its body, and wake it."""
         cycle, pieces = self.cycle, self._begun()
         if self._batch is not None:
-            self._to_batch(b"".join(pieces))
+            batch, self._batch = self._batch, None
+            self.loop.call_soon(batch.came, b"".join(pieces))  # once the parser has met all that was read
         elif not cycle.response_complete:
             cycle.body = b"".join([cycle.body, *pieces] if cycle.body else pieces)  # type: ignore[assignment]
             cycle.message_event.set()
-
-    def _to_batch(self, body: bytes | memoryview) -> None:
-        """Give the batch its body, which is whole."""
-        batch, self._batch = self._batch, None
-        if batch is not None:
-            batch.came(body)
 
     def _begun(self) -> list[bytes]:
         """What the parser handed on of the body, which is kept here no longer."""
@@ -206,7 +201,8 @@ class _Http(Connection):
         self.parser = HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
         if self._batch is not None and place is not None:
-            self._to_batch(place.toreadonly())
+            batch, self._batch = self._batch, None
+            batch.came(place.toreadonly())
         elif not self.cycle.response_complete:
             self.cycle.whole = None if place is None else place.toreadonly()  # type: ignore[attr-defined]
             self.cycle.more_body = False

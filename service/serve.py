@@ -28,13 +28,11 @@ from pydantic import ValidationError
 
 import stream_dr
 from service import auth
+from service.connection import LEFT
 from service.protocol import Protocol
 from service.settings import Settings
 
 log = logging.getLogger("stream_dr.serve")
-
-LEFT = 2
-"""Seconds that requests have to end in once they lost their connection."""
 
 SWITCH_INTERVAL = 1e-3
 """Seconds a thread may hold the interpreter while another waits. With the default 5e-3 a query waits behind parsing; 2e-4

@@ -15,10 +15,10 @@ from collections import OrderedDict
 
 from stream_dr.engine.draft import Draft
 
-BYTES = 64 << 20
+BYTES = 32 << 20
 """Bytes of batches held, as sent or as unpacked."""
 
-FULL = 0.75
+FULL = 0.5
 """Part of them past which `wait_for_room` waits."""
 
 

@@ -168,6 +168,37 @@ def test_the_loop_comes_round_between_bodies_that_are_parsed_on_it(monkeypatch: 
     run(work)
 
 
+def test_a_batch_that_nobody_waits_for_any_more_is_waited_for_before_the_end() -> None:
+    async def work(log: Log, intake: Intake) -> None:
+        await asyncio.wait_for(intake.settled(60), 10)  # nothing was given
+        gone = [asyncio.create_task(intake.take(body(n), "json", None)) for n in (1, 2)]
+        refused = asyncio.create_task(intake.take(b"not a batch", "json", None))
+        await queued(log, 2)
+        gone[0].cancel()
+        begun = time.monotonic()
+        await intake.settled(0.2)
+        assert time.monotonic() - begun >= 0.2
+        asyncio.get_running_loop().call_later(0.1, log.commit)
+        await asyncio.wait_for(intake.settled(60), 10)
+        assert refused.done()
+
+    run(work)
+
+
+def test_answers_after_the_loop_was_closed_harm_nobody() -> None:
+    async def begin(log: Log) -> None:
+        intake = Intake(log, LIMITS)
+        intake.start()
+        task = asyncio.create_task(intake.take(body(1), "json", None))
+        await queued(log, 1)
+        task.cancel()
+        intake.stop()
+
+    log = Log()
+    asyncio.run(begin(log))
+    log.commit()
+
+
 class Parsed(Log):
     """Notes the thread in which each batch was queued."""
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from service.lane import Batch
-from tests.service.serving import ARROW, Served, arrow, in_thread
+from tests.service.serving import ARROW, Served, arrow, in_thread, stream
 
 ROWS = arrow(np.arange(8.0).reshape(4, 2), ["a", "b", "a", "b"])
 LARGE = arrow(np.random.default_rng(0).normal(size=(2_000, 64)), ["a", "b"] * 1_000)
@@ -87,6 +88,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 WRITER = f"Authorization: Bearer {'w' * 16}"
+READER = {"Authorization": f"Bearer {'r' * 16}"}
 BOTH: dict[str, tuple[bytes, list[str], dict[str, str]]] = {
     "rows": (ROWS, [WRITER], {}),
     "many rows": (LARGE, [WRITER], {}),
@@ -214,6 +216,30 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, query: str, body:
             time.sleep(0.02)
         assert Line(served).send(body).told().status == 200
         assert served.http.get("/stream").json()["rows"] == (4 if body is ROWS else 2_000)
+
+
+def test_what_comes_before_bytes_that_are_no_request_is_not_learned(served: Served) -> None:
+    line, before = Line(served), served.http.get("/stream", headers=READER).json()["rows"]
+    line.send(ROWS + b"\x16\x03\r\n\r\n", f"Content-Length: {len(ROWS)}", WRITER)
+    assert line.ended()
+    assert Line(served).send(ROWS, WRITER).told().status == 200
+    assert served.http.get("/stream", headers=READER).json()["rows"] == before + 4
+
+
+def test_a_client_that_does_not_read_its_answers_is_not_read_from_without_end(served: Served) -> None:
+    wordy = stream({"c" * 60_000: pa.array([1.0])} | {"features": pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2))})
+    line = Line(served)
+    line.socket.settimeout(1.0)
+    sent = 0
+    try:
+        while sent < 1_000:
+            line.send(wordy, WRITER)
+            sent += 1
+    except TimeoutError:
+        pass
+    assert sent < 1_000
+    told = Line(served).send(wordy, WRITER).told()
+    assert (told.status, told.body["code"]) == (422, "schema_mismatch")
 
 
 def test_who_leaves_before_the_answer_has_given_the_batch_all_the_same(tmp_path: Path) -> None:
