@@ -226,18 +226,21 @@ def test_what_comes_before_bytes_that_are_no_request_is_not_learned(served: Serv
     assert served.http.get("/stream", headers=READER).json()["rows"] == before + 4
 
 
-def test_a_client_that_does_not_read_its_answers_is_not_read_from_without_end(served: Served) -> None:
+def test_a_client_that_does_not_read_its_answers_is_not_read_from_without_end(
+    served: Served, passed: list[int]
+) -> None:
     wordy = stream({"c" * 60_000: pa.array([1.0])} | {"features": pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2))})
     line = Line(served)
     line.socket.settimeout(1.0)
     sent = 0
     try:
-        while sent < 1_000:
+        while sent < 300:
             line.send(wordy, WRITER)
             sent += 1
+            time.sleep(0.02)  # answered by then: what comes before the answer is the application's in any case
     except TimeoutError:
         pass
-    assert sent < 1_000
+    assert 5 < len(passed) < sent < 300
     told = Line(served).send(wordy, WRITER).told()
     assert (told.status, told.body["code"]) == (422, "schema_mismatch")
 
