@@ -2,7 +2,7 @@
 answers.
 
 Batches wait in a queue bounded in bytes, as sent or as unpacked; past the bound `submit` refuses with Overloaded. While
-one group is being committed the next one gathers, so many small posts share one fsync. When models are 48 MB behind, a
+one group is being committed the next one gathers, so many small posts share one fsync. When models are 16 MB behind, a
 group waits for them, 25 ms at most.
 
 Why this way: one writer gives positions one order, and an answer is given only after the commit returned.

@@ -79,10 +79,10 @@ def test_the_states_are_the_same_without_it(tmp_path: Path) -> None:
 def test_waiting_for_room_ends_when_there_is_some_or_in_time() -> None:
     one = draft(dense(0))
     recent = Recent(4 * len(one.body))
-    for position in range(3):
+    for position in range(2):
         recent.put(position, one)
-    recent.wait_for_room(0.0)  # three quarters: there is
-    recent.put(3, one)
+    recent.wait_for_room(0.0)  # half: there is
+    recent.put(2, one)
     begun = time.monotonic()
     recent.wait_for_room(0.05)
     assert time.monotonic() - begun >= 0.05
