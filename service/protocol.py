@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from service.buffers import Buffers
 from service.connection import Connection
-from service.lane import Batch, Lane
+from service.lane import Batch, Lane, Query
 
 AT_ONCE = 2 << 20
 """Bytes of a request's body that are read before its route takes them."""
@@ -79,8 +79,9 @@ class _Http(Connection):
 
     def __init__(self, lane: Lane, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._lane, self._stated = lane, 0
+        self._lane, self._stated = lane, -1
         self._batch: Batch | None = None
+        self._query: Query | None = None
         self._pieces: list[bytes] = []
         self._length = self._size = self._left = 0
         self._ahead = HEAD
@@ -98,6 +99,9 @@ class _Http(Connection):
             self._past_parser(nbytes)
         else:
             self.parse(_incoming.buffer[:nbytes])
+            if self._query is not None:
+                query, self._query = self._query, None
+                query.answer()
             if self._length > self._size and not self.cycle.response_started:
                 self._go_past_parser()
         self.look_after()
@@ -106,9 +110,9 @@ class _Http(Connection):
         """The parser met the end of a request's head."""
         upgrade = self.parser.should_upgrade()
         length = 0 if upgrade else _stated_length(self.headers)
-        self._stated = length if length <= AT_ONCE else 0
+        self._stated = -1 if upgrade or length > AT_ONCE else length
         super().on_headers_complete()
-        self._stated = 0
+        self._stated = -1
         self.cycle.__class__ = _Cycle  # before its task begins
         self.cycle.http = self  # type: ignore[attr-defined]
         if upgrade:
@@ -157,10 +161,11 @@ class _Http(Connection):
         super().answer(cycle, status, headers, body)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Begin a request: a batch whose head was just met goes its own way."""
-        if self._stated and app is self._app:
+        """Begin a request: a batch or a query whose head was just met goes its own way."""
+        if self._stated >= 0 and app is self._app:
             self._batch = self._lane.batch(self, cycle, self._stated)
-        if self._batch is None:
+            self._query = self._lane.query(self, cycle)
+        if self._batch is None and self._query is None:
             super()._start_asgi_task(cycle, app)
 
     def _hand_on(self) -> None:

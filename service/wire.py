@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 from fastapi import Request
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
@@ -69,11 +70,11 @@ def idempotency_key(headers: Mapping[str, str]) -> str | None:
     return key
 
 
-def query(request: Request, *names: str) -> dict[str, str]:
-    """The query's parameters. Raises Problem `invalid_request` for one that is not among `names`, or is given twice."""
-    if not request.scope["query_string"]:
+def query(given_query: bytes, *names: str) -> dict[str, str]:
+    """A query's parameters. Raises Problem `invalid_request` for one that is not among `names`, or is given twice."""
+    if not given_query:
         return {}
-    given = request.query_params.multi_items()
+    given = QueryParams(given_query).multi_items()
     found = dict(given)
     for name in found:
         if name not in names:

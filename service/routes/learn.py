@@ -40,7 +40,7 @@ async def partial_fit(request: Request) -> Response:
     """
     state, headers = request.app.state, request.headers
     auth.check(state.settings, headers, "write")
-    query = wire.query(request, "wait", "check")
+    query = wire.query(request.scope["query_string"], "wait", "check")
     wait = query.get("wait")
     if wait not in (None, "applied"):
         raise Problem("invalid_request", f"wait={wait!r}; leave it out, or say wait=applied.")
@@ -63,7 +63,7 @@ async def partial_fit(request: Request) -> Response:
 )
 async def unlearn(request: Request, rows: Unlearn, wait: Literal["applied"] | None = None) -> Response:
     """Take rows out again: additive models subtract them, the others are rebuilt from the log without them."""
-    wire.query(request, "wait")
+    wire.query(request.scope["query_string"], "wait")
     if bool(rows.positions) == bool(rows.ids):
         raise Problem("invalid_request", 'Give either {"positions": [...]} or {"ids": [...]}.')
     running, key = request.app.state.running, wire.idempotency_key(request.headers)

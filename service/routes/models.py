@@ -90,7 +90,7 @@ async def publish(request: Request, name: Name) -> Response:
 
 def projection(request: Request, name: Name, version: Annotated[int | None, Field(ge=1, lt=2**63)] = None) -> Response:
     """The published projection's arrays, or a kept version's with the map from it to the newest."""
-    wire.query(request, "version")
+    wire.query(request.scope["query_string"], "version")
     accept = wire.accepted(request, OFFERS)
     told = stream_dr.export_projection(request.app.state.directory.model(name), version)
     if accept == wire.JSON:

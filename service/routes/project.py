@@ -8,6 +8,7 @@ The one-row route reads its query itself: FastAPI's reading of four parameters t
 Why this way: under full ingest a query costs what it costs alone.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -23,10 +24,14 @@ router = APIRouter(tags=["project"])
 @router.get("/transform", openapi_extra=documents.ONE_ROW, responses=documents.TRANSFORM_ANSWERS)
 async def transform_one(request: Request) -> Response:
     """Project one row: ?model=lda&x=0.1,0.2 or ?model=lda&indices=3,17&values=0.5,1.2."""
-    state = request.app.state
-    auth.check(state.settings, request.headers, "read")
+    return one_row(request.app.state, request.headers, request.scope["query_string"])
+
+
+def one_row(state: Any, headers: Mapping[str, str], given: bytes) -> Response:
+    """The answer to a query. Raises Problem, and what stream_dr.transform raises."""
+    auth.check(state.settings, headers, "read")
     state.intake.give_way()
-    query = wire.query(request, "model", "x", "indices", "values")
+    query = wire.query(given, "model", "x", "indices", "values")
     model = query.get("model")
     if model is None:
         raise Problem("invalid_request", "Say which model: ?model=lda&x=0.1,0.2.")
@@ -48,7 +53,7 @@ async def transform_many(request: Request, model: Annotated[str, Query(descripti
     """Project many rows, the same rows as /partial_fit takes; targets are ignored, and no rows give none."""
     state = request.app.state
     state.intake.give_way()
-    wire.query(request, "model")
+    wire.query(request.scope["query_string"], "model")
     media, accept = wire.media(request.headers), wire.accepted(request, (wire.JSON, wire.ARROW_STREAM))
     live = state.directory.model(model)
     body = await wire.body(request)

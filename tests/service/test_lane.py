@@ -1,4 +1,4 @@
-"""The lane of batches answers, bounds and counts as the application does; what it does not take goes there."""
+"""The lane of batches and queries answers, bounds and counts as the application does; what it does not take goes there."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service.lane import Batch
+from service.lane import Batch, Query
 from tests.service.serving import ARROW, Served, arrow, in_thread, stream
 
 ROWS = arrow(np.arange(8.0).reshape(4, 2), ["a", "b", "a", "b"])
@@ -47,6 +47,11 @@ class Line:
         lines = [f"{name}: {value}" for name, value in given.items() if not any(h.startswith(name) for h in headers)]
         head = "\r\n".join([f"POST /partial_fit{query} HTTP/{version}", *lines, *headers, "", ""])
         self.socket.sendall(head.encode() + body)
+        return self
+
+    def ask(self, path: str, *headers: str, version: str = "1.1") -> "Line":
+        told = headers if any(h.startswith("Host") for h in headers) else ("Host: localhost", *headers)
+        self.socket.sendall("\r\n".join([f"GET {path} HTTP/{version}", *told, "", ""]).encode())
         return self
 
     def told(self) -> Told:
@@ -243,6 +248,100 @@ def test_a_client_that_does_not_read_its_answers_is_not_read_from_without_end(
     assert 5 < len(passed) < sent < 300
     told = Line(served).send(wordy, WRITER).told()
     assert (told.status, told.body["code"]) == (422, "schema_mismatch")
+
+
+X = "/transform?model=lda&x=1.0,2.0"
+ASKED: dict[str, tuple[str, list[str], str]] = {
+    "a dense row": (X, [], "1.1"),
+    "a sparse row": ("/transform?model=lda&indices=0,7&values=1.0,2.0", [], "1.1"),
+    "no model": ("/transform?x=1.0,2.0", [], "1.1"),
+    "no such model": ("/transform?model=none&x=1.0,2.0", [], "1.1"),
+    "an empty model": ("/transform?model=new&x=1.0,2.0", [], "1.1"),
+    "too wide": ("/transform?model=lda&x=1.0,2.0,3.0", [], "1.1"),
+    "not finite": ("/transform?model=lda&x=1.0,nan", [], "1.1"),
+    "no numbers": ("/transform?model=lda&x=a,b", [], "1.1"),
+    "no parameters": ("/transform", [], "1.1"),
+    "another parameter": (X + "&y=1", [], "1.1"),
+    "one twice": (X + "&model=lda", [], "1.1"),
+    "in escapes": ("/transf%6frm?model=l%64a&x=1.0,%202.0", [], "1.1"),
+    "no body": (X, ["Content-Length: 0"], "1.1"),
+    "HTTP/1.0": (X, [], "1.0"),
+    "to be closed": (X, ["Connection: close"], "1.1"),
+    "foreign": (X, ["Host: example.org"], "1.1"),
+    "from a foreign page": (X, ["Origin: http://example.org"], "1.1"),
+    "an upgrade": (X, ["Connection: Upgrade", "Upgrade: h2c"], "1.1"),
+}
+"""Queries of which none may be answered otherwise by the lane: path, headers, version."""
+
+
+FOUND = {"a dense row", "a sparse row", "in escapes", "no body", "HTTP/1.0", "to be closed", "an upgrade"}
+"""Those that have an answer."""
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> list[Query]:
+    """The queries that went by the lane."""
+    queries: list[Query] = []
+    answer = Query.answer
+    monkeypatch.setattr(Query, "answer", lambda self: [queries.append(self), answer(self)][1])
+    return queries
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with in_thread(
+        tmp_path_factory.mktemp("queries"), publish_rows=10**9, publish_seconds=1e6, publish_idle=False
+    ) as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        assert Line(served).send(ROWS, query="?wait=applied").told().status == 200
+        served.http.put("/models/new", json={"estimator": "lda", "from": "now"}).raise_for_status()
+        yield served
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_queries_are_answered_as_the_application_does(learned: Served, answered: list[Query], what: str) -> None:
+    path, headers, version = ASKED[what]
+    lane = Line(learned).ask(path, *headers, version=version).told()
+    assert len(answered) == (what != "an upgrade")
+    application = Line(learned).ask(path, *headers, "X-Twice: 1", "X-Twice: 2", version=version).told()
+    assert len(answered) == (what != "an upgrade")
+    assert (lane.status, lane.headers, lane.body) == (application.status, application.headers, application.body)
+    assert (lane.status == 200) == (what in FOUND)
+
+
+def test_queries_are_let_in_by_their_token_and_counted(served: Served, answered: list[Query]) -> None:
+    def counted() -> dict[str, float]:
+        text = served.http.get("/metrics", headers=READER).text
+        named = r'^(stream_dr_requests_total{method="GET",route="/transform"\S*) (\S+)$'
+        return {name: float(value) for name, value in re.findall(named, text, re.MULTILINE)}
+
+    before = counted()
+    for token in ("", "Authorization: Bearer wrong", WRITER, f"Authorization: {READER['Authorization']}"):
+        headers = [token] if token else []
+        lane = Line(served).ask(X, *headers).told()
+        application = Line(served).ask(X, *headers, "X-Twice: 1", "X-Twice: 2").told()
+        assert (lane.status, lane.headers, lane.body) == (application.status, application.headers, application.body)
+    assert len(answered) == 4
+    assert [value - before.get(name, 0) for name, value in sorted(counted().items())] == [4, 4]  # 401 and 404
+
+
+def test_requests_around_queries_are_answered_in_order(learned: Served, answered: list[Query]) -> None:
+    for _ in range(10):
+        line, head = Line(learned), f"GET {X} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        post = f"POST /partial_fit HTTP/1.1\r\nHost: localhost\r\nContent-Type: {ARROW}\r\n".encode()
+        post += f"Content-Length: {len(ROWS)}\r\n\r\n".encode() + ROWS
+        line.socket.sendall(head + post + head + head + post + head)
+        told = [line.told().body for _ in range(6)]
+        assert ["z" in body for body in told] == [True, False, True, True, False, True]
+        assert line.ask(X).told().status == 200
+    assert len(answered) >= 20
+
+
+def test_a_query_before_bytes_that_are_no_request_is_not_answered_either_way(learned: Served) -> None:
+    for extra in ("", "X-Twice: 1\r\nX-Twice: 2\r\n"):
+        line = Line(learned)
+        line.socket.sendall(f"GET {X} HTTP/1.1\r\nHost: localhost\r\n{extra}\r\n\x16\x03\r\n\r\n".encode())
+        assert line.ended()
 
 
 def test_who_leaves_before_the_answer_has_given_the_batch_all_the_same(tmp_path: Path) -> None:
