@@ -71,7 +71,9 @@ def the_language() -> Language:
 def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
     """A topic's own words: some of the common ones and some rare ones, Zipf among themselves."""
     keys = random.random(WIDTH) ** (1.0 / np.sqrt(share))  # drawn without replacement, weights √share
-    words = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]
+    words = np.sort(
+        np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]
+    )  # the order they are found in is the processor's
     own = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
     return random.permutation(words)[_table(own / own.sum(), TOPIC_TABLE)].astype(np.uint16)
 
