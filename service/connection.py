@@ -66,7 +66,8 @@ class Connection(HttpToolsProtocol):
 
     def look_after(self) -> None:
         """After what was read: close the connection in PATIENCE seconds if what is to come does not, or not any more."""
-        self._await(self._coming == "head" or (self._coming == "body" and self.cycle.response_complete))
+        rest = self._coming == "body" and self.cycle.response_complete
+        self._await(self._coming == "head" or rest or self._only_lines())
 
     def body_came(self, whole: bool) -> None:
         """There was a piece of a body, or its end."""
@@ -111,6 +112,10 @@ class Connection(HttpToolsProtocol):
             "bad_request",
             "The request is not HTTP/1.1, or its address has more than 65,535 bytes (long rows go by POST /transform).",
         )
+
+    def _only_lines(self) -> bool:
+        """Whether nothing but empty lines came since the last answer: they end its keep-alive, and begin no request."""
+        return self._coming is None and self.timeout_keep_alive_task is None and not self._waiting()
 
     def _await(self, something: bool) -> None:
         if something and self._timer is None:

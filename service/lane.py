@@ -113,11 +113,13 @@ class Batch:
         self._timer = http.loop.call_later(self._state.settings.body_timeout, self._late)
 
     def came(self, body: bytes | memoryview) -> None:
-        """The body is there. Of a client that has sent more since, which is no HTTP, it is not taken."""
+        """The body is there; perhaps too late. Of a client that has sent more since, which is no HTTP, it is not taken."""
         self._timer.cancel()
+        if self._answered:
+            return
         if self._cycle.disconnected:
             self._end(400)
-        elif not self._answered:
+        else:
             self._state.intake.put(self, body, self._media, self._key)
 
     def gone(self) -> None:

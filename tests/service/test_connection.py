@@ -102,7 +102,7 @@ def test_what_is_no_http_is_not_answered_in_the_place_of_a_request(served: Serve
     assert not rest(opened).startswith(b"HTTP/1.1 400")
 
 
-@pytest.mark.parametrize("begin", [b"", b"GET /livez HTT", GET + b"GET /livez HTTP/1.1\r\nHost:"])
+@pytest.mark.parametrize("begin", [b"", b"\r\n", b"GET /livez HTT", GET + b"GET /livez HTTP/1.1\r\nHost:"])
 def test_a_connection_that_says_nothing_is_closed(
     served: Served, monkeypatch: pytest.MonkeyPatch, begin: bytes
 ) -> None:
@@ -112,6 +112,20 @@ def test_a_connection_that_says_nothing_is_closed(
         begun = time.monotonic()
         rest(opened)
         assert 0.2 < time.monotonic() - begun < 3
+
+
+def test_empty_lines_after_an_answer_do_not_keep_a_connection(
+    opened: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "PATIENCE", 0.3)
+    for _ in range(2):
+        opened.sendall(GET)
+        assert opened.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        opened.sendall(b"\r\n")
+        time.sleep(0.1)
+    begun = time.monotonic()
+    assert rest(opened) == b""
+    assert time.monotonic() - begun < 3
 
 
 @pytest.mark.parametrize("length", [9_000, 90_000, 9_000_000])

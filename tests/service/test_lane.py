@@ -223,6 +223,29 @@ def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, query: str, body:
         assert served.http.get("/stream").json()["rows"] == (4 if body is ROWS else 2_000)
 
 
+def test_a_body_that_comes_as_it_is_given_up_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Any] = []
+    begin = Batch.__init__
+
+    def _begin(self: Batch, lane: Any, http: Any, *args: Any) -> None:
+        begin(self, lane, http, *args)
+        begun.append(http)
+
+    monkeypatch.setattr(Batch, "__init__", _begin)
+    with in_thread(tmp_path, body_timeout=0.3) as served:
+        for rest in (ROWS[-9:], ROWS[-9:] + b"\x16\x03\r\n\r\n"):
+            line = Line(served).send(ROWS[:-9], f"Content-Length: {len(ROWS)}")
+            time.sleep(0.1)
+            begun.pop().loop.call_soon_threadsafe(time.sleep, 0.5)  # the body and its timeout are met in one turn
+            time.sleep(0.1)
+            line.socket.sendall(rest)
+            assert line.socket.recv(100)[:12] in (b"HTTP/1.1 408", b"")
+        text = served.http.get("/metrics").text
+        assert "stream_dr_body_bytes 0" in text
+        assert sum(float(n) for n in re.findall(r'requests_total{.*"/partial_fit".*} (.*)', text)) == 2
+        assert served.http.get("/stream").json()["rows"] == 0
+
+
 def test_what_comes_before_bytes_that_are_no_request_is_not_learned(served: Served) -> None:
     line, before = Line(served), served.http.get("/stream", headers=READER).json()["rows"]
     line.send(ROWS + b"\x16\x03\r\n\r\n", f"Content-Length: {len(ROWS)}", WRITER)
