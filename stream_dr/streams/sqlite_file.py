@@ -43,6 +43,15 @@ _NOT_WRITTEN = (
 )
 """What SQLite says of a write that the disk refused: what is in the file is as it was."""
 
+_DAMAGE = (
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_SCHEMA,
+    sqlite3.SQLITE_TOOBIG,
+)
+"""What SQLite says of a file that is not as it was written; too big is a length, of which we write none."""
+
 _BROKEN = ("no such table", "no such column", "Could not decode to UTF-8", "unsupported file format")
 
 
@@ -189,8 +198,6 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | sqlite3.
         )
     if extended in _NOT_WRITTEN:
         return no_room(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_SCHEMA):
-        return damaged(path, str(error))
-    if any(words in str(error) for words in _BROKEN):
+    if code in _DAMAGE or any(words in str(error) for words in _BROKEN):
         return damaged(path, str(error))
     return error
