@@ -19,7 +19,9 @@ def test_seed_and_purpose_change_the_draws():
 
 
 @pytest.mark.parametrize(
-    ("draw", "law"), [(uniforms, stats.uniform), (normals, stats.norm), (cauchys, stats.cauchy)], ids=lambda f: str(f)
+    ("draw", "law"),
+    [(uniforms, stats.uniform), (normals, stats.norm), (cauchys, stats.cauchy)],
+    ids=["uniform", "normal", "Cauchy"],
 )
 def test_distribution(draw, law):
     assert stats.kstest(draw(1, 1, 0, 5000, 4).ravel(), law.cdf).pvalue > 0.01
