@@ -15,7 +15,7 @@ run: $(STAMP)
 	$(BIN)/stream-dr demo $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
