@@ -1,10 +1,12 @@
 """arrow_targets: the columns `label`, `labels` and `target` of a batch ↔ Targets.
 
-Cost: O(rows + labels) in Arrow's own kernels (about 30 µs for 1,000 labels); no loop over rows in Python.
+Cost: O(rows + labels) in Arrow's own kernels (about 30 µs for 1,000 labels) or in few_labels.py's; no loop over rows in
+Python.
 
 Why this way: Arrow's dictionary encoding numbers values in order of first appearance and keeps nulls apart, which is what
-Targets asks for. A dictionary column's codes are numbered anew, because its own dictionary may hold labels no row has, or
-one label twice; it is not unpacked, because a label of a megabyte in each of 10,000 rows would be 10 GB.
+Targets asks for; few_labels.py does the same sooner where distinct strings are few. A dictionary column's codes are numbered
+anew, because its own dictionary may hold labels no row has, or one label twice; it is not unpacked, because a label of a
+megabyte in each of 10,000 rows would be 10 GB.
 """
 
 from typing import Any
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 from stream_dr.block import LARGEST
 from stream_dr.compiled import compiled
 from stream_dr.errors import InvalidTargets, LimitExceeded, SchemaMismatch
+from stream_dr.streams.few_labels import few_labels
 from stream_dr.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
@@ -160,6 +163,9 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Any, ...], np.ndarray]:
         )
     if pa.types.is_string_view(column.type):
         _refuse_long(column, name)
+    few = few_labels(column) if pa.types.is_string(column.type) and not column.null_count else None
+    if few is not None:
+        return few
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
     return tuple(encoded.dictionary.to_pylist()), numbers_of(indices)
