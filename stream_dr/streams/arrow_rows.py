@@ -24,9 +24,8 @@ RESERVED = ("features", "indices", "values", *BESIDE)
 """Names no feature may have."""
 
 
-def check_columns(schema: pa.Schema, dense: bool, sparse: bool) -> None:
+def check_columns(names: list[str], dense: bool, sparse: bool) -> None:
     """Refuse columns of no known layout, twice-named ones, and half a layout."""
-    names = schema.names
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise SchemaMismatch(f"column {twice} comes twice; name each column once.", column=twice)
@@ -137,7 +136,9 @@ def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
     refuse_null(column, name)
     offsets = numbers_of(column.offsets)
     first, last = int(offsets[0]), int(offsets[-1])
-    flat = column.values.slice(first, last - first)
+    flat = column.values
+    if first or last < len(flat):
+        flat = flat.slice(first, last - first)
     indptr = offsets if first == 0 else offsets - first
     if flat.null_count:
         row = int(np.searchsorted(indptr, first_null(flat), side="right")) - 1

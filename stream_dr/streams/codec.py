@@ -50,10 +50,10 @@ def block_from_arrow(
     InvalidWeights, MalformedInput.
     """
     batch = _joined(batches)
-    dense = "features" in batch.schema.names
-    sparse = "indices" in batch.schema.names or "values" in batch.schema.names
-    check_columns(batch.schema, dense, sparse)
-    stated = _stated_width(batch.schema, n_features)
+    schema, columns = batch.schema, batch.schema.names
+    dense, sparse = "features" in columns, "indices" in columns or "values" in columns
+    check_columns(columns, dense, sparse)
+    stated = _stated_width(schema, n_features)
     names = None
     if sparse:
         X = sparse_rows(batch, stated, max_features)
@@ -67,8 +67,10 @@ def block_from_arrow(
         )
     _check_width(X.shape[1], max_features)
     check_finite(X)
+    weights = _weights(batch) if "weight" in columns else None
+    ids = _ids(batch) if "id" in columns else None
     width_stated = not sparse or stated is not None
-    return Block(X, targets_from_arrow(batch), _weights(batch), _ids(batch), names, width_stated, checked=True)
+    return Block(X, targets_from_arrow(batch), weights, ids, names, width_stated, checked=True)
 
 
 def arrow_from_block(block: Block) -> pa.RecordBatch:
@@ -147,20 +149,16 @@ def _check_width(width: int, max_features: int | None) -> None:
         raise LimitExceeded(f"the batch has {width} features; at most {max_features} are allowed.", limit=max_features)
 
 
-@np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused in any case
 def _weights(batch: pa.RecordBatch) -> np.ndarray | None:
-    if "weight" not in batch.schema.names:
-        return None
     column = batch.column("weight")
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         raise SchemaMismatch(f"column weight is {column.type}; it must be double.", column="weight")
     refuse_null(column, "weight")
-    return as_weights(column.to_numpy(zero_copy_only=False), batch.num_rows)
+    with np.errstate(invalid="ignore"):  # a signalling NaN warns when it is cast; it is refused in any case
+        return as_weights(column.to_numpy(zero_copy_only=False), batch.num_rows)
 
 
-def _ids(batch: pa.RecordBatch) -> list[str] | None:
-    if "id" not in batch.schema.names:
-        return None
+def _ids(batch: pa.RecordBatch) -> list[str]:
     column = batch.column("id")
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise SchemaMismatch(f"column id is {column.type}; it must be string.", column="id")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dr.errors import InvalidIndex
-from stream_dr.streams.csr import _EMPTY, canonical_csr, sound_csr, sound_width
+from stream_dr.streams.csr import _SOUND, canonical_csr, sound_csr, sound_width
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6)
 
@@ -72,5 +72,5 @@ def test_a_matrix_of_sound_arrays_is_what_the_constructor_makes_of_them(kind):
         assert (made != expected).nnz == 0
         assert (made[1:] @ np.eye(9)).shape == (1, 9)
     assert sound_csr(data[:0], indices[:0], np.zeros(1, np.int32), (0, 0)).shape == (0, 0)
-    assert _EMPTY.shape == (0, 0)
-    assert not _EMPTY.nnz
+    assert _SOUND.shape == (0, 0)
+    assert not _SOUND.nnz
