@@ -30,7 +30,10 @@ def few_labels(column: pa.StringArray) -> tuple[tuple[str, ...], np.ndarray] | N
     bounds = np.frombuffer(ends, np.int32, len(column) + 1, 4 * column.offset)
     if bounds[-1] - bounds[0] > SHORT * len(column):
         return None
-    first, codes = _encode_few(bounds, np.frombuffer(text, np.uint8))
+    letters = np.frombuffer(text, np.uint8)
+    for array in (bounds, letters):  # of one type wherever the column is from: the loop is compiled once
+        array.setflags(write=False)
+    first, codes = _encode_few(bounds, letters)
     return (tuple([column[row].as_py() for row in first.tolist()]), codes) if len(first) else None
 
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dr.streams.arrow_targets import targets_from_arrow
-from stream_dr.streams.few_labels import FEW, SHORT, few_labels
+from stream_dr.streams.few_labels import FEW, SHORT, _encode_few, few_labels
+from stream_dr.streams.ipc import read_arrow, write_arrow
 
 
 def expected(column: pa.Array) -> tuple[tuple[str, ...], list[int]]:
@@ -18,6 +19,7 @@ def expected(column: pa.Array) -> tuple[tuple[str, ...], list[int]]:
 WORDS = st.text("aäb\0\U0001f600", max_size=3)
 
 
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     st.lists(WORDS, min_size=1, max_size=20).flatmap(lambda known: st.lists(st.sampled_from(known), min_size=1)),
     st.integers(0, 5),
@@ -59,6 +61,13 @@ def test_nulls_and_lists_of_labels_are_encoded_as_before():
     sets = pa.array([["dropped"], ["b", "a"], [], ["b"]]).slice(1)
     targets = targets_from_arrow(pa.record_batch({"labels": sets}))
     assert (targets.labels, targets.row_labels()) == (("b", "a"), [["b", "a"], [], ["b"]])
+
+
+def test_one_loop_is_compiled_whether_arrow_or_the_network_made_the_column():
+    batch = pa.record_batch({"label": ["a", "b", "a"]})
+    for made in (batch, read_arrow(write_arrow([batch]))[0]):
+        assert few_labels(made.column("label"))[0] == ("a", "b")
+    assert len(_encode_few.signatures) == 1
 
 
 def test_a_column_of_no_rows_is_left_to_arrow():
