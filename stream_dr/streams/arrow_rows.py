@@ -134,6 +134,8 @@ def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
     if not is_list(column.type):
         raise SchemaMismatch(f"column {name} is {column.type}; it must be a list a row.", column=name)
     refuse_null(column, name)
+    if not len(column):  # its offsets may be none, where one is due
+        return column.values.slice(0, 0), np.zeros(1, np.int32)
     offsets = numbers_of(column.offsets)
     first, last = int(offsets[0]), int(offsets[-1])
     flat = column.values

@@ -67,10 +67,11 @@ def block_from_arrow(
         )
     _check_width(X.shape[1], max_features)
     check_finite(X)
+    y = targets_from_arrow(batch)
     weights = _weights(batch) if "weight" in columns else None
     ids = _ids(batch) if "id" in columns else None
     width_stated = not sparse or stated is not None
-    return Block(X, targets_from_arrow(batch), weights, ids, names, width_stated, checked=True)
+    return Block(X, y, weights, ids, names, width_stated, checked=True)
 
 
 def arrow_from_block(block: Block) -> pa.RecordBatch:

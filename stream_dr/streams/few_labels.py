@@ -1,8 +1,8 @@
 """few_labels: a string column of few distinct labels → their codes, in one compiled pass.
 
 Cost: 25 to 60 µs for 1,000 labels of which 4 are distinct. Each row is compared with the labels met so far, FEW at most, so
-a column whose rows have SHORT bytes on average takes FEW · SHORT comparisons of bytes a row at worst; longer ones, and
-columns of more labels, are Arrow's to encode.
+a column of ROWS rows of SHORT bytes on average takes ROWS · FEW · SHORT comparisons of bytes at worst, 1 ms; longer columns,
+longer labels and more of them are Arrow's to encode, which looks at each row once.
 
 Why this way: Arrow's dictionary encoding is made for any number of labels; for those 1,000 it took a third longer, and
 0.1 ms longer where other work had taken the processor's cache meanwhile, as it has in a service. 1 MB batches of sparse rows
@@ -14,8 +14,11 @@ import pyarrow as pa
 
 from stream_dr.compiled import compiled
 
-FEW = 16
-"""Distinct labels of a column that is encoded here, at most."""
+FEW = 8
+"""Distinct labels of a column that is encoded here, at most; of 10, Arrow's encoding takes as long."""
+
+ROWS = 2_048
+"""Rows of such a column, at most: what Arrow's encoding takes for a row is less, what it takes to begin is more."""
 
 SHORT = 32
 """Bytes that its labels have on average, at most."""
@@ -23,9 +26,11 @@ SHORT = 32
 
 def few_labels(column: pa.StringArray) -> tuple[tuple[str, ...], np.ndarray] | None:
     """Distinct labels of a column without nulls in order of first appearance, and int32 codes (rows,); None where they are
-    many, long or all empty."""
+    many, long or all empty, or their rows many."""
+    if not 0 < len(column) <= ROWS:
+        return None
     _, ends, text = column.buffers()
-    if text is None or not len(column):
+    if text is None:
         return None
     bounds = np.frombuffer(ends, np.int32, len(column) + 1, 4 * column.offset)
     if bounds[-1] - bounds[0] > SHORT * len(column):

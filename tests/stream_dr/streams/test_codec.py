@@ -233,6 +233,22 @@ def test_a_null_target_is_an_absent_row():
         assert got.present.tolist() == [True, False]
 
 
+def test_lists_of_no_rows_may_have_no_offsets():
+    for offsets in (None, pa.py_buffer(b"")):
+        columns = [
+            pa.Array.from_buffers(pa.list_(kind), 0, [None, offsets], children=[pa.array([], kind)])
+            for kind in (pa.int32(), pa.float64())
+        ]
+        block = block_from_arrow(pa.record_batch(columns, ["indices", "values"]))
+        assert (block.rows, block.features) == (0, 0)
+
+
+def test_of_two_defects_the_targets_is_told():
+    columns = {"x": [1.0], "label": ["a"], "labels": [["a"]], "weight": pa.array([None], pa.float64()), "id": [None]}
+    with pytest.raises(errors.SchemaMismatch, match="label and labels"):
+        block_from_arrow(pa.record_batch(columns))
+
+
 def test_a_batch_of_no_rows_is_a_block_of_no_rows():
     assert block_from_arrow(arrow_from_block(Block(np.empty((0, 3))))).X.shape == (0, 3)
     assert block_from_arrow(pa.record_batch(sparse([], []))).X.shape == (0, 0)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dr.streams.arrow_targets import targets_from_arrow
-from stream_dr.streams.few_labels import FEW, SHORT, _encode_few, few_labels
+from stream_dr.streams.few_labels import FEW, ROWS, SHORT, _encode_few, few_labels
 from stream_dr.streams.ipc import read_arrow, write_arrow
 
 
@@ -52,6 +52,12 @@ def test_long_labels_are_left_to_arrow():
     assert few_labels(pa.array(rows + ["c"] * 300)) is not None  # short on average
     targets = targets_from_arrow(pa.record_batch({"label": pa.array(rows)}))
     assert targets.labels == (same + "a", same + "b")
+
+
+def test_many_rows_are_left_to_arrow():
+    rows = pa.array(["a", "b"] * (ROWS // 2) + ["a"])
+    assert few_labels(rows[:ROWS]) is not None
+    assert few_labels(rows) is None
 
 
 def test_nulls_and_lists_of_labels_are_encoded_as_before():
