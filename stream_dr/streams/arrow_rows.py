@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
-from stream_dr.streams.arrow_targets import TARGET_COLUMNS, first_null, is_list, numbers_of
+from stream_dr.streams.arrow_targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of
 from stream_dr.streams.csr import WIDEST, canonical_csr, sound_width
 
 BESIDE = (*TARGET_COLUMNS, "weight", "id")
@@ -134,9 +134,7 @@ def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
     if not is_list(column.type):
         raise SchemaMismatch(f"column {name} is {column.type}; it must be a list a row.", column=name)
     refuse_null(column, name)
-    if not len(column):  # its offsets may be none, where one is due
-        return column.values.slice(0, 0), np.zeros(1, np.int32)
-    offsets = numbers_of(column.offsets)
+    offsets = offsets_of(column)
     first, last = int(offsets[0]), int(offsets[-1])
     flat = column.values
     if first or last < len(flat):

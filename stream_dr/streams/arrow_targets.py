@@ -88,6 +88,14 @@ def numbers_of(array: pa.Array) -> np.ndarray:
     return found
 
 
+def offsets_of(column: pa.Array) -> np.ndarray:
+    """Where each row of a list column begins in its values, and where the last one ends (rows + 1,); read-only.
+
+    Arrow lets a column of no rows be without the one offset that is due.
+    """
+    return numbers_of(column.offsets) if len(column) else np.zeros(1, np.int32)
+
+
 def _class(column: pa.Array) -> Targets:
     if is_list(column.type):
         raise SchemaMismatch(
@@ -208,7 +216,7 @@ def _is_label(kind: pa.DataType) -> bool:
 def _bounds(column: pa.Array) -> np.ndarray:
     """Where each row's labels begin and end in the flattened column (rows + 1,) int64; a null row has none."""
     if column.null_count == 0:
-        offsets = column.offsets.to_numpy()
+        offsets = offsets_of(column)
         return offsets.astype(np.int64) - offsets[0]
     indptr = np.zeros(len(column) + 1, dtype=np.int64)
     np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), out=indptr[1:])

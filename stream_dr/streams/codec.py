@@ -50,7 +50,8 @@ def block_from_arrow(
     InvalidWeights, MalformedInput.
     """
     batch = _joined(batches)
-    schema, columns = batch.schema, batch.schema.names
+    schema = batch.schema
+    columns = schema.names
     dense, sparse = "features" in columns, "indices" in columns or "values" in columns
     check_columns(columns, dense, sparse)
     stated = _stated_width(schema, n_features)

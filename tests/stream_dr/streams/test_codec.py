@@ -241,6 +241,11 @@ def test_lists_of_no_rows_may_have_no_offsets():
         ]
         block = block_from_arrow(pa.record_batch(columns, ["indices", "values"]))
         assert (block.rows, block.features) == (0, 0)
+    sets = pa.Array.from_buffers(
+        pa.list_(pa.string()), 0, [None, pa.py_buffer(b"")], children=[pa.array([], pa.string())]
+    )
+    block = block_from_arrow(pa.record_batch({"x": pa.array([], pa.float64()), "labels": sets}))
+    assert (block.y.kind, block.y.labels, block.y.indptr.tolist()) == ("multilabel", (), [0])
 
 
 def test_of_two_defects_the_targets_is_told():
