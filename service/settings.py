@@ -83,7 +83,9 @@ class Settings(BaseSettings):
         "publish also whenever every batch is learned; no: after publish_rows or publish_seconds, whichever comes first",
     )
     snapshot_rows: Count = _setting(1_000_000, "rows", "rows after which a model is snapshotted", ge=1)
-    snapshot_seconds: Seconds = _setting(300.0, "seconds", "time after which a changed model is snapshotted", gt=0)
+    snapshot_seconds: Seconds = _setting(
+        300.0, "seconds", "time after which a changed model is snapshotted; its first projection is at once", gt=0
+    )
     retain_rows: Count | None = _setting(
         None, "rows", "rows kept in the log once every model and snapshot is past them; unset: all", ge=0
     )

@@ -18,7 +18,7 @@ class Cadence:
         self._last = time.monotonic()
         self._cost = 0.0
         self._since = 0
-        self._under_way = False
+        self._under_way = self._hurried = False
 
     def another(self) -> "Cadence":
         """One by the same settings, for something else."""
@@ -32,9 +32,15 @@ class Cadence:
         """There is something to write, though no row may have come."""
         self._since = max(1, self._since)
 
+    def hurry(self) -> None:
+        """There is something that should not wait: it is due as soon as nothing is under way."""
+        self._hurried = True
+
     @property
     def due(self) -> bool:
-        """Whether it is time; never without a row, or being asked, since the last."""
+        """Whether it is time; never without a row, or being asked, since the last, and never while one is under way."""
+        if self._hurried and not self._under_way:
+            return True
         waited = time.monotonic() - self._last
         if self._since == 0 or self._under_way or waited < SHARE * self._cost:
             return False
@@ -45,7 +51,7 @@ class Cadence:
         """It begins now."""
         self._since = 0
         self._last = time.monotonic()
-        self._under_way = True
+        self._under_way, self._hurried = True, False
 
     def done(self) -> None:
         """It has ended."""

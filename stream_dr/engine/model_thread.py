@@ -63,6 +63,7 @@ class ModelThread:
         self._wake = threading.Event()
         self._stop_at: float | None = None
         self._wanted: list[int] = []
+        self._firsts: set[int] = set()
         self.cursor = directory.position
         self._thread = threading.Thread(target=self._run, name="stream_dr-models", daemon=True)
 
@@ -141,6 +142,7 @@ class ModelThread:
             for model in live:
                 if self._due(model, idle):
                     self._publish(model, freeze(model))
+            self._hurry_for_firsts(live)
             demanded = [m for m in live if not m.kept and not m.soon]
             if demanded:
                 self._snapshots.ask()
@@ -148,6 +150,14 @@ class ModelThread:
                 due = [m for m in live if m.position > m.snapshot_position or m in demanded]
                 self._snapshot([(m, freeze(m)) for m in due], self._snapshots)
         self._told()
+
+    def _hurry_for_firsts(self, live: Sequence[Model]) -> None:
+        """Snapshot models soon, once, that have published for the first time: which way their components point is in no row,
+        so that after a kill later projections would be free to point the other way."""
+        firsts = {m.id for m in live if m.published_version and not m.snapshot_version} - self._firsts
+        if firsts:
+            self._firsts |= firsts
+            self._snapshots.hurry()
 
     def _skip(self, last: int) -> None:
         """No model is live: nothing is held for one."""

@@ -42,8 +42,9 @@ class RunSettings(NamedTuple):
     """How a running directory behaves.
 
     publish: default policy of models. snapshot_rows, snapshot_seconds: models are snapshotted after so many rows or
-    seconds with new rows (None: only on stop). retain_rows: rows kept in the log once every snapshot is past them
-    (None: all). workers: threads that solve and snapshot, as many that catch up, and as many that refine.
+    seconds with new rows (None: only on stop), and once when they first publish. retain_rows: rows kept in the log once
+    every snapshot is past them (None: all). workers: threads that solve and snapshot, as many that catch up, and as
+    many that refine.
     """
 
     publish: PublishPolicy = PublishPolicy()

@@ -34,6 +34,24 @@ def test_due(monkeypatch: pytest.MonkeyPatch) -> None:
     assert other.due
 
 
+def test_what_should_not_wait_waits_for_what_is_under_way_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(cadence, "time", Clock(now))
+    by = Cadence(None, None)
+    by.hurry()
+    assert by.due
+    by.start()
+    assert not by.due
+    by.hurry()
+    now[0] += 5
+    assert not by.due
+    by.done()
+    assert by.due
+    by.start()
+    by.done()
+    assert not by.due
+
+
 class Clock:
     """time.monotonic, set by hand."""
 

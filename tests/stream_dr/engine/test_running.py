@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
+from stream_dr.block import Block
 from stream_dr.engine import appender, cadence, settle, snapshot_file, workers
 from stream_dr.engine import running as engine_running
 from stream_dr.engine.catch_up import catch_up
@@ -339,6 +340,7 @@ def test_a_stop_snapshots_what_it_can(tmp_path: Path, monkeypatch: pytest.Monkey
         return snapshot(model, *rest)
 
     monkeypatch.setattr(settle, "snapshot", full)
+    monkeypatch.setattr(workers, "snapshot", full)
     with Directory(tmp_path, limits=SMALL) as directory:
         run = Running(directory, RunSettings(snapshot_seconds=None))
         run.start()
@@ -563,14 +565,37 @@ def test_what_was_published_on_demand_is_there_again_after_a_kill(tmp_path: Path
             assert run.directory.model("never").published is None
 
 
+def test_components_point_the_way_they_first_did_though_killed_before_a_snapshot_is_due(tmp_path: Path) -> None:
+    """Over all rows alone the first component's largest loading, which is made positive, is another feature's."""
+
+    def along(x: float, y: float, rows: int) -> Block:
+        return Block(np.outer(np.linspace(-1.0, 1.0, rows), (x, y)))
+
+    policy = PublishPolicy(rows=20, seconds=None, idle=False)
+    with running(tmp_path / "a", snapshot_rows=None, snapshot_seconds=None) as run:
+        model, _ = run.add_model("m", "pca", {"n_components": 1}, policy=policy)
+        run.submit(draft(along(3.0, -1.0, 20))).result(WAIT)
+        eventually(lambda: model.snapshot_version == 1)
+        run.submit(draft(along(10.0, -30.0, 10))).result(WAIT)
+        eventually(lambda: model.position == 1)
+        assert model.published_version == 1
+        shutil.copytree(tmp_path / "a", tmp_path / "killed")
+    with running(tmp_path / "killed") as run:
+        eventually(lambda: run.directory.model("m").position == 1)
+        loadings = run.publish("m").projection.loadings
+        np.testing.assert_allclose(loadings[:, 0], np.array([1.0, -3.0]) / np.sqrt(10.0), atol=0.02)
+
+
 def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_asked_for(tmp_path: Path) -> None:
     with running(tmp_path, publish=ON_DEMAND, snapshot_rows=None, snapshot_seconds=None) as run:
         model, _ = run.add_model("m", "class_means", {})
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
-        assert model.snapshot_version == 0
+        eventually(lambda: model.position == 0)
+        assert run.publish("m").version == model.snapshot_version == 1
+        run.submit(draft(dense(1))).result(WAIT)
+        assert run.wait_applied(1, WAIT)
         assert run.publish("m") is model.published
-        assert model.snapshot_version == model.published_version == 1
+        assert model.published_version == model.snapshot_version == 2
 
 
 def test_a_snapshot_that_overtakes_a_demand_leaves_what_was_published(tmp_path: Path) -> None:
@@ -603,9 +628,12 @@ def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_time(tmp_pat
         run.submit(draft(dense(0))).result(WAIT)
         eventually(lambda: model.snapshot_position == 0)
         assert (model.snapshot_version, model.published) == (0, None)
-        assert run.wait_applied(0, WAIT)
+        assert run.publish("m").version == model.snapshot_version == 1
+        run.submit(draft(dense(1))).result(WAIT)
+        eventually(lambda: model.snapshot_position == 1)
+        assert run.wait_applied(1, WAIT)
         eventually(lambda: model.kept)
-        assert model.published_version == 1
+        assert model.published_version == 2
 
 
 def test_a_disk_that_takes_no_snapshot_keeps_no_projection_back(
