@@ -37,9 +37,9 @@ NEAR = 8
 TICK = 0.05
 """Seconds between looks at publishing policies while nothing arrives."""
 
-PAUSE = 19
-"""Between two solutions of a model pass so many times what the last one took: a twentieth of one processor is spent on
-them, however often the log is drained."""
+PAUSE, LONG_PAUSE = 19, 49
+"""Between two solutions of a model pass so many times what the last one took, the longer pause while it is at most a
+second: a fiftieth of one processor is spent on quick ones and a twentieth on others, however many rows come."""
 
 
 class ModelThread:
@@ -197,10 +197,15 @@ class ModelThread:
         if model.attempted < min(max(self._wanted, default=-1), model.position):
             return True
         waited = time.monotonic() - model.published_at
-        if waited < PAUSE * model.publish_seconds:
+        if waited < _pause(model.publish_seconds):
             return False
         learned = model.rows - (published.rows if published else 0)
         was_published = published is None and model.next_version > 1  # and not snapshotted before a kill
         by_rows = policy.rows is not None and learned >= policy.rows
         by_time = policy.seconds is not None and waited >= policy.seconds
         return by_rows or by_time or (idle and (policy.idle or was_published))
+
+
+def _pause(seconds: float) -> float:
+    """Seconds to wait after a solution that took `seconds`."""
+    return max(PAUSE * seconds, min(LONG_PAUSE * seconds, 1.0))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.block import Block
-from stream_dr.engine import appender, cadence, settle, snapshot_file, workers
+from stream_dr.engine import appender, cadence, model_thread, settle, snapshot_file, workers
 from stream_dr.engine import running as engine_running
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
@@ -663,6 +664,25 @@ def test_what_is_published_on_demand_is_not_published_by_a_stop(tmp_path: Path) 
         again = run.directory.model("m")
         assert (again.position, again.published_version, again.published.position) == (1, version, 0)  # type: ignore[union-attr]
         assert run.directory.model("idle").published.position == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.001, 0.049), (0.016, 0.784), (0.03, 1.0), (0.05, 1.0), (1.0, 19.0)])
+def test_solving_takes_a_fiftieth_of_a_processor_or_leaves_a_second_or_takes_a_twentieth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: float, pause: float
+) -> None:
+    with running(tmp_path) as run:
+        model, _ = run.add_model("m", "class_means", {}, policy=PublishPolicy(rows=1, seconds=None))
+        run.submit(draft(dense(0))).result(WAIT)
+        assert run.wait_applied(0, WAIT)
+    monkeypatch.setattr(model_thread, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    model.accumulator.add(dense(1))
+    model.position += 1
+    model.publish_seconds = took
+    for idle in (False, True):
+        model.published_at = 100.0 - 0.99 * pause
+        assert not run._models._due(model, idle)
+        model.published_at = 100.0 - 1.01 * pause
+        assert run._models._due(model, idle)
 
 
 def test_who_waited_before_a_model_was_there_has_not_asked_for_it(tmp_path: Path) -> None:
