@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block
+from stream_dr.block import Block, row_weights
 from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, WidthMismatch
 from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
@@ -170,8 +170,7 @@ class FeatureCountAccumulator:
         places = {label: at for at, label in enumerate(self.labels)}
         table = np.asarray([places[label] for label in targets.labels] or [0], dtype=np.int64)
         at = np.arange(block.rows + 1) if targets.indptr is None else targets.indptr
-        weights = np.ones(block.rows) if block.weights is None else block.weights
-        return rows.indptr, rows.indices, rows.data, at, table[targets.codes], weights
+        return rows.indptr, rows.indices, rows.data, at, table[targets.codes], row_weights(block.weights, block.rows)
 
     def _add_labels(self, batch: tuple[np.ndarray, ...], sign: int) -> None:
         _, _, _, at, codes, weights = batch

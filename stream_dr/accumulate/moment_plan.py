@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from stream_dr.accumulate.encoding import Encoded, Encoding, check_kind, encode
-from stream_dr.block import Block, as_weights, check_finite
+from stream_dr.block import Block, as_weights, check_finite, row_weights
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.targets import Targets, check_label_type, labelled_rows
 
@@ -90,7 +90,7 @@ def plan(learner: Learner, codes: dict[Any, int], block: Block) -> Plan:
         _check_targets(learner, block.y, block.rows)
         block, skipped = labelled_rows(block._replace(weights=weights))
         weights, y = block.weights, block.y
-    weights = np.ones(block.rows) if weights is None else weights
+    weights = row_weights(weights, block.rows)
     scatter, width = learner.scatter, max(learner.n_features, block.features)
     if scatter == "auto" and block.rows:
         stated = not block.sparse or block.width_stated

@@ -121,6 +121,7 @@ def _multilabel(column: pa.Array) -> Targets:
     labels, codes = _encode(flat, "labels")
     if len(codes) and codes.min() < 0:  # a null of the column's own dictionary
         raise _null_label(indptr, int(codes.argmin()))
+    codes.setflags(write=False)  # of one type however they were encoded: the loop is compiled once
     codes, indptr = _distinct_within(codes, indptr)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
