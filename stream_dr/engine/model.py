@@ -158,6 +158,10 @@ class Model:
         """Whether the last snapshot has what is published."""
         return self.snapshot_version == self.published_version
 
+    def snapshotted(self, position: int) -> bool:
+        """Whether a snapshot of its state at `position` would tell nothing new."""
+        return position < self.snapshot_position + (1 if self.kept else 0)
+
     @property
     def stale(self) -> bool:
         """Whether rows were learned that the published projection should include; a refined one stays as it is."""

@@ -40,12 +40,12 @@ log = logging.getLogger("stream_dr.snapshot")
 
 
 def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
-    """Write a model's frozen state to its own folder and drop all but the last two; nothing where there is a newer one.
-    Raises InsufficientStorage."""
+    """Write a model's frozen state to its own folder and drop all but the last two; nothing where there is a newer one, or
+    one of that position with what is published. Raises InsufficientStorage."""
     folder = snapshot_folder(directory, model.name, model.id)
     path = folder / f"{frozen.position:020d}.safetensors"
     with model.snapshotting:  # two of one position have the same temporary file; the later has what is published later
-        if frozen.position < model.snapshot_position:  # a newer one was written meanwhile
+        if model.snapshotted(frozen.position):  # it was written meanwhile
             return path
         published = model.published
         folder.mkdir(parents=True, exist_ok=True)

@@ -91,8 +91,7 @@ class Workers:
         What cannot be written leaves the others, is logged, and the first such error is raised at the end."""
         errors: list[Exception] = []
         for model, state in frozen:
-            written = state.position < model.snapshot_position + (1 if model.kept else 0)
-            if written or not self._directory.holds(model):
+            if model.snapshotted(state.position) or not self._directory.holds(model):
                 continue
             try:
                 snapshot(model, state, self._directory.path)
