@@ -108,7 +108,7 @@ def post_all(port: int, batches: list[bytes], connections: int, keys: bool = Fal
         thread.start()
     for thread in threads:
         thread.join()
-    while json.loads(json.dumps(request(port, "GET", "/models")[1]))["models"]["m"]["lag"]:
+    while request(port, "GET", "/models")[1]["models"]["m"]["lag"]:
         time.sleep(0.005)
     return time.perf_counter() - begun
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.compiled import compiled
+from stream_dr.compiled import compiled, readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
 
 LARGEST = 1e100
@@ -117,9 +117,7 @@ def check_finite(X: Rows) -> None:
     Cost: one compiled look at every value, 10 µs for 84,000 in the cache; a bad one is looked for only where there is one.
     """
     values = X.data if sp.issparse(X) else X
-    flat = values.ravel().view()
-    flat.setflags(write=False)  # of one type wherever the rows are from: the loop is compiled once
-    if _bounded(flat, LARGEST):
+    if _bounded(readonly(values.ravel()), LARGEST):
         return
     with np.errstate(invalid="ignore"):  # a signalling NaN is found as any other, without a warning
         where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
@@ -165,11 +163,8 @@ def as_weights(weights: Any, rows: int) -> np.ndarray | None:
 
 
 def row_weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
-    """Weights (rows,) as compiled loops take them, ones where none are given: read-only, wherever they are from, so that a
-    loop is compiled once."""
-    view = np.ones(rows) if weights is None else weights.view()
-    view.setflags(write=False)
-    return view
+    """Weights (rows,) as compiled loops take them, read-only; ones where none are given."""
+    return readonly(np.ones(rows) if weights is None else weights)
 
 
 def _csr(X: Any) -> sp.csr_matrix:

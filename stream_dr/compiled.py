@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -37,6 +38,14 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         return numba.njit(**{**settings, "cache": False})(function)
 
     return compile_it
+
+
+def readonly(array: np.ndarray) -> np.ndarray:
+    """A read-only view of an array. A loop is compiled for arrays that may be written to and for others apart: given such
+    views it is compiled once, whether they are of a mapped file, the network or the caller."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _warn_no_cache() -> None:

@@ -28,6 +28,7 @@ from stream_dr.accumulate.aligned import aligned_zeros
 from stream_dr.accumulate.basis_state import BasisState
 from stream_dr.accumulate.coefficients import TOO_LONG, WORN
 from stream_dr.block import Block
+from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, WidthMismatch
 
 
@@ -133,9 +134,9 @@ class BlockBasis:
         """Run a method's loop over rows X, which follow `row` rows learned before, re-multiplying where it stops for
         that."""
         if self.dense:
-            rows: tuple[Any, ...] = (_readonly(X), self.shift)
+            rows: tuple[Any, ...] = (readonly(X), self.shift)
         else:
-            rows = tuple(_readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
+            rows = tuple(readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
         loop, at = loops.dense if self.dense else loops.sparse, 0
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
@@ -235,10 +236,3 @@ def _padded(columns: int) -> int:
 
 def _int32(indices: np.ndarray) -> np.ndarray:
     return indices.astype(np.int32, copy=False)
-
-
-def _readonly(array: np.ndarray) -> np.ndarray:
-    """A read-only view: mapped files and arrays of the caller then run the same compiled loop."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -21,7 +21,7 @@ def settle(directory: Any, model: Model, publishing: bool = True) -> None:
     frozen = freeze(model)
     if publishing and model.stale:
         _publish_last(model, frozen, directory)
-    if model.position >= 0 and not (model.kept and model.snapshot_position == model.position):
+    if not model.snapshotted(frozen.position):
         snapshot(model, frozen, directory.path)
     release_versions(model, directory.table)
 

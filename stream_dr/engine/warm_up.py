@@ -70,7 +70,5 @@ def _targets(kind: str | None) -> Targets | None:
         return None
     if kind == "continuous":
         return continuous_targets(np.arange(ROWS, dtype=np.float64) % 5)
-    labels = ["abc"[i % 3] for i in range(1, ROWS)] + [
-        "d"
-    ]  # text has a kernel of its own, and so has a class of one row
+    labels = [*("abc"[i % 3] for i in range(1, ROWS)), "d"]  # kernels of their own: text, a class of one row
     return class_targets(labels) if kind == "class" else multilabel_targets([[label, "e"] for label in labels])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.block import LARGEST
-from stream_dr.compiled import compiled
+from stream_dr.compiled import compiled, readonly
 from stream_dr.errors import InvalidTargets, LimitExceeded, SchemaMismatch
 from stream_dr.streams.few_labels import few_labels
 from stream_dr.targets import Targets
@@ -121,8 +121,7 @@ def _multilabel(column: pa.Array) -> Targets:
     labels, codes = _encode(flat, "labels")
     if len(codes) and codes.min() < 0:  # a null of the column's own dictionary
         raise _null_label(indptr, int(codes.argmin()))
-    codes.setflags(write=False)  # of one type however they were encoded: the loop is compiled once
-    codes, indptr = _distinct_within(codes, indptr)
+    codes, indptr = _distinct_within(readonly(codes), indptr)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
 

@@ -12,7 +12,7 @@ with one of four labels came in 3 to 7 % faster over HTTP (`python benchmarks/se
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.compiled import compiled
+from stream_dr.compiled import compiled, readonly
 
 FEW = 8
 """Distinct labels of a column that is encoded here, at most; of 10, Arrow's encoding takes as long."""
@@ -35,10 +35,7 @@ def few_labels(column: pa.StringArray) -> tuple[tuple[str, ...], np.ndarray] | N
     bounds = np.frombuffer(ends, np.int32, len(column) + 1, 4 * column.offset)
     if bounds[-1] - bounds[0] > SHORT * len(column):
         return None
-    letters = np.frombuffer(text, np.uint8)
-    for array in (bounds, letters):  # of one type wherever the column is from: the loop is compiled once
-        array.setflags(write=False)
-    first, codes = _encode_few(bounds, letters)
+    first, codes = _encode_few(readonly(bounds), readonly(np.frombuffer(text, np.uint8)))
     return (tuple([column[row].as_py() for row in first.tolist()]), codes) if len(first) else None
 
 
