@@ -16,9 +16,9 @@ import orjson
 import pyarrow as pa
 import scipy.sparse as sp
 
+from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, block_from_json, json_rows, read_arrow
 from stream_dr.block import Block, check_finite
 from stream_dr.errors import StreamDRError
-from stream_dr.streams.codec import arrow_from_block, block_from_arrow, block_from_json, json_rows, read_arrow
 from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
 
 LIMIT = 1 << 26

@@ -9,8 +9,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from stream_dr.streams.generate import rcv1_like, write_rcv1_like
-from stream_dr.streams.language import TOP_SHARES, the_language
+from stream_dr.datasets.generate import rcv1_like, write_rcv1_like
+from stream_dr.datasets.language import TOP_SHARES, the_language
 
 
 def main() -> None:

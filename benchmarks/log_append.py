@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stream_dr.streams import direct, segment
-from stream_dr.streams.log import Log, draft
+from stream_dr.log import direct, segment
+from stream_dr.log.log import Log, draft
 
 SHAPES = ((300, 1), (8_000, 1), (8_000, 32), (100_000, 1), (100_000, 8), (920_000, 1), (920_000, 4), (920_000, 16))
 AHEAD = 64_000_000

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from stream_dr.streams.log import Log, draft
+from stream_dr.log.log import Log, draft
 
 SEGMENT_EVENTS = 60
 KEPT = 150

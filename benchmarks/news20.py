@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.datasets.convert import TFIDF, Options, convert
 from stream_dr.estimators import make
 from stream_dr.estimators.refining import refine_steps
-from stream_dr.streams.convert import TFIDF, Options, convert
-from stream_dr.streams.shards import Dataset, open_dataset
+from stream_dr.shards.dataset import Dataset, open_dataset
 
 
 def rows_of(dataset: Dataset) -> tuple[sp.csr_matrix, np.ndarray]:

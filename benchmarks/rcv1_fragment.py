@@ -7,8 +7,8 @@ import argparse
 import tempfile
 
 from benchmarks.news20 import compare, data
-from stream_dr.streams.convert import Options, convert
-from stream_dr.streams.shards import open_dataset
+from stream_dr.datasets.convert import Options, convert
+from stream_dr.shards.dataset import open_dataset
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -26,8 +26,8 @@ from scipy.sparse.linalg import LinearOperator, svds
 from threadpoolctl import threadpool_limits
 
 import stream_dr
-from stream_dr.accumulate.row_products import gather, scatter
-from stream_dr.streams.generate import rcv1_like
+from stream_dr.datasets.generate import rcv1_like
+from stream_dr.statistics.recurrences.row_products import gather, scatter
 
 Batches = list[tuple[Any, list[str]]]
 

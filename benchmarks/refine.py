@@ -17,11 +17,11 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from benchmarks.news20 import data
+from stream_dr.datasets.convert import Options, convert
 from stream_dr.estimators import make
 from stream_dr.estimators.refining import refine_steps
+from stream_dr.shards.dataset import Dataset, open_dataset
 from stream_dr.solve.conjugate_gradient import angle, second_stage
-from stream_dr.streams.convert import Options, convert
-from stream_dr.streams.shards import Dataset, open_dataset
 
 
 def in_memory(dataset: Dataset, gamma: float) -> tuple[np.ndarray, int]:

@@ -22,15 +22,15 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from stream_dr.datasets.generate import write_rcv1_like
 from stream_dr.engine import replay as engine
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.replay import Progress, ReplaySettings, replay
 from stream_dr.estimators import make
-from stream_dr.streams.generate import write_rcv1_like
-from stream_dr.streams.seal import seal_of
-from stream_dr.streams.shard_file import identity_of, opened
-from stream_dr.streams.shards import open_dataset
+from stream_dr.shards.dataset import open_dataset
+from stream_dr.shards.file import identity_of, opened
+from stream_dr.shards.seal import seal_of
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "iskm p=3": ("iskm", {"n_components": 3}),

@@ -61,7 +61,7 @@ def replayed(shards: str, folder: str, name: str) -> dict[str, Any]:
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.replay import ReplaySettings, replay
     from stream_dr.estimators import make
-    from stream_dr.streams.shards import open_dataset
+    from stream_dr.shards.dataset import open_dataset
 
     key, params, _ = MODELS[name]
     dataset = open_dataset([shards])
@@ -85,7 +85,7 @@ def held(shards: str, folder: str, name: str) -> dict[str, Any]:
     from threadpoolctl import threadpool_limits
 
     from stream_dr.estimators import make
-    from stream_dr.streams.shards import open_dataset
+    from stream_dr.shards.dataset import open_dataset
 
     key, params, _ = MODELS[name]
     estimator = make(key, params)
@@ -141,7 +141,7 @@ def child(step: str, shards: Path, folder: Path, name: str) -> dict[str, Any]:
 
 def measure(work: Path, rows: int, only: list[str], judged: bool) -> dict[str, int]:
     """All steps at one size; peak bytes by step."""
-    from stream_dr.streams.generate import write_rcv1_like
+    from stream_dr.datasets.generate import write_rcv1_like
 
     peaks: dict[str, int] = {}
     for targets in ("top4", "topics"):

@@ -44,8 +44,8 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False)
 
 def bodies(rows: int) -> list[bytes]:
     """RCV1-like batches of 1,000 rows with one of four labels a row, as Arrow streams."""
-    from stream_dr.streams.codec import arrow_from_block, write_arrow
-    from stream_dr.streams.generate import rcv1_like
+    from stream_dr.arrow.codec import arrow_from_block, write_arrow
+    from stream_dr.datasets.generate import rcv1_like
 
     return [bytes(write_arrow([arrow_from_block(block)])) for block in rcv1_like(rows, "top4")]
 
@@ -144,7 +144,7 @@ def replayed(shards: Path, folder: Path, key: str, params: dict[str, Any]) -> fl
     """Seconds of an in-process replay, without start-up."""
     from stream_dr import Directory, Limits
     from stream_dr.engine.replay import ReplaySettings, replay
-    from stream_dr.streams.shards import open_dataset
+    from stream_dr.shards.dataset import open_dataset
 
     with Directory(folder, limits=Limits(min_free_bytes=0)) as directory:
         directory.add_model("m", key, params)
@@ -154,7 +154,7 @@ def replayed(shards: Path, folder: Path, key: str, params: dict[str, Any]) -> fl
 def ingest(options: argparse.Namespace) -> None:
     """Figure 1."""
     import stream_dr
-    from stream_dr.streams.generate import write_rcv1_like
+    from stream_dr.datasets.generate import write_rcv1_like
 
     params = dict(_param(text) for text in options.param)
     stream_dr.warm_up([stream_dr.ESTIMATORS[options.estimator](**params)])
@@ -233,7 +233,7 @@ def load(options: argparse.Namespace) -> None:
 def soak(options: argparse.Namespace) -> None:
     """Figure 3."""
     from stream_dr import Client, Directory
-    from stream_dr.streams.generate import rcv1_like
+    from stream_dr.datasets.generate import rcv1_like
 
     blocks = list(rcv1_like(20_000, "top4"))
     posted, asked, failed, memory = [0] * 8, [0] * 8, [], []

@@ -25,8 +25,8 @@ import orjson
 import pyarrow as pa
 
 from stream_dr import errors
+from stream_dr.arrow.codec import arrow_from_block, read_arrow, write_arrow
 from stream_dr.block import Block, as_rows, as_weights
-from stream_dr.streams.codec import arrow_from_block, read_arrow, write_arrow
 from stream_dr.target_parsing import parse_targets, refuse_ambiguous
 from stream_dr.targets import KINDS, Targets
 

@@ -61,7 +61,7 @@ def digits() -> Digits:
 
 def write_shards(folder: Path, data: Digits) -> list[Path]:
     """The training rows as Arrow IPC shards; those that are there already stay."""
-    from stream_dr.streams.shards import ShardWriter, open_dataset
+    from stream_dr.shards.dataset import ShardWriter, open_dataset
 
     if not (folder / "manifest.json").exists():
         with ShardWriter(folder, rows_per_shard=SHARD_ROWS, rows_per_batch=BATCH_ROWS) as writer:
@@ -74,7 +74,7 @@ def replay_shards(directory: Path, shards: list[Path], watch: Callable[[Any], No
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.replay import ReplaySettings, replay
     from stream_dr.engine.warm_up import warm_up
-    from stream_dr.streams.shards import open_dataset
+    from stream_dr.shards.dataset import open_dataset
 
     with Directory(directory) as opened:
         for name, (key, params) in MODELS.items():
@@ -89,7 +89,7 @@ def post_shards(address: str, shards: list[Path]) -> Iterator[dict[str, Any]]:
     import httpx
 
     from stream_dr.client import Client
-    from stream_dr.streams.shards import open_dataset
+    from stream_dr.shards.dataset import open_dataset
 
     blocks = [block for _, block in open_dataset(shards).events()]
     with Client(address) as client:

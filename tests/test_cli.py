@@ -13,7 +13,7 @@ import pytest
 import stream_dr
 from stream_dr.cli import COMMANDS, main
 from stream_dr.commands.specs import parse_spec, parse_value
-from stream_dr.streams.shards import ShardWriter, open_dataset
+from stream_dr.shards.dataset import ShardWriter, open_dataset
 from tests.stream_dr.engine.batches import dense, shards, sparse
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from stream_dr.commands.output import Bar, result
-from stream_dr.streams.manifest import Manifest
+from stream_dr.shards.manifest import Manifest
 
 Sources = Annotated[
     list[Path], typer.Argument(metavar="SRC…", help="Files; .gz, .bz2, .xz and archive.zip!member are unpacked.")
@@ -55,8 +55,8 @@ def convert(
         stream-dr convert lyrl2004_vectors_*.dat.gz --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/
         stream-dr convert yeast-train.arff --format arff --labels yeast.xml --out yeast/
     """
-    from stream_dr.streams.convert import Options
-    from stream_dr.streams.convert import convert as run
+    from stream_dr.datasets.convert import Options
+    from stream_dr.datasets.convert import convert as run
 
     options = Options(
         target, zero_based, one_based, n_features, topics, labels, label, targets, weight, id, drop, features, subset,

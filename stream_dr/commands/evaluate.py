@@ -35,10 +35,10 @@ def evaluate(
 
         stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20 --full
     """
-    from stream_dr.engine.evaluate import EvaluateSettings
-    from stream_dr.engine.evaluate import evaluate as run
     from stream_dr.estimators import make
-    from stream_dr.streams.shards import open_dataset
+    from stream_dr.evaluation.test_then_train import EvaluateSettings
+    from stream_dr.evaluation.test_then_train import evaluate as run
+    from stream_dr.shards.dataset import open_dataset
 
     made = {name: make(key, params) for name, key, params in (parse_spec(text) for text in models or [])}
     if not made and not full:

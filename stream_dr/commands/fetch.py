@@ -19,7 +19,7 @@ def fetch(
 
     Needs internet access unless scikit-learn has the set in its cache; `stream-dr convert` takes files that are there.
     """
-    from stream_dr.streams.fetch import fetch as run
+    from stream_dr.datasets.fetch import fetch as run
 
     with Bar("fetch", None) as bar:
         manifests = run(name, out, progress=lambda rows: bar.show(rows, rows))

@@ -23,8 +23,8 @@ def generate(
 
     The text is made up: results on these rows are never RCV1 results.
     """
+    from stream_dr.datasets.generate import write_rcv1_like
     from stream_dr.errors import InvalidParameter
-    from stream_dr.streams.generate import write_rcv1_like
 
     if kind != "rcv1-like":
         raise InvalidParameter(f"there is no generator {kind!r}; there is rcv1-like.")

@@ -45,7 +45,7 @@ def replay(
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.replay import Progress, ReplaySettings
     from stream_dr.engine.replay import replay as run
-    from stream_dr.streams.shards import open_dataset
+    from stream_dr.shards.dataset import open_dataset
 
     specs = [parse_spec(text) for text in model or []]
     dataset = open_dataset(sources, skip_damaged=skip_damaged)

@@ -18,7 +18,7 @@ def transform(
     served."""
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.projecting import project
-    from stream_dr.streams.shards import open_dataset
+    from stream_dr.shards.dataset import open_dataset
 
     dataset = open_dataset([source])
     with Directory(directory, writable=False) as opened, Bar("transform", dataset.rows) as bar:

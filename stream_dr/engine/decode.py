@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from stream_dr.arrow.csr import sound_csr
 from stream_dr.block import Block
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.schema import Schema
 from stream_dr.errors import DamagedFile, LimitExceeded, MalformedInput, SchemaMismatch
-from stream_dr.streams.csr import sound_csr
-from stream_dr.streams.event import Body
+from stream_dr.log.event import Body
 
 
 def parse_rows(body: Body, media: str, limits: Limits) -> Block:
-    """The Block in an Arrow or JSON body. Raises what streams.codec raises, and LimitExceeded."""
-    from stream_dr.streams import codec
+    """The Block in an Arrow or JSON body. Raises what arrow.codec raises, and LimitExceeded."""
+    from stream_dr.arrow import codec
 
     if media == "json":
         if len(body) > limits.max_json_bytes:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from stream_dr.disk import DirectoryLock, Room
 from stream_dr.engine.admit import admit_model
 from stream_dr.engine.draft import Draft, Receipt
 from stream_dr.engine.group import Group
@@ -42,8 +43,7 @@ from stream_dr.errors import (
     UnknownModel,
 )
 from stream_dr.estimators import make
-from stream_dr.streams.disk import DirectoryLock, Room
-from stream_dr.streams.log import Log
+from stream_dr.log.log import Log
 
 Start = int | Literal["start", "now"]
 

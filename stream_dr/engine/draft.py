@@ -14,8 +14,8 @@ from typing import NamedTuple
 from stream_dr.block import Block
 from stream_dr.engine.decode import parse_rows
 from stream_dr.engine.limits import Limits
-from stream_dr.streams.event import Body, quick_digest, sha256_of
-from stream_dr.streams.key_index import LASTING
+from stream_dr.log.event import Body, quick_digest, sha256_of
+from stream_dr.log.key_index import LASTING
 
 REFERENCE = LASTING
 """Keys of reference events start so; a caller's own key may not."""

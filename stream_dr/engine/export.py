@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.accumulate.protocol import pack
 from stream_dr.engine.model import Model, Published
 from stream_dr.engine.publish import change
+from stream_dr.statistics.protocol import pack
 
 
 class Exported(NamedTuple):
@@ -43,7 +43,7 @@ class Exported(NamedTuple):
         """An Arrow stream of one row."""
         import pyarrow as pa
 
-        from stream_dr.streams.codec import write_arrow
+        from stream_dr.arrow.codec import write_arrow
 
         columns = {name: _tensor(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
         batch = pa.record_batch(list(columns.values()), names=list(columns))

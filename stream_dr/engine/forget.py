@@ -84,7 +84,7 @@ def _forget_rows(directory: Any, position: int, rows: Any) -> bool:
 
 
 def _body(block: Block, gone: list[int]) -> bytes:
-    from stream_dr.streams.codec import arrow_from_block, write_arrow
+    from stream_dr.arrow.codec import arrow_from_block, write_arrow
 
     batch = arrow_from_block(block)
     metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(gone)).encode()}

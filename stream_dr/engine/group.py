@@ -18,7 +18,7 @@ from stream_dr.engine.needs import going_on
 from stream_dr.engine.schema import Schema, delta
 from stream_dr.engine.unlearn import removal_of
 from stream_dr.errors import InsufficientStorage, InvalidParameter, KeyConflict, StreamDRError, without_frames
-from stream_dr.streams.event import EventDraft, same
+from stream_dr.log.event import EventDraft, same
 
 
 class Group:

@@ -15,10 +15,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stream_dr.disk import TEMPORARY, fsync_directory
 from stream_dr.engine.model import Failure, PublishPolicy, Spec
-from stream_dr.streams.digest import digest
-from stream_dr.streams.disk import TEMPORARY, fsync_directory
-from stream_dr.streams.sqlite_file import FORMAT, check_integrity, connect, damaged, transaction, translated
+from stream_dr.log.digest import digest
+from stream_dr.log.sqlite_file import FORMAT, check_integrity, connect, damaged, transaction, translated
 
 _APPLICATION = 0x5344524D  # "SDRM"
 _TABLES = """

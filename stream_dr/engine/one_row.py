@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.arrow.csr import WIDEST
 from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows
-from stream_dr.streams.csr import WIDEST
 
 
 def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Block:

@@ -16,10 +16,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from stream_dr.disk import write_atomically
 from stream_dr.engine.batches import references
 from stream_dr.errors import DamagedFile, DamagedShard, HistoryGone, SourceMissing
-from stream_dr.streams.disk import write_atomically
-from stream_dr.streams.shards import Shard, open_shard
+from stream_dr.shards.dataset import Shard, open_shard
 
 NAME = "places.json"
 FORMAT = 1

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.block import Block
+from stream_dr.disk import write_atomically
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.model import Model
 from stream_dr.engine.transform import transform
 from stream_dr.errors import InvalidParameter, SchemaMismatch
-from stream_dr.streams.disk import write_atomically
 from stream_dr.targets import Targets
 
 SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather")

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stream_dr.accumulate.protocol import pack, unpack
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model, Published
@@ -23,6 +22,7 @@ from stream_dr.engine.snapshot import remove_snapshots, snapshot, snapshot_folde
 from stream_dr.engine.snapshot_file import read_file, write_file
 from stream_dr.engine.unlearn import learned_by
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
+from stream_dr.statistics.protocol import pack, unpack
 
 Tell = Callable[[dict[str, Any]], None]
 

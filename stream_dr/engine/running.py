@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+from stream_dr.disk import free_bytes
 from stream_dr.engine.appender import Appender
 from stream_dr.engine.bring_up import BringUp
 from stream_dr.engine.cadence import Cadence
@@ -33,7 +34,6 @@ from stream_dr.engine.settle import settle
 from stream_dr.engine.snapshot_file import canonical
 from stream_dr.engine.workers import Workers
 from stream_dr.errors import Overloaded
-from stream_dr.streams.disk import free_bytes
 
 log = logging.getLogger("stream_dr.running")
 

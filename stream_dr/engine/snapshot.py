@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from stream_dr import __version__
-from stream_dr.accumulate.protocol import STATES, pack, unpack
 from stream_dr.engine.model import Model, Published, Spec
 from stream_dr.engine.publish import Frozen
 from stream_dr.engine.snapshot_file import read_file, write_file
@@ -26,6 +25,7 @@ from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.holder import Holder, held
 from stream_dr.projection import Columns, Linear, Projection
+from stream_dr.statistics.protocol import STATES, pack, unpack
 
 KEPT = 2
 """Snapshots kept a model."""

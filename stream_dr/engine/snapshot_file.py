@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from stream_dr.disk import write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
-from stream_dr.streams.disk import write_atomically
 
 FORMAT = 1
 KEY = "stream_dr"

@@ -42,7 +42,7 @@ class Answer(NamedTuple):
         metadata."""
         import pyarrow as pa
 
-        from stream_dr.streams.codec import write_arrow
+        from stream_dr.arrow.codec import write_arrow
 
         width = self.z.shape[1]
         flat = pa.array(np.ascontiguousarray(self.z).ravel())

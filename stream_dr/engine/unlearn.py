@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from stream_dr.block import Block
 from stream_dr.engine.model import Model
-from stream_dr.streams.event import Body
+from stream_dr.log.event import Body
 from stream_dr.targets import all_absent, labelled_rows
 
 Removal = dict[int, Sequence[int] | None]

@@ -15,7 +15,7 @@ from stream_dr.engine.places import find_shard
 from stream_dr.engine.snapshot import snapshot_files
 from stream_dr.engine.snapshot_file import read_file
 from stream_dr.errors import DirectoryMissing, StreamDRError
-from stream_dr.streams.log import Log
+from stream_dr.log.log import Log
 
 
 class Finding(NamedTuple):

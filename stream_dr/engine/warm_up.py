@@ -18,12 +18,12 @@ import numpy as np
 import orjson
 import scipy.sparse as sp
 
+from stream_dr.arrow.codec import arrow_from_block, json_rows, write_arrow
 from stream_dr.block import Block
 from stream_dr.engine.draft import rows_draft
 from stream_dr.engine.unlearn import learned_by
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
-from stream_dr.streams.codec import arrow_from_block, json_rows, write_arrow
 from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 ROWS, FEATURES = 16, 6

@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.accumulate.basis_state import unit_columns
-from stream_dr.accumulate.block_basis import basis_bytes
-from stream_dr.accumulate.ccipca import CCIPCAAccumulator, CCIPCAState
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
+from stream_dr.statistics.recurrences.basis_state import unit_columns
+from stream_dr.statistics.recurrences.block_basis import basis_bytes
+from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
 
 
 class CCIPCA(Estimator):

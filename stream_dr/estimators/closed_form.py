@@ -14,8 +14,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from stream_dr.accumulate.moment_state import check_kept, moment_bytes
-from stream_dr.accumulate.moments import EXACT_WIDTH, MomentAccumulator, MomentState
 from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.additive import AdditiveEstimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
@@ -26,6 +24,8 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.spectral import canonical, signed
 from stream_dr.solve.two_stage import condition, two_stage
+from stream_dr.statistics.moments.accumulator import EXACT_WIDTH, MomentAccumulator, MomentState
+from stream_dr.statistics.moments.state import check_kept, moment_bytes
 from stream_dr.targets import KINDS
 
 Directions = tuple[np.ndarray, np.ndarray]

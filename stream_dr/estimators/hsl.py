@@ -5,11 +5,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.accumulate.label_sets import most_sets
 from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_choice
 from stream_dr.feature_maps import feature_map
+from stream_dr.statistics.moments.label_sets import most_sets
 
 
 class HSL(ClosedForm):

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.accumulate.feature_counts import FeatureCountAccumulator, FeatureCounts
 from stream_dr.estimators.additive import AdditiveEstimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
 from stream_dr.estimators.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns, Projection
+from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
 
 CHUNK = 1 << 20
 """Entries of the (features, labels) table worked on at a time."""

@@ -18,12 +18,12 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import validate_data
 
-from stream_dr.accumulate.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.block import Block, as_rows
 from stream_dr.errors import CannotMerge, EmptyInput, NotFitted, TargetsRequired, WidthMismatch
 from stream_dr.estimators.parameter_checks import check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.label_codes import label_array
+from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.target_parsing import parse_targets
 
 

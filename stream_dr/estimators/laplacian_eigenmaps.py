@@ -13,11 +13,11 @@ placed by; LPP and NPE, whose new rows need no graph, have the option.
 
 from typing import Any, Literal
 
-from stream_dr.accumulate.reservoir import Reservoir
 from stream_dr.estimators.parameter_checks import check_choice, check_number
 from stream_dr.estimators.reservoir_method import ReservoirMethod
 from stream_dr.solve.graph import neighbourhood_graph
 from stream_dr.solve.laplacian_eigenmaps import Eigenmap, laplacian_eigenmaps
+from stream_dr.statistics.reservoir import Reservoir
 
 
 class LaplacianEigenmaps(ReservoirMethod):

@@ -13,10 +13,10 @@ the local Gram matrix, unit-length places), so that one can be checked against t
 
 from typing import Any
 
-from stream_dr.accumulate.reservoir import Reservoir
 from stream_dr.estimators.parameter_checks import check_number
 from stream_dr.estimators.reservoir_method import ReservoirMethod
 from stream_dr.solve.lle import Barycentre, locally_linear
+from stream_dr.statistics.reservoir import Reservoir
 
 
 class LLE(ReservoirMethod):

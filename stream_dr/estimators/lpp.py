@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.accumulate.reservoir import Reservoir
 from stream_dr.estimators.parameter_checks import check_choice, check_number
 from stream_dr.estimators.reservoir_method import ByClass, ReservoirMethod
 from stream_dr.projection import Linear
 from stream_dr.solve.graph import neighbourhood_graph
 from stream_dr.solve.locality import locality
+from stream_dr.statistics.reservoir import Reservoir
 
 
 class LPP(ReservoirMethod):

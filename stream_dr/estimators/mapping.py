@@ -9,10 +9,10 @@ Why this way: the engine asks every estimator the same four things and never lea
 from collections.abc import Callable
 from typing import Any
 
-from stream_dr.accumulate.mapped import MappedAccumulator, MappedState
-from stream_dr.accumulate.protocol import nested_state
 from stream_dr.feature_maps import feature_map
 from stream_dr.projection import Mapped, Projection
+from stream_dr.statistics.mapped import MappedAccumulator, MappedState
+from stream_dr.statistics.protocol import nested_state
 
 
 class StateType:

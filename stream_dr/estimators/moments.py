@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.accumulate.mapped import MappedState
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import left_singular
+from stream_dr.statistics.mapped import MappedState
 
 
 class Moments(NamedTuple):

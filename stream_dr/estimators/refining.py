@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from stream_dr.accumulate.protocol import nested_state
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
 from stream_dr.estimators.mapping import through
 from stream_dr.estimators.moments import moments_of
@@ -32,6 +31,7 @@ from stream_dr.estimators.parameter_checks import check_number, check_positive_i
 from stream_dr.estimators.refining_methods import METHODS
 from stream_dr.estimators.replayed import Progress, Replayed, unmapped
 from stream_dr.solve.conjugate_gradient import angle
+from stream_dr.statistics.protocol import nested_state
 
 
 class Pass(NamedTuple):

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from stream_dr.accumulate.clock import aged
-from stream_dr.accumulate.mapped import MappedState
 from stream_dr.block import Block
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.holder import Holder
 from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
 from stream_dr.solve.scatter_product import ScatterProduct
+from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.moments.clock import aged
 from stream_dr.targets import labelled_rows
 
 CLOSE = 1e-8

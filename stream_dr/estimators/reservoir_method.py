@@ -8,13 +8,12 @@ Weights (`partial_fit(X, y, sample_weight)`, or those of a stream) decide how li
 graph every sampled row counts alike. That is why `fit` takes none: on rows that all fit in the sample they would
 change nothing. `decay` is left out: the sample is of the whole stream.
 
-Why this way: see accumulate/reservoir.py.
+Why this way: see statistics/reservoir.py.
 """
 
 from abc import abstractmethod
 from typing import Any, ClassVar, NoReturn, Self
 
-from stream_dr.accumulate.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.errors import CannotUnlearn
 from stream_dr.estimators.additive import AdditiveEstimator
 from stream_dr.estimators.estimator import Estimator
@@ -22,6 +21,7 @@ from stream_dr.estimators.mapping import StateType, accumulate, check_feature_ma
 from stream_dr.estimators.parameter_checks import check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
+from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 
 SPARSE_WIDTH = 4096
 """Rows wider than this are taken to be sparse, with no more than this many entries each, when memory is estimated."""

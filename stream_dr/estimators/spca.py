@@ -2,10 +2,10 @@
 
 from typing import Any, ClassVar, Literal
 
-from stream_dr.accumulate.encoding import Fourier
 from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.statistics.moments.encoding import Fourier
 
 
 class KernelKinds:

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.accumulate.encoding import Fourier
 from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_number, check_positive_int
+from stream_dr.statistics.moments.encoding import Fourier
 from stream_dr.targets import Label
 
 

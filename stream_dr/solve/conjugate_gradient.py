@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.accumulate.protocol import nested_state
 from stream_dr.solve.tall_qr import tall_qr
+from stream_dr.statistics.protocol import nested_state
 
 RANK_CUT = 1e-10
 """Singular values of the right-hand sides, and eigenvalues, below this part of the largest are left out."""

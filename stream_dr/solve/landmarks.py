@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.accumulate.protocol import nested_state
 from stream_dr.projection import check_width
 from stream_dr.solve.neighbours import distances, fit_width
+from stream_dr.statistics.protocol import nested_state
 
 
 @nested_state

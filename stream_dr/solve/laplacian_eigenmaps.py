@@ -17,10 +17,10 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from stream_dr.accumulate.protocol import nested_state
 from stream_dr.solve.graph import Graph
 from stream_dr.solve.landmarks import Kept, kept, placed
 from stream_dr.solve.spectral import signed
+from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_MU = 1e-6
 """Components whose μ = 1 − λ is not above this are left out."""

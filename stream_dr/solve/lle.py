@@ -17,10 +17,10 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from stream_dr.accumulate.protocol import nested_state
 from stream_dr.solve.landmarks import Kept, kept, placed
 from stream_dr.solve.neighbours import CHUNK, nearest
 from stream_dr.solve.spectral import EPS, signed
+from stream_dr.statistics.protocol import nested_state
 
 
 @nested_state

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.accumulate.protocol import nested_state
+from stream_dr.statistics.protocol import nested_state
 
 NOISE = 1e-13
 """New directions shorter than this part of the product they came from are rounding."""

@@ -18,10 +18,10 @@ from typing import Any
 import stream_dr
 from service.serve import serve
 from service.settings import Settings
-from stream_dr.streams import failpoints
-from stream_dr.streams import log as log_of
-from stream_dr.streams.log import Log
-from stream_dr.streams.log_folder import tidy
+from stream_dr import failpoints
+from stream_dr.log import log as log_of
+from stream_dr.log.folder import tidy
+from stream_dr.log.log import Log
 
 LATE = 0.03
 """Seconds by which a commit comes after its answer in an answer_first child."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stream_dr
-from stream_dr.streams import failpoints
+from stream_dr import failpoints
 from tests.service.serving import arrow, in_thread, post
 
 X = np.random.default_rng(4).normal(size=(1_000, 40))

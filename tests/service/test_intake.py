@@ -15,8 +15,8 @@ import pytest
 
 import stream_dr
 from service.intake import AT_ONCE, KNOWN, WAY, Intake
+from stream_dr.arrow.ipc import write_arrow
 from stream_dr.engine.draft import Receipt
-from stream_dr.streams.ipc import write_arrow
 
 LIMITS = stream_dr.Limits()
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.block import Block
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
 from stream_dr.engine.limits import Limits
-from stream_dr.streams.codec import arrow_from_block, write_arrow
-from stream_dr.streams.shards import ShardWriter
+from stream_dr.shards.dataset import ShardWriter
 from stream_dr.targets import class_targets, multilabel_targets
 
 SMALL = Limits(min_free_bytes=0)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stream_dr.arrow.codec import block_from_json
 from stream_dr.engine.advance import Step, advance, advance_all
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.history import LogHistory
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.errors import InsufficientStorage, SourceMissing
 from stream_dr.estimators import ESTIMATORS
-from stream_dr.streams.codec import block_from_json
 from tests.stream_dr.engine.batches import dense, opened, put
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("ccipca", {}), "cm": ("class_means", {})}

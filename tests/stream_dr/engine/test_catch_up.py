@@ -9,7 +9,7 @@ from stream_dr import errors
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.reading import ahead
 from stream_dr.engine.snapshot import state_sha256
-from stream_dr.streams.log import Log
+from stream_dr.log.log import Log
 from tests.stream_dr.engine.batches import dense, opened, put
 
 

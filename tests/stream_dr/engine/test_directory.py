@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from stream_dr import errors
+from stream_dr import errors, failpoints
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
 from stream_dr.engine.publish import freeze
 from stream_dr.engine.snapshot import snapshot
-from stream_dr.streams import failpoints, segment
-from stream_dr.streams.event import sha256_of
+from stream_dr.log import segment
+from stream_dr.log.event import sha256_of
 from tests.stream_dr.engine.batches import SMALL, body, dense, draft, opened, put
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import rows_draft, unlearn_draft
@@ -13,7 +14,6 @@ from stream_dr.engine.history import LogHistory, picked_rows
 from stream_dr.engine.publish import freeze
 from stream_dr.engine.snapshot import snapshot
 from stream_dr.engine.verify import verify
-from stream_dr.streams.codec import arrow_from_block, write_arrow
 from tests.stream_dr.engine.batches import dense, opened, put
 
 

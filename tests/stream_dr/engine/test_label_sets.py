@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stream_dr import HSL, errors
-from stream_dr.accumulate import label_sets as kept
 from stream_dr.block import Block
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
@@ -16,6 +15,7 @@ from stream_dr.engine.draft import Receipt
 from stream_dr.engine.label_sets import label_sets
 from stream_dr.engine.publish import freeze
 from stream_dr.engine.snapshot import snapshot
+from stream_dr.statistics.moments import label_sets as kept
 from stream_dr.targets import class_targets, multilabel_targets
 from tests.stream_dr.engine.batches import SMALL, draft, opened, put
 

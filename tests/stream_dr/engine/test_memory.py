@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from stream_dr import errors
+from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.block import Block
 from stream_dr.engine.appender import Appender
 from stream_dr.engine.decode import Decoder
@@ -18,7 +19,6 @@ from stream_dr.engine.draft import Draft, rows_draft
 from stream_dr.engine.limits import Limits
 from stream_dr.engine.reading import pages, read_steps
 from stream_dr.engine.recent import Recent
-from stream_dr.streams.codec import arrow_from_block
 from tests.stream_dr.engine.batches import SMALL, dense, draft, opened, put
 
 UNPACKED = 400 * 100 * 8

@@ -16,7 +16,7 @@ from stream_dr.engine.needs import needed, passed
 from stream_dr.engine.publish import freeze
 from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.snapshot import snapshot, snapshot_files, snapshot_folder
-from stream_dr.streams import log
+from stream_dr.log import log
 from tests.stream_dr.engine.batches import dense, draft, opened, put
 
 WAIT = 30

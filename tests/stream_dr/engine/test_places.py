@@ -15,7 +15,7 @@ from stream_dr.engine.refine import refine_model
 from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.engine.verify import verify
-from stream_dr.streams.shards import open_dataset
+from stream_dr.shards.dataset import open_dataset
 from tests.stream_dr.engine.batches import SMALL, shards
 
 MODELS = {"lda": {"gamma": 1.0, "scatter": "diagonal"}, "ccipca": {}}

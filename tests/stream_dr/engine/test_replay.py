@@ -9,19 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from stream_dr import errors
+from stream_dr import errors, failpoints
+from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.block import Block
 from stream_dr.engine import batches as batching
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.replay import Progress, ReplaySettings, Report, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import ESTIMATORS
-from stream_dr.streams import failpoints
-from stream_dr.streams import shards as shard_reading
-from stream_dr.streams.codec import arrow_from_block
-from stream_dr.streams.log import Log
-from stream_dr.streams.shard_file import digest_of
-from stream_dr.streams.shards import open_dataset
+from stream_dr.log.log import Log
+from stream_dr.shards import dataset as shard_reading
+from stream_dr.shards.dataset import open_dataset
+from stream_dr.shards.file import digest_of
 from tests.stream_dr.engine.batches import SMALL, dense, opened, put, shards
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -31,7 +31,7 @@ from stream_dr.engine.publish import freeze
 from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.snapshot import snapshot, state_sha256
 from stream_dr.engine.transform import transform
-from stream_dr.streams.failpoints import armed
+from stream_dr.failpoints import armed
 from tests.stream_dr.engine.batches import SMALL, dense, draft, opened, put
 
 WAIT = 20.0
@@ -783,7 +783,7 @@ def test_nobody_is_waited_for_once_it_is_said_to_stop(tmp_path: Path) -> None:
 
 
 def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
-    from stream_dr.streams.log import Log
+    from stream_dr.log.log import Log
 
     with opened(tmp_path, m=("class_means", {})) as directory:
         directory.log.close()

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from stream_dr import errors
+from stream_dr import errors, failpoints
 from stream_dr.engine import snapshot_file
 from stream_dr.engine.snapshot_file import read_file, write_file
-from stream_dr.streams import failpoints
 
 ARRAYS = {
     "a": np.arange(6.0).reshape(2, 3),

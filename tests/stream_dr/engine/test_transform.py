@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_dr import errors
+from stream_dr.arrow.codec import block_from_json, read_arrow
 from stream_dr.block import Block
 from stream_dr.engine.catch_up import catch_up
 from stream_dr.engine.directory import Directory
@@ -15,8 +16,7 @@ from stream_dr.engine.model import PublishPolicy
 from stream_dr.engine.projecting import project
 from stream_dr.engine.settle import settle
 from stream_dr.engine.transform import transform
-from stream_dr.streams.codec import block_from_json, read_arrow
-from stream_dr.streams.shards import ShardWriter, open_dataset
+from stream_dr.shards.dataset import ShardWriter, open_dataset
 from tests.stream_dr.engine.batches import dense, opened, put, shards, sparse
 
 NAMES = ("a", "b", "c", "d")

@@ -16,7 +16,7 @@ from stream_dr.engine.model_table import ModelTable
 from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.engine.verify import verify
-from stream_dr.streams.shards import open_dataset
+from stream_dr.shards.dataset import open_dataset
 from tests.stream_dr.engine.batches import dense, opened, put, shards
 
 

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import ESTIMATORS, errors
-from stream_dr.accumulate.protocol import pack
+from stream_dr.statistics.protocol import pack
 
 KEYS = list(ESTIMATORS)
 SUPERVISED = [key for key in KEYS if ESTIMATORS[key].target_kinds]

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 import stream_dr
 from stream_dr import errors
+from stream_dr.datasets.generate import rcv1_like
 from stream_dr.estimators.ccipca import CCIPCA
-from stream_dr.streams.generate import rcv1_like
 from tests.naive import recurrences
 
 

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import ESTIMATORS, HSL, LDA, OPLS, SPCA, SRP, errors
-from stream_dr.accumulate.protocol import pack
 from stream_dr.estimators.closed_form import ClosedForm
+from stream_dr.statistics.protocol import pack
 
 KEYS = [key for key, kind in ESTIMATORS.items() if issubclass(kind, ClosedForm)]
 

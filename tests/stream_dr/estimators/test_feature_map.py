@@ -11,11 +11,11 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
 from stream_dr import ESTIMATORS, hashing, random_fourier
-from stream_dr.accumulate.protocol import pack, unpack
 from stream_dr.block import Block
 from stream_dr.errors import CannotMerge, InvalidParameter, WidthMismatch
 from stream_dr.estimators import make
 from stream_dr.feature_maps import feature_map
+from stream_dr.statistics.protocol import pack, unpack
 
 KEYS = [key for key in ESTIMATORS if "feature_map" in inspect.signature(ESTIMATORS[key]).parameters]
 MAPS = {

@@ -6,11 +6,11 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr import random_fourier
-from stream_dr.accumulate.protocol import pack, unpack
 from stream_dr.block import Block
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
 from stream_dr.estimators import make, refining_methods
 from stream_dr.estimators.refining import Refining, refine_steps
+from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.targets import class_targets
 from tests.naive.krylov import lsqr_two_stage, principal_angle
 from tests.naive.two_stage import cca_h, hsl_h, indicator, lda_h

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stream_dr.accumulate.protocol import pack, unpack
 from stream_dr.solve import conjugate_gradient as cg
+from stream_dr.statistics.protocol import pack, unpack
 
 
 def solve(A, B, steps=200, noise=cg.NOISE):

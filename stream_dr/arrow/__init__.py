@@ -1,0 +1,1 @@
+"""Bytes to Blocks and back: Arrow IPC, JSON rows, targets."""

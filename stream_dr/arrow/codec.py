@@ -1,0 +1,169 @@
+"""codec: Arrow record batches ↔ Block, in the layout DESIGN.md section 5 fixes.
+
+Dense rows are `features: fixed_size_list<float|double, d>` or plain numeric columns (names kept); sparse rows are
+`indices: list<integer>` + `values: list<float|double>`. Beside them at most one of `label`, `labels`, `target`, and
+`weight` and `id`. Anything else is refused by name.
+
+Cost: a batch whose numbers lie as a Block wants them (one record batch, int32 indices, sorted) is not copied: the Block
+points into the Arrow buffers, which are read-only. Checks read each number once.
+
+Why this way: a body from the network, an event of the log and a shard's batch are the same bytes and pass the same
+gate, so a Block that exists has finite values and sorted, distinct, non-negative indices. An event of several record
+batches is joined first, so that the rest knows only one. Integer lists are taken as well as float ones, cast.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from stream_dr.arrow.csr import WIDEST
+from stream_dr.arrow.ipc import Validated, read_arrow, write_arrow
+from stream_dr.arrow.json_rows import block_from_json, json_rows
+from stream_dr.arrow.rows import (
+    check_columns,
+    dense_rows,
+    feature_columns,
+    plain_rows,
+    refuse_null,
+    sparse_rows,
+)
+from stream_dr.arrow.targets import arrow_from_targets, targets_from_arrow
+from stream_dr.block import Block, as_weights, check_finite
+from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
+from stream_dr.target_parsing import parse_targets
+from stream_dr.targets import KINDS, Targets
+
+__all__ = ["arrow_from_block", "block_from_arrow", "block_from_json", "json_rows", "read_arrow", "write_arrow"]
+
+
+def block_from_arrow(
+    batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table,
+    n_features: int | None = None,
+    max_features: int | None = None,
+) -> Block:
+    """One Block of all rows of one event's record batches.
+
+    n_features: the width a setting or manifest states; else schema metadata `n_features` states a sparse batch's width;
+    else it is the largest index + 1 and `width_stated` is False. max_features: refuse wider batches.
+    Raises SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, WidthMismatch, LimitExceeded, InvalidTargets,
+    InvalidWeights, MalformedInput.
+    """
+    batch = _joined(batches)
+    schema = batch.schema
+    columns = schema.names
+    dense, sparse = "features" in columns, "indices" in columns or "values" in columns
+    check_columns(columns, dense, sparse)
+    stated = _stated_width(schema, n_features)
+    names = None
+    if sparse:
+        X = sparse_rows(batch, stated, max_features)
+    elif dense:
+        X = dense_rows(batch.column("features"))
+    else:
+        X, names = plain_rows(batch)
+    if not sparse and stated is not None and X.shape[1] != stated:
+        raise WidthMismatch(
+            f"the batch has {X.shape[1]} features; {stated} are stated. Send {stated}.", n_features=stated
+        )
+    _check_width(X.shape[1], max_features)
+    check_finite(X)
+    y = targets_from_arrow(batch)
+    weights = _weights(batch) if "weight" in columns else None
+    ids = _ids(batch) if "id" in columns else None
+    width_stated = not sparse or stated is not None
+    return Block(X, y, weights, ids, names, width_stated, checked=True)
+
+
+def arrow_from_block(block: Block) -> pa.RecordBatch:
+    """The record batch that says what the Block does; `block_from_arrow` inverts it.
+
+    Dense rows with names become plain columns; a stated sparse width goes into schema metadata `n_features`. Numbers are
+    not copied (plain columns are). Raises SchemaMismatch when a feature's name is one the layout uses itself.
+    """
+    columns = feature_columns(block)
+    if block.y is not None:
+        targets = block.y if isinstance(block.y, Targets) else parse_targets(block.y, block.rows, KINDS)
+        name, column = arrow_from_targets(targets)
+        columns[name] = column
+    if block.weights is not None:
+        columns["weight"] = pa.array(block.weights)
+    if block.ids is not None:
+        columns["id"] = pa.array(block.ids, pa.string())
+    batch = pa.record_batch(columns)
+    if block.sparse and block.width_stated:
+        batch = batch.replace_schema_metadata({"n_features": str(block.features)})
+    return batch
+
+
+def _joined(batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+    """All batches as one, validated in full."""
+    if isinstance(batches, pa.Table):
+        table = batches
+    else:
+        parts = [batches] if isinstance(batches, pa.RecordBatch) else list(batches)
+        if not parts:
+            raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
+        if len(parts) == 1 and (isinstance(batches, Validated) or _valid(parts[0])):
+            return parts[0]
+        table = pa.Table.from_batches(parts[:1]) if len(parts) == 1 else _table(parts)
+    try:
+        table.validate(full=True)
+        joined = table.combine_chunks().to_batches()
+    except (pa.ArrowException, MemoryError) as e:
+        raise MalformedInput(f"the record batches are not valid Arrow ({e}); write them anew.") from e
+    return joined[0] if joined else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _valid(batch: pa.RecordBatch) -> bool:
+    """Whether a batch is valid as it stands; what is wrong with one that is not is told by who joins it."""
+    try:
+        batch.validate(full=True)
+    except (pa.ArrowException, MemoryError):
+        return False
+    return True
+
+
+def _table(parts: list[pa.RecordBatch]) -> pa.Table:
+    try:
+        return pa.Table.from_batches(parts)
+    except pa.ArrowException as e:
+        raise SchemaMismatch("the record batches of one event have different columns; send one schema.") from e
+
+
+def _stated_width(schema: pa.Schema, n_features: int | None) -> int | None:
+    """The width the setting or the schema's metadata states, or None."""
+    text = (schema.metadata or {}).get(b"n_features")
+    if text is None:
+        return n_features
+    if not (text.isdigit() and 0 < int(text) <= WIDEST):
+        raise SchemaMismatch(f"schema metadata n_features is {text!r}; it must be a positive integer.")
+    if n_features is not None and int(text) != n_features:
+        raise WidthMismatch(
+            f"the batch states {int(text)} features; {n_features} are stated for the stream. Send {n_features}.",
+            n_features=n_features,
+        )
+    return int(text)
+
+
+def _check_width(width: int, max_features: int | None) -> None:
+    if max_features is not None and width > max_features:
+        raise LimitExceeded(f"the batch has {width} features; at most {max_features} are allowed.", limit=max_features)
+
+
+def _weights(batch: pa.RecordBatch) -> np.ndarray | None:
+    column = batch.column("weight")
+    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        raise SchemaMismatch(f"column weight is {column.type}; it must be double.", column="weight")
+    refuse_null(column, "weight")
+    with np.errstate(invalid="ignore"):  # a signalling NaN warns when it is cast; it is refused in any case
+        return as_weights(column.to_numpy(zero_copy_only=False), batch.num_rows)
+
+
+def _ids(batch: pa.RecordBatch) -> list[str]:
+    column = batch.column("id")
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise SchemaMismatch(f"column id is {column.type}; it must be string.", column="id")
+    refuse_null(column, "id")
+    ids: list[str] = column.to_pylist()
+    return ids

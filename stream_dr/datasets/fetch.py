@@ -1,0 +1,102 @@
+"""fetch: public data sets through scikit-learn's fetchers, to shards.
+
+`rcv1` (Reuters RCV1-v2, 103 topics), `news20` (20 Newsgroups' raw word counts; training and test rows in folders of their
+own) and `openml:NAME` (`openml:NAME:VERSION`). A set scikit-learn has fetched before is taken from its cache.
+
+Memory: scikit-learn hands over a whole set, so it is held whole here (RCV1: 1 GB); files that do not fit are for `convert`.
+
+Why this way: the fetchers know addresses, checksums and caches; what is ours is turning their objects into shards.
+"""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.block import Block, as_rows
+from stream_dr.datasets.convert import Progress, write_shards
+from stream_dr.datasets.readers.lines import ROWS
+from stream_dr.datasets.readers.rcv1 import read_indicator
+from stream_dr.errors import InvalidParameter, SourceMissing
+from stream_dr.shards.manifest import Manifest
+from stream_dr.targets import class_targets, continuous_targets
+
+NAMES = "rcv1, news20 and openml:NAME"
+
+
+def fetch(name: str, out: Any, *, progress: Progress | None = None) -> dict[str, Manifest]:
+    """Fetch a data set and write it as shards into the folder `out` (news20: `out/train` and `out/test`).
+
+    Returns the manifests by folder. Raises SourceMissing where it cannot be fetched, saying how to convert local files,
+    InvalidParameter for an unknown name, OutputExists.
+    """
+    parts = _parts(name)
+    return {
+        str(Path(out) / folder): write_shards(blocks, Path(out) / folder, n_features=width, progress=progress)
+        for folder, width, blocks in parts
+    }
+
+
+def _parts(name: str) -> list[tuple[str, int | None, Iterator[Block]]]:
+    """(folder, width of sparse rows, blocks) of each part of a set."""
+    if name == "rcv1":
+        bunch = _ask(name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
+        return [
+            ("", bunch.data.shape[1], read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id))
+        ]
+    if name == "news20":
+        how = "fetch_20newsgroups_vectorized"
+        parts = []
+        for part in ("train", "test"):
+            bunch = _ask(name, "20news-bydate", "--format mat or libsvm", how, subset=part, normalize=False)
+            labels = [bunch.target_names[t] for t in bunch.target]
+            parts.append((part, bunch.data.shape[1], _rows(bunch.data, labels)))
+        return parts
+    if name.startswith("openml:"):
+        return [_openml(name)]
+    raise InvalidParameter(f"there is no data set {name!r} to fetch; names are {NAMES}.")
+
+
+def _openml(name: str) -> tuple[str, int | None, Iterator[Block]]:
+    _, title, *version = name.split(":")
+    bunch = _ask(
+        name,
+        title,
+        "--format arff or csv",
+        "fetch_openml",
+        name=title,
+        version=int(version[0]) if version else "active",
+    )
+    X, names = as_rows(bunch.data)
+    targets = None if bunch.target is None else np.asarray(bunch.target)
+    return "", X.shape[1] if sp.issparse(X) else None, _rows(X, targets, names)
+
+
+def _rows(X: Any, targets: Any, names: tuple[str, ...] | None = None) -> Iterator[Block]:
+    """Blocks of rows with one label, or one number, a row."""
+    X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else X
+    parse: Any = class_targets
+    if isinstance(targets, np.ndarray) and targets.dtype.kind == "f":
+        parse = continuous_targets
+    for at in range(0, X.shape[0], ROWS):
+        part = None if targets is None else parse(list(targets[at : at + ROWS]))
+        yield Block(X[at : at + ROWS], part, names=names)
+
+
+def _ask(what: str, files: str, format: str, fetcher: str, /, **how: Any) -> Any:
+    """What a fetcher of scikit-learn returns. Raises SourceMissing when it cannot reach its server."""
+    import sklearn.datasets
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "Retry downloading from url": the error below says more
+            return getattr(sklearn.datasets, fetcher)(**how, n_retries=1, delay=0.2)
+    except (OSError, ValueError) as e:  # URLError, HTTPError and timeouts are OSErrors
+        raise SourceMissing(
+            f"{what} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where scikit-learn "
+            f"downloads it from. With the {files} files on disk: stream-dr convert FILES {format} --out DIR.",
+            name=what,
+        ) from e

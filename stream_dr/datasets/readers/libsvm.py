@@ -1,0 +1,62 @@
+"""libsvm: `label index:value …` lines (libsvm, svmlight), one or several labels a row.
+
+Several labels are separated by commas (`1,5,7 3:0.5`); a line that begins with a pair, or with a blank, has no label.
+`qid:…` fields are passed over, what follows `#` is a comment. Columns are numbered from 1 unless `zero_based`.
+
+Memory: one group of rows. Time: 2 million pairs a second or so on one core.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from stream_dr.block import Block
+from stream_dr.datasets.readers.labels import LabelFields
+from stream_dr.datasets.readers.lines import ROWS, Lines, read_lines
+from stream_dr.datasets.readers.pairs import parse_pairs
+
+
+def read_libsvm(
+    path: Any, *, target: str = "auto", zero_based: bool = False, n_features: int | None = None, rows: int = ROWS
+) -> Iterator[Block]:
+    """Blocks of sparse float64 rows with class, multilabel or continuous targets.
+
+    target: "auto" (decided by the first rows) or the kind. n_features: width to state; else a block's width is the largest
+    column so far. Raises SourceMissing, and MalformedInput naming file and line.
+    """
+    parser, width = LabelFields(target), n_features or 0
+    for lines in read_lines(path, rows):
+        fields, begins = label_fields(lines)
+        X = parse_pairs(lines, begins, 0 if zero_based else 1, width)
+        check_width(lines, X, n_features)
+        width = X.shape[1]
+        yield Block(X, parser.parse(fields, lines.fail), width_stated=n_features is not None)
+
+
+def label_fields(lines: Lines) -> tuple[list[str], np.ndarray]:
+    """Each line's label field ("" where there is none) and where its pairs begin."""
+    fields, begins = [], np.empty(lines.rows, np.int64)
+    data = lines.data.tobytes()
+    for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
+        stop = data.find(b" ", start, end)
+        tab = data.find(b"\t", start, stop if stop >= 0 else end)
+        stop = tab if tab >= 0 else stop if stop >= 0 else end
+        field = data[start:stop]
+        if b":" in field:
+            field, stop = b"", start
+        elif data[stop + 1 : stop + 5] == b"qid:":
+            after = data.find(b" ", stop + 1, end)
+            stop = after if after >= 0 else end
+        fields.append(field.decode("utf-8", "replace"))
+        begins[i] = stop
+    return fields, begins
+
+
+def check_width(lines: Lines, X: Any, n_features: int | None) -> None:
+    """Raise MalformedInput for the first line with a column past the stated width."""
+    if n_features is None or X.shape[1] <= n_features:
+        return
+    entry = int(np.argmax(X.indices >= n_features))
+    row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+    lines.fail(row, f"column {int(X.indices[entry])} (from 0) is past n_features = {n_features}.")

@@ -1,0 +1,94 @@
+"""matlab: `.mat` files with a matrix of rows (fea) and labels (gnd).
+
+Version 5 files (MATLAB's -v6 and -v7) through scipy. Memory: the two variables named are held whole, because the format
+compresses a variable in one piece and stores it by column; other variables are passed over. So memory does not depend on
+the file, but does on `fea`. Version 7.3 files are HDF5 and refused with what to do.
+
+Why this way: the field's sets in this form are small (20 Newsgroups: 4 MB); those too large for memory come as text.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+from scipy.io.matlab import MatReadError
+
+from stream_dr.block import Block, check_finite
+from stream_dr.datasets.readers.lines import ROWS
+from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
+from stream_dr.label_codes import check_exact
+from stream_dr.target_parsing import parse_targets
+from stream_dr.targets import Targets, class_targets, continuous_targets
+
+
+def read_matlab(
+    path: Any, *, features: str = "fea", labels: str | None = "gnd", subset: str | None = None, rows: int = ROWS
+) -> Iterator[Block]:
+    """Blocks of rows of `features` (n, d), sparse or dense, with `labels` (n,) classes or (n, k) indicator.
+
+    subset: a variable of row numbers, counted from 1 as MATLAB does (trainIdx): only those rows, in that order. labels
+    None: rows without targets. Raises SourceMissing, SchemaMismatch (a variable is not there or does not fit),
+    MalformedInput.
+    """
+    names = [name for name in (features, labels, subset) if name is not None]
+    found = _load(path, names)
+    X = found[features]
+    X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else np.ascontiguousarray(X, dtype=np.float64)
+    if X.ndim != 2:
+        raise SchemaMismatch(f"{path}: {features!r} has {X.ndim} dimensions; rows are (n, d).")
+    try:
+        check_finite(X)
+        targets = None if labels is None else _targets(found[labels], X.shape[0])
+    except StreamDRError as e:
+        raise MalformedInput(f"{path}: {e}", file=str(path)) from e
+    order = np.arange(X.shape[0]) if subset is None else _order(path, found[subset], X.shape[0])
+    for at in range(0, len(order), rows):
+        take = order[at : at + rows]
+        yield Block(X[take], None if targets is None else targets.take(take))
+
+
+def _load(path: Any, names: list[str]) -> dict[str, Any]:
+    if not Path(path).is_file():
+        raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
+    try:
+        found = scipy.io.loadmat(path, variable_names=names)
+        missing = [name for name in names if name not in found]
+        present = [entry[0] for entry in scipy.io.whosmat(path)] if missing else []
+    except NotImplementedError as e:
+        raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
+    except (MatReadError, ValueError, TypeError, OSError, EOFError) as e:
+        raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
+    if missing:
+        raise SchemaMismatch(
+            f"{path} has no variable {missing[0]!r}; it has {', '.join(present)}. Name them with features, labels, subset."
+        )
+    return found
+
+
+def _targets(values: Any, rows: int) -> Targets:
+    """Classes from (n, 1) or (1, n) numbers or cells of strings; label sets from a 0/1 matrix."""
+    Y = values.toarray() if sp.issparse(values) else np.asarray(values)
+    if Y.dtype == object:
+        return class_targets([str(np.asarray(cell).ravel()[0]) for cell in Y.ravel()])
+    if Y.dtype.kind not in "biuf":
+        raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
+    if Y.dtype.kind == "f" and not np.isfinite(Y).all():
+        raise InvalidTargets("labels contain NaN or infinity; leave those rows out.")
+    if Y.ndim == 1 or 1 in Y.shape:
+        flat = Y.ravel()
+        if np.issubdtype(flat.dtype, np.floating) and not np.all(flat == np.floor(flat)):
+            return continuous_targets(flat)
+        if flat.dtype.kind == "f":
+            check_exact(flat)
+        return class_targets(flat if flat.dtype.kind == "u" else flat.astype(np.int64))
+    return parse_targets(Y, rows, ("multilabel", "continuous"))
+
+
+def _order(path: Any, numbers: Any, rows: int) -> np.ndarray:
+    order = np.asarray(numbers).ravel().astype(np.int64) - 1
+    if len(order) and (order.min() < 0 or order.max() >= rows):
+        raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {rows}.")
+    return order

@@ -1,0 +1,145 @@
+"""disk: whole-or-nothing files, one writer a directory, free space.
+
+Cost: `write_atomically` two fsyncs and a rename (about 0.3-10 ms by device), whatever the file's size costs to write.
+
+Why this way: a file that is renamed into place after an fsync is either the old one or the whole new one, and the fsync
+of the directory makes the rename itself outlive a power cut. The lock is the kernel's (flock): it is gone with the
+process, however that ended, so there is no stale lock file to clean up; the pid inside is only for the message.
+"""
+
+import errno
+import fcntl
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, TypeGuard
+
+from stream_dr.errors import DirectoryInUse, InsufficientStorage
+from stream_dr.failpoints import failpoint
+
+TEMPORARY = ".tmp"
+"""Suffix of files being written; one found later is what a crash left."""
+
+
+def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], object], point: str = "write") -> None:
+    """Create or replace a file: `write(handle)` fills a temporary file beside it, which is synced and renamed.
+
+    point names the failpoints (`point.tmp`, `point.rename`, `point.dir_fsync`). On any error the old file is untouched
+    and the temporary one removed. Raises InsufficientStorage when the disk takes no more, else what `write` raises.
+    """
+    path = Path(path)
+    temporary = path.with_name(path.name + TEMPORARY)
+    try:
+        with open(temporary, "wb") as handle:
+            write(handle)
+            handle.flush()
+            failpoint(f"{point}.tmp")
+            os.fsync(handle.fileno())
+        failpoint(f"{point}.rename")
+        os.replace(temporary, path)
+        failpoint(f"{point}.dir_fsync")
+        fsync_directory(path.parent)
+    except BaseException as e:
+        temporary.unlink(missing_ok=True)
+        if is_full(e) or is_broken(e):
+            raise no_room(path, str(e)) from e
+        raise
+
+
+def fsync_directory(path: str | os.PathLike[str]) -> None:
+    """Make the directory's entries (creations, renames, removals) durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_temporaries(directory: str | os.PathLike[str]) -> list[Path]:
+    """Remove what interrupted writes left in a directory; the caller holds its lock."""
+    left = sorted(Path(directory).glob(f"*{TEMPORARY}"))
+    for path in left:
+        path.unlink(missing_ok=True)
+    return left
+
+
+def free_bytes(path: str | os.PathLike[str]) -> int:
+    """Bytes this user may still write to the file system that holds `path`."""
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
+class Room:
+    """Bytes free on the disk that holds `path`: asked of it every SECONDS, and before each write that might meet the bound.
+
+    Cost: a few hundred ns where the disk is not asked, else 5 µs; one thread.
+    """
+
+    SECONDS = 0.1
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path, self._asked, self._left = path, -math.inf, 0
+
+    def free(self, needed: int, size: int) -> int:
+        """Bytes free before a write of `size`; counted down by each until there may be less than twice `needed`."""
+        now = time.monotonic()
+        self._left -= size
+        if self._left < 2 * needed or now - self._asked > self.SECONDS:
+            self._asked, self._left = now, free_bytes(self._path)
+        return self._left
+
+
+def is_full(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an error is the operating system's "no space left" (or quota reached, or no file may be as large)."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def is_broken(error: BaseException) -> TypeGuard[OSError]:
+    """Whether an error is the operating system's "input/output error", which may be one of reading, too."""
+    return isinstance(error, OSError) and error.errno == errno.EIO
+
+
+def no_room(path: str | os.PathLike[str], said: str) -> InsufficientStorage:
+    """The error that says that the disk holding `path` takes no more; said: by the system or by SQLite."""
+    return InsufficientStorage(
+        f"{path} could not be written ({said}): the disk is full, over its quota, or refuses to write. Nothing was changed; "
+        "make room on it, or mend it, and try again.",
+        path=str(path),
+    )
+
+
+class DirectoryLock:
+    """The right to write to a directory, held by one process at a time, until `release` or the process's end.
+
+    Takes the lock on `directory/lock` at once; the directory must exist. Raises DirectoryInUse with the holder's pid.
+    Usable as a context manager. Cost: one flock.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.path = Path(directory) / "lock"
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            pid = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+            os.close(descriptor)
+            raise DirectoryInUse(
+                f"{directory} is being written to by process {pid}; stop it, or use another directory.", pid=pid
+            ) from e
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        """Give the lock up; once is enough, twice does nothing."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> "DirectoryLock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

@@ -1,0 +1,1 @@
+"""How good a projection is: test-then-train, probes, scores."""

@@ -1,0 +1,1 @@
+"""Files of Arrow record batches: data sets, their manifests, writing them."""

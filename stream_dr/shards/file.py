@@ -1,0 +1,113 @@
+"""shard_file: one open file of record batches, whatever its format.
+
+Arrow IPC files and streams are memory-mapped; Parquet's row groups are decoded one at a time. At most 16 files are kept open
+in a process; the batches handed out keep their pages mapped as long as they live.
+
+Parquet's pages are checked by their own checksums where they have them (ours do; many writers leave them out), so that
+damage in a file whose digest nobody wrote down is found as far as it can be.
+
+Cost: opening reads the footer (and, of a compressed IPC file, every batch once, for its rows).
+
+Why this way: what tells whether a file is still the one looked at is its path, size and time of change, so a shard that was
+replaced is opened, and its digest taken, anew.
+"""
+
+import hashlib
+import threading
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from stream_dr.arrow.ipc import read_arrow
+from stream_dr.errors import DamagedShard, MalformedInput, SourceMissing
+
+Identity = tuple[Path, int, int]
+
+
+def identity_of(path: Path) -> Identity:
+    """What tells whether a file is still the one looked at before."""
+    try:
+        status = path.stat()
+    except FileNotFoundError as e:
+        raise SourceMissing(f"{path} is not there; put it back, or name where it is.", path=str(path)) from e
+    return path, status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=100_000)
+def digest_of(path: Path, _size: int, _changed: int) -> str:
+    """Hex sha256 of a file, taken once a process for one identity (1-2 GB/s)."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class ShardFile:
+    """An open shard: its batches by number. schema: their Arrow schema. batch_rows: rows of each. bytes: the whole file."""
+
+    schema: pa.Schema
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, threading.Lock()
+        with _unreadable(path):
+            self._open(pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b""))
+
+    def _open(self, source: Any) -> None:
+        self.bytes = source.read_buffer()
+        start = bytes(self.bytes[:6])
+        source.seek(0)
+        if start == b"ARROW1":
+            reader = pa.ipc.open_file(source)
+            self._get, self.schema = lambda n: [reader.get_batch(n)], reader.schema
+            self.batch_rows = tuple(reader.get_batch(n).num_rows for n in range(reader.num_record_batches))
+        elif start[:4] == b"PAR1":
+            self._open_parquet(source)
+        elif start[:4] == b"\xff\xff\xff\xff":
+            batches = read_arrow(self.bytes)
+            self._get, self.schema = lambda n: [batches[n]], batches[0].schema if batches else pa.schema([])
+            self.batch_rows = tuple(batch.num_rows for batch in batches)
+        else:
+            raise MalformedInput("it is neither an Arrow nor a Parquet file")
+
+    def _open_parquet(self, source: Any) -> None:
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetFile(source, page_checksum_verification=True)
+        self.schema = schema = file.schema_arrow
+        groups = range(file.metadata.num_row_groups)
+        self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in groups)
+        self._get = lambda n: file.read_row_group(n).to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
+
+    def read(self, batch: int) -> list[pa.RecordBatch]:
+        """The record batches of one event. Raises IndexError or DamagedShard."""
+        if not 0 <= batch < len(self.batch_rows):
+            raise IndexError(f"{self._path} has {len(self.batch_rows)} batches; batch {batch} was asked for")
+        with self._lock, _unreadable(self._path):
+            return self._get(batch)
+
+
+@lru_cache(maxsize=16)
+def opened(path: Path, _size: int, _changed: int) -> ShardFile:
+    """The open file of an identity. Raises DamagedShard when it is no file of batches."""
+    return ShardFile(path)
+
+
+class _unreadable:
+    """Turn whatever reading a shard raises into DamagedShard."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
+        if isinstance(error, pa.ArrowException | OSError | MemoryError | MalformedInput | OverflowError | UnicodeError):
+            raise damaged(self._path, (str(error) or type(error).__name__).splitlines()[0][:200]) from error
+
+
+def damaged(path: Path, why: str) -> DamagedShard:
+    """The error that says that a shard cannot be used."""
+    return DamagedShard(
+        f"{path} cannot be used: {why}. Restore or rewrite it, or leave it out with --skip-damaged.", path=str(path)
+    )

@@ -1,0 +1,172 @@
+"""shard_writer: Blocks of any size → shards of even batches and a manifest.
+
+Cost: each row is copied once into the file; memory is one batch (rows_per_batch rows) plus the Block given.
+
+Why this way: where rows come in (a line, a file, a generator's chunk) must not decide where events lie, so rows are cut
+anew: the same rows give the same batches. A shard is renamed into place when it is whole, the manifest is written last.
+After an error nothing is left; after a kill a mark is, by which the folder is refused, so that some of the rows are never
+taken for all of them.
+"""
+
+import hashlib
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from stream_dr.arrow.codec import arrow_from_block
+from stream_dr.block import Block
+from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
+from stream_dr.errors import OutputExists, SchemaMismatch
+from stream_dr.shards.manifest import NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
+from stream_dr.shards.seal import seal_of
+
+
+class ShardWriter:
+    """Writes `directory/part-00000.arrow` … and, on a clean end, `directory/manifest.json`. A context manager.
+
+    rows_per_shard, rows_per_batch: rows a file and an event hold (the last of each may hold fewer). manifest: whether to
+    write one. n_features: width of sparse rows where it is known from the start; else the manifest's width is the largest
+    seen. format: "ipc" or "parquet". Raises OutputExists when the directory has shards, SchemaMismatch when a later Block
+    has other columns than the first, InsufficientStorage.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        rows_per_shard: int = 100_000,
+        rows_per_batch: int = 1_000,
+        manifest: bool = True,
+        n_features: int | None = None,
+        format: str = "ipc",
+    ) -> None:
+        self.directory = Path(directory)
+        self.rows_per_shard, self.rows_per_batch = rows_per_shard, rows_per_batch
+        self.manifest: Manifest | None = None
+        self._keep_manifest, self._n_features, self._parquet = manifest, n_features, format == "parquet"
+        self._width = n_features or 0
+        self._labels: dict[Any, None] = {}
+        self._target_kind: str | None = None
+        self._schema: pa.Schema | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._entries: list[ShardEntry] = []
+        self._batches: list[int] = []
+        self._writer: Any = None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if (self.directory / NAME).exists() or any(self.directory.glob("part-*")):
+            raise OutputExists(f"{directory} holds shards already; give an empty or a new folder.", path=str(directory))
+
+    @property
+    def rows(self) -> int:
+        """Rows given so far."""
+        written = sum(entry.rows for entry in self._entries) + sum(self._batches)
+        return written + self._waiting_rows
+
+    def write(self, block: Block) -> None:
+        """Add a Block's rows; whole batches go to the file at once."""
+        batch = arrow_from_block(block)
+        self._note(block, batch)
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        while self._waiting_rows >= self.rows_per_batch:
+            self._write_batch(self.rows_per_batch)
+
+    def close(self) -> Manifest:
+        """Write what is left and the manifest; what is in the directory afterwards."""
+        if self._waiting_rows:
+            self._write_batch(self._waiting_rows)
+        self._end_shard()
+        entries = tuple(self._entries)
+        rows = sum(entry.rows for entry in entries)
+        self.manifest = Manifest(rows, self._width or None, self._target_kind, tuple(self._labels), entries)
+        if self._keep_manifest:
+            write_manifest(self.directory, self.manifest)
+        (self.directory / UNFINISHED).unlink(missing_ok=True)
+        return self.manifest
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close; after an error all shards are removed and no manifest is written."""
+        if kind is None:
+            self.close()
+            return
+        if self._writer is not None:
+            self._writer.close()
+            self._sink.close()
+            self._temporary.unlink(missing_ok=True)
+        for entry in self._entries:
+            (self.directory / entry.file).unlink(missing_ok=True)
+        (self.directory / UNFINISHED).unlink(missing_ok=True)
+
+    def _note(self, block: Block, batch: pa.RecordBatch) -> None:
+        """Remember width and labels; refuse other columns than the first Block's."""
+        if self._schema is None:
+            metadata = {"n_features": str(self._n_features)} if self._n_features and block.sparse else None
+            self._schema = batch.schema.with_metadata(metadata)
+        if not batch.schema.equals(self._schema):
+            odd = next((f.name for f in batch.schema if f not in self._schema), "")
+            raise SchemaMismatch(
+                f"rows have the columns {batch.schema.names} (odd one: {odd}); the first had {self._schema.names}, "
+                "of the same types. Write them to another folder.",
+                column=odd,
+            )
+        self._width = max(self._width, block.features)
+        if block.y is not None:
+            self._target_kind = block.y.kind
+            self._labels.update(dict.fromkeys(block.y.labels))
+
+    def _write_batch(self, rows: int) -> None:
+        """Write the first `rows` waiting rows as one batch."""
+        table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in self._waiting])
+        empty = table.slice(0, 0)  # two parts make pyarrow copy: a mere slice is written with some of what follows it
+        head, rest = pa.concat_tables([table.slice(0, rows), empty]).combine_chunks(), table.slice(rows)
+        self._waiting = [b for b in rest.to_batches() if b.num_rows]
+        self._waiting_rows -= rows
+        try:
+            if self._writer is None:
+                self._begin_shard()
+            self._writer.write_table(head.replace_schema_metadata(self._metadata()))
+        except OSError as e:
+            if is_full(e):
+                raise no_room(self._temporary, str(e)) from e
+            raise
+        self._batches.append(rows)
+        if sum(self._batches) >= self.rows_per_shard:
+            self._end_shard()
+
+    def _metadata(self) -> dict[bytes, bytes] | None:
+        metadata: dict[bytes, bytes] | None = self._schema.metadata if self._schema is not None else None
+        return metadata
+
+    def _begin_shard(self) -> None:
+        (self.directory / UNFINISHED).touch()
+        suffix = "parquet" if self._parquet else "arrow"
+        self._path = self.directory / f"part-{len(self._entries):05d}.{suffix}"
+        self._temporary = self._path.with_name(self._path.name + TEMPORARY)
+        self._sink = pa.OSFile(str(self._temporary), "wb")
+        if self._parquet:
+            import pyarrow.parquet as pq
+
+            self._writer = pq.ParquetWriter(self._sink, self._schema, write_page_checksum=True)
+        else:
+            self._writer = pa.ipc.new_file(self._sink, self._schema)
+
+    def _end_shard(self) -> None:
+        """Close the file, make it durable, give it its name."""
+        if self._writer is None:
+            return
+        self._writer.close()
+        self._sink.close()
+        with open(self._temporary, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as written:
+            digest = hashlib.sha256(written).hexdigest()
+            known = (len(written), digest, seal_of(written, digest))
+            os.fsync(file.fileno())
+        self._temporary.rename(self._path)
+        fsync_directory(self.directory)
+        self._entries.append(ShardEntry(self._path.name, sum(self._batches), tuple(self._batches), *known))
+        self._writer, self._batches = None, []

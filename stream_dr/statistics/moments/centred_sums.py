@@ -1,0 +1,158 @@
+"""CentredSums: the mutable side of CentredPart, for dense rows of any width and sparse rows of exact scatter [MATH §1].
+
+A chunk of rows is centred on its own mean and joined by Chan, Golub and LeVeque's formula, whose last term is one more row
+of the matrix product. Sparse rows are shifted instead (`shifted_rows`) where few of their values are nonzero.
+
+Cost: d² / 2 (or d) + d k multiplications a row; sparse rows nonzeros² / 2, and d² a batch. Temporary memory: one chunk of
+8 MB. Only the lower triangle of the scatter is kept up to date; the frozen part is symmetric.
+
+Why this way: products go into the sums in place (BLAS with beta = 1), so a batch allocates nothing of size d² or d k.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.blas import dgemm, dsyrk
+
+from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
+from stream_dr.statistics.moments.dense_kernels import add_outer, centre_rows, mirrored
+from stream_dr.statistics.moments.encoding import Encoded, dense_columns
+from stream_dr.statistics.moments.shifted_rows import add_products, shifted_rows
+
+CHUNK_VALUES = 1 << 20
+"""Values of a dense batch that are centred at once (8 MB)."""
+
+DENSE_SHARE = 0.15
+"""Share of nonzeros from which a chunk of sparse rows is multiplied as dense rows: faster from there on."""
+
+
+def chunk_rows(width: int) -> int:
+    """Rows of `width` features that are centred at once."""
+    return max(16, CHUNK_VALUES // max(1, width))
+
+
+class Joining(NamedTuple):
+    """How a chunk joins: step (d,) from our mean to its own, the share of it ours moves by, and root = √(N n / (N + n)):
+    root · step is the chunk's joining row."""
+
+    step: np.ndarray
+    share: float
+    root: float
+
+
+class CentredSums:
+    """The mutable side of CentredPart."""
+
+    def __init__(self, part: CentredPart) -> None:
+        """Goes on from `part`, whose arrays it copies."""
+        self.exact, self.weight = part.exact, part.weight
+        self.mean, self.low = part.mean.copy(), part.low.copy()
+        self._diagonal, self._cross = part.diagonal.copy(), part.cross.copy(order="C")
+        self._scatter = part.scatter.copy(order="C")
+
+    @property
+    def variances(self) -> np.ndarray:
+        """(d,) the diagonal of the scatter; not to be written to."""
+        return np.diagonal(self._scatter) if self.exact else self._diagonal
+
+    def freeze(self) -> CentredPart:
+        """The sums so far, copied."""
+        scatter = mirrored(self._scatter) if self.exact else self._scatter
+        mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
+        return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross)
+
+    def scaled(self, factor: float) -> None:
+        """Multiply every sum, not the mean, by factor."""
+        self.weight *= factor
+        for sums in (self._diagonal, self._scatter, self._cross):
+            sums *= factor
+
+    def grow(self, width: int, columns: int) -> None:
+        """Room for more features (constant zero so far) and more target columns."""
+        self._cross = padded(self._cross, (width, columns))
+        self.mean, self.low = padded(self.mean, (width,)), padded(self.low, (width,))
+        self._scatter = padded(self._scatter, (width, width)) if self.exact else self._scatter
+        self._diagonal = self._diagonal if self.exact else padded(self._diagonal, (width,))
+
+    def add(self, X: Any, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
+        """Add rows (b, ≤ d), dense of any float type or CSR, of weights (b,) summing to total, and their targets.
+
+        Returns (b + 1, d) the rows √w (x − their mean) and the joining row; None for rows that weigh nothing, and for
+        sparse rows that were not made dense.
+        """
+        if not total > 0.0:
+            return None
+        if sp.issparse(X):
+            if self.exact and X.shape[0] > 1 and X.nnz < DENSE_SHARE * X.shape[0] * len(self.mean):
+                self._add_sparse(X, weights, total, targets)
+                return None
+            X = padded(X.toarray(), (X.shape[0], len(self.mean)))
+        return self._add_dense(X, weights, total, targets)
+
+    def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
+        d = X.shape[1]
+        rows, high, low = np.empty((len(X) + 1, d)), np.empty(d), np.empty(d)
+        centre_rows(X, weights, total, rows, high, low)
+        joining = self._join(high, low, total)
+        np.multiply(joining.step, joining.root, out=rows[-1])
+        if targets is not None and self._cross.shape[1]:
+            own = targets.rows(weights, total, joining.root)
+            dgemm(1.0, own.T, rows.T, beta=1.0, c=self._cross.T, trans_b=1, overwrite_c=1)
+        if not self.exact:
+            self._diagonal += np.einsum("ij,ij->j", rows, rows)
+        elif len(X) == 1:
+            add_outer(self._scatter, rows[-1], 1.0)
+        else:
+            dsyrk(1.0, rows.T, beta=1.0, c=self._scatter.T, overwrite_c=1)
+        return rows
+
+    def _add_sparse(self, X: Any, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:
+        z = shifted_rows(X.indptr, X.indices, X.data, weights, total, len(self.mean))
+        joining = self._join(*moved(z.shift, np.zeros_like(z.shift), z.rest), total)
+        add_products(z.indptr, z.indices, z.values, self._scatter)
+        add_outer(self._scatter, z.rest, -total)
+        add_outer(self._scatter, joining.step, joining.root**2)
+        if targets is not None and self._cross.shape[1]:
+            own = targets.rows(weights, total, joining.root)
+            shifted = sp.csr_matrix((z.values, z.indices, z.indptr), shape=(X.shape[0], len(self.mean)))
+            self._cross += shifted.T @ own[:-1]
+            self._cross += np.outer(joining.root * joining.step, own[-1])
+
+    def _join(self, high: np.ndarray, low: np.ndarray, total: float) -> Joining:
+        """Move weight and mean to include a chunk of mean high + low and weight total."""
+        if self.weight == 0.0:
+            self.weight, self.mean, self.low = total, high, low
+            return Joining(np.zeros_like(high), 1.0, 0.0)
+        step = (high - self.mean) + (low - self.low)
+        both = self.weight + total
+        root = float(np.sqrt(self.weight / both * total))
+        self.mean, self.low = moved(self.mean, self.low, (total / both) * step)
+        self.weight = both
+        return Joining(step, total / both, root)
+
+
+class TargetRows(NamedTuple):
+    """A chunk's targets, for the cross sums.
+
+    encoded: labels as columns. columns: k. before: (k,) ȳ before the chunk. values: (b + 1, k) continuous targets already
+    centred, with their joining row; None for labels.
+    """
+
+    encoded: Encoded
+    columns: int
+    before: np.ndarray
+    values: np.ndarray | None = None
+
+    def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
+        """(b + 1, k) √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before)."""
+        if self.values is not None:
+            return self.values
+        b = len(weights)
+        out = np.empty((b + 1, self.columns))
+        columns = dense_columns(self.encoded, 0, b, self.columns)
+        own = weights @ columns / total
+        np.subtract(columns, own, out=out[:-1])
+        out[:-1] *= np.sqrt(weights)[:, None]
+        out[-1] = root * (own - self.before)
+        return out

@@ -1,0 +1,165 @@
+"""moment_plan: every check of a batch, and what it will change, before MomentAccumulator writes anything.
+
+A Plan holds the rows to learn, their weights and encoded targets, and what the accumulator will be like afterwards: its
+width, kind of scatter, kind of targets and vocabulary.
+
+Cost: O(labels) for the targets, and one look at every value where the block does not say that it was looked at.
+
+Why this way: an error leaves the accumulator as it was because nothing has been written yet, not because it was undone.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from stream_dr.block import Block, as_weights, check_finite, row_weights
+from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
+from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_kind, encode
+from stream_dr.targets import Targets, check_label_type, labelled_rows
+
+EXACT_WIDTH = 4096
+"""Widest rows whose whole scatter is kept."""
+
+
+class Learner(Protocol):
+    """What a plan needs to know of the accumulator."""
+
+    encoding: Encoding
+    scatter: str
+    n_features: int
+    dense: bool
+    target_kind: str | None
+    target_width: int
+    labels: tuple[Any, ...]
+
+    @property
+    def columns(self) -> int:
+        """Target columns k."""
+        ...
+
+    @property
+    def one_label(self) -> bool:
+        """Whether rows must have just one label."""
+        ...
+
+
+class Plan(NamedTuple):
+    """A batch that may be learned.
+
+    X: (rows, ≤ width) dense or CSR. weights: (rows,) float64. encoded: its targets, None for unsupervised learners.
+    skipped: rows left out. scatter, width, columns, dense, target_kind, target_width, labels: the accumulator's after the
+    batch.
+    """
+
+    X: Any
+    weights: np.ndarray
+    encoded: Encoded | None
+    skipped: int
+    scatter: str
+    width: int
+    columns: int
+    dense: bool
+    target_kind: str | None
+    target_width: int
+    labels: tuple[Any, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows to learn."""
+        return len(self.weights)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether rows are CSR."""
+        return not isinstance(self.X, np.ndarray)
+
+
+def plan(learner: Learner, codes: dict[Any, int], block: Block) -> Plan:
+    """The plan of a batch; `codes` is the learner's vocabulary, label → column.
+
+    Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
+    """
+    _check_width(learner, block)
+    if not block.checked:
+        check_finite(block.X)
+    weights = as_weights(block.weights, block.rows)
+    skipped = 0
+    if learner.encoding == "none":
+        y = None
+    else:
+        _check_targets(learner, block.y, block.rows)
+        block, skipped = labelled_rows(block._replace(weights=weights))
+        weights, y = block.weights, block.y
+    weights = row_weights(weights, block.rows)
+    scatter, width = learner.scatter, max(learner.n_features, block.features)
+    if scatter == "auto" and block.rows:
+        stated = not block.sparse or block.width_stated
+        scatter = "exact" if stated and block.features <= EXACT_WIDTH else "diagonal"
+    kind, labels, columns, encoded = learner.target_kind, learner.labels, learner.columns, None
+    given = learner.target_width
+    if y is not None:
+        kind, given = y.kind, 0 if y.values is None else y.values.shape[1]
+        labels, column = vocabulary(codes, labels, y)
+        encoded = encode(y, learner.encoding, column)
+        columns = len(labels) if encoded.values is None else encoded.values.shape[1]
+    dense = learner.dense or not block.sparse
+    return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, given, labels)
+
+
+def vocabulary(codes: dict[Any, int], labels: tuple[Any, ...], y: Targets) -> tuple[tuple[Any, ...], np.ndarray]:
+    """The vocabulary with the batch's new labels at its end, and the column (labels of the batch,) int32 of each."""
+    new = [label for label in y.labels if label not in codes]
+    column = np.empty(len(y.labels), dtype=np.int32)
+    fresh = len(labels)
+    for i, label in enumerate(y.labels):
+        found = codes.get(label)
+        if found is None:
+            found, fresh = fresh, fresh + 1
+        column[i] = found
+    return (labels + tuple(new) if new else labels), column
+
+
+def _check_width(learner: Learner, block: Block) -> None:
+    features = block.features
+    if learner.n_features and not block.sparse and features != learner.n_features:
+        raise WidthMismatch(
+            f"batch has {features} features; this model was started with {learner.n_features}. "
+            "Send those columns or start a new model."
+        )
+    if learner.dense and features > learner.n_features:
+        raise WidthMismatch(
+            f"sparse batch has {features} features; dense rows have fixed them at {learner.n_features}. "
+            "Send at most those or start a new model."
+        )
+    if learner.scatter == "exact" and features > EXACT_WIDTH:
+        raise TooManyFeatures(
+            f"batch has {features} features; exact scatter is kept for up to {EXACT_WIDTH}. "
+            'Start a model with scatter="diagonal".'
+        )
+    if not block.sparse and block.rows and not features:
+        raise EmptyInput("batch has 0 features; dense rows need at least one.")
+
+
+def _check_targets(learner: Learner, y: Any, rows: int) -> None:
+    if y is None:
+        return
+    if y.rows != rows:
+        raise InvalidTargets(f"batch has {rows} rows but {y.rows} targets; pass one target a row.")
+    if learner.target_kind is not None and y.kind != learner.target_kind:
+        raise TargetKindMismatch(
+            f"targets are of kind {y.kind}; this model was started with {learner.target_kind}. "
+            f"Pass {learner.target_kind} targets or start a new model."
+        )
+    check_kind(learner.encoding, y.kind)
+    if learner.one_label and y.kind != "class":
+        raise TargetKindMismatch(
+            f"{y.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."
+        )
+    check_label_type(learner.labels, y.labels)
+    if y.kind != "continuous":
+        return
+    if learner.target_kind is not None and y.values.shape[1] != learner.target_width:
+        raise InvalidTargets(
+            f"targets have {y.values.shape[1]} columns; this model was started with {learner.target_width}. "
+            "Pass those columns or start a new model."
+        )

@@ -1,0 +1,210 @@
+"""SparseSums: what is remembered of sparse rows when their scatter is not: sums about a point, touched only where rows are.
+
+Remembered a feature: n (weight of its nonzeros), c (the first of them), Σ w (v − c) and Σ w (v − c)² over its nonzeros;
+and the cross sums Σ w x (y − r)ᵀ (d, k), r a reference near ȳ for continuous targets, zero for labels. With μ and q the
+mean and spread of the nonzeros and N the weight of all rows, x̄ = n μ / N and diag(Cxx) = q + n (N − n) / N · μ²
+[MATH §1], which never subtracts two large numbers.
+
+Cost: O(nonzeros · (labels of the row + 1)) a batch, whatever d and k; memory 8 d (k + 4) bytes. Arrays are kept with room
+to grow, doubled when it runs out.
+
+Why this way: centring would cost O(d k) a batch. Cxy = Σ w x (y − r)ᵀ − N x̄ (ȳ − r)ᵀ loses |mean|/std of its precision,
+which is below 1 for a feature absent from half of the rows. Under decay c moves to μ whenever the clock renormalises:
+a first value that was far off would otherwise outlive its own weight.
+"""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.statistics.aligned import aligned_zeros
+from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
+from stream_dr.statistics.moments.encoding import Encoded
+from stream_dr.statistics.moments.sparse_kernels import LINE, add_features, add_label_sets, add_one_label, add_values
+from stream_dr.statistics.moments.target_sums import TargetSums
+from stream_dr.statistics.protocol import nested_state
+
+WEIGHT, POINT, SUM, SQUARES = range(4)
+"""Columns of `features`."""
+
+HEAD = 4
+"""Where a feature's cross sums begin in its record, behind the four."""
+
+FAR = 8.0
+"""Standard deviations by which ȳ may leave the reference of continuous targets."""
+
+NOTHING = 1e-12
+"""A share of a feature's weight below this is none."""
+
+
+@nested_state
+class SparsePart(NamedTuple):
+    """What SparseSums remembers, frozen. All float64, stored units.
+
+    features: (d, 4): n, c, Σ w (v − c), Σ w (v − c)² of each feature's nonzeros. cross: (d, k) about reference (k,) r.
+    """
+
+    features: np.ndarray
+    cross: np.ndarray
+    reference: np.ndarray
+
+    @property
+    def sums(self) -> np.ndarray:
+        """(d,) Σ w x."""
+        return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
+
+    def centred(self, weight: float, target_offset: np.ndarray) -> CentredPart:
+        """The same rows' centred sums; weight: N, target_offset: ȳ − r (k,)."""
+        n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], spreads(self.features)
+        share = n / weight if weight > 0.0 else np.zeros_like(n)
+        mean, low = moved(share * point, np.zeros_like(n), share * offset)
+        cross = np.outer(self.sums, target_offset)
+        np.subtract(self.cross, cross, out=cross)
+        return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross)
+
+    def variances(self, weight: float) -> np.ndarray:
+        """(d,) the diagonal of the centred scatter, N being weight: q + n (N − n) / N · μ². O(d)."""
+        n, (offset, spread) = self.features[:, WEIGHT], spreads(self.features)
+        share = n / weight if weight > 0.0 else np.zeros_like(n)
+        return spread + n * np.maximum(1.0 - share, 0.0) * (self.features[:, POINT] + offset) ** 2
+
+    def scaled(self, factor: float) -> "SparsePart":
+        """With every sum multiplied by factor."""
+        features = self.features * np.array([factor, 1.0, factor, factor])
+        return SparsePart(features, self.cross * factor, self.reference)
+
+    def aligned(self, width: int, columns: np.ndarray, total: int) -> "SparsePart":
+        """With `width` features and `total` target columns, column j at columns[j]."""
+        cross, reference = np.zeros((width, total)), np.zeros(total)
+        cross[: len(self.cross), columns] = self.cross
+        reference[columns] = self.reference
+        return SparsePart(padded(self.features, (width, HEAD)), cross, reference)
+
+    def referred(self, reference: np.ndarray) -> "SparsePart":
+        """The same sums about another reference c (k,)."""
+        if np.array_equal(self.reference, reference):
+            return self
+        cross = self.cross + np.outer(self.sums, self.reference - reference)
+        return SparsePart(self.features, cross, reference.copy())
+
+    def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
+        """Sums of both; with sign −1 those without other. Same width and columns; about our reference."""
+        other = other.referred(self.reference)
+        features = joined_features(self.features, other.features, sign)
+        cross = self.cross + sign * other.cross
+        cross[features[:, WEIGHT] == 0.0] = 0.0
+        return SparsePart(features, cross, self.reference)
+
+
+class SparseSums:
+    """The mutable side of SparsePart."""
+
+    def __init__(self, width: int, reference: np.ndarray) -> None:
+        """Of no rows; memory that no row needs is not touched."""
+        self.width, self.columns = width, len(reference)
+        self.reference = reference.copy()
+        self._records = aligned_zeros(width, _record(self.columns))
+
+    @classmethod
+    def going_on(cls, part: SparsePart) -> Self:
+        """Goes on from `part`, whose arrays it copies."""
+        sums = cls(len(part.cross), part.reference)
+        sums._records[:, :HEAD] = part.features
+        sums._records[:, HEAD : HEAD + sums.columns] = part.cross
+        return sums
+
+    def freeze(self) -> SparsePart:
+        """The sums so far, copied."""
+        records, end = self._records[: self.width], HEAD + self.columns
+        return SparsePart(records[:, :HEAD].copy(), records[:, HEAD:end].copy(), self.reference.copy())
+
+    def scaled(self, factor: float) -> None:
+        """Multiply every sum by factor."""
+        self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
+        self._records[:, HEAD:] *= factor
+        self._recentre()
+
+    def grow(self, width: int, columns: int) -> None:
+        """Room for more features and more target columns, doubled when it runs out."""
+        rows, record = self._records.shape
+        if width > rows or HEAD + columns > record:
+            rows = rows if width <= rows else max(width, 2 * rows)
+            record = record if HEAD + columns <= record else max(_record(columns), _record(2 * (record - HEAD)))
+            old, self._records = self._records, aligned_zeros(rows, record)
+            self._records[: old.shape[0], : old.shape[1]] = old
+        self.reference = padded(self.reference, (columns,))
+        self.width, self.columns = width, columns
+
+    def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, total: float) -> float:
+        """Add rows (rows, ≤ width) of stored weights (rows,) and their targets; total, the weight of all rows before, with
+        theirs."""
+        rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, total)
+        if encoded is None:
+            return float(add_features(*rows, *sums))
+        if encoded.values is not None:
+            return float(add_values(*rows, encoded.values - self.reference, *sums))
+        if encoded.indptr is None:
+            return float(add_one_label(*rows, encoded.codes, *sums))
+        scale = weights if encoded.row_values is None else weights * encoded.row_values
+        return float(add_label_sets(*rows, encoded.indptr, encoded.codes, scale, *sums))
+
+    def refer(self, values: np.ndarray, weights: np.ndarray) -> None:
+        """Before any row of weight: take the mean of continuous targets (rows, k) of weights (rows,) as the reference."""
+        total = float(weights.sum())
+        if total > 0.0:
+            self.reference = weights / total @ values
+
+    def follow(self, targets: TargetSums) -> None:
+        """Take ȳ as the reference of continuous targets where it has left it by eight standard deviations. O(d k)."""
+        values = targets.values
+        if targets.labelled or values.weight == 0.0:
+            return
+        offset = values.mean - self.reference
+        if np.any(offset**2 * values.weight > FAR**2 * values.variances) and np.any(offset != 0.0):
+            end = HEAD + self.columns
+            sums = self._records[:, WEIGHT] * self._records[:, POINT] + self._records[:, SUM]
+            self._records[:, HEAD:end] -= np.outer(sums, offset)
+            self.reference = values.mean.copy()
+
+    def _recentre(self) -> None:
+        """Take the mean of its nonzeros as each feature's point. O(d)."""
+        head = self._records[:, :HEAD]
+        offset, spread = spreads(head)
+        head[:] = _about_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
+
+
+def _about_mean(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Features (d, 4) of weight n, mean point + offset and spread, their point moved to the mean."""
+    mean = point + offset
+    rest = offset - (mean - point)
+    return np.stack((n, mean, n * rest, spread + n * rest**2), axis=1)
+
+
+def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean less point, and Σ w (v − mean)², of the nonzeros of each feature (d, 4)."""
+    n, total = features[:, WEIGHT], features[:, SUM]
+    offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
+    return offset, np.maximum(features[:, SQUARES] - total * offset, 0.0)
+
+
+def _record(columns: int) -> int:
+    """Numbers a feature's record takes: whole cache lines, or half of one where there are no targets."""
+    return HEAD if columns == 0 else -(-(HEAD + columns) // LINE) * LINE
+
+
+def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
+    """Features (d, 4) of both, or of a without b: Chan's formula, feature by feature."""
+    (offset, spread), (other, other_spread) = spreads(a), spreads(b)
+    n = a[:, WEIGHT] + sign * b[:, WEIGHT]
+    n[n <= NOTHING * a[:, WEIGHT]] = 0.0
+    share = np.divide(b[:, WEIGHT], n, out=np.zeros_like(n), where=n > 0.0)
+    step = (b[:, POINT] - a[:, POINT]) + (other - offset)
+    offset = offset + sign * share * step
+    spread = np.maximum(spread + sign * (other_spread + a[:, WEIGHT] * share * step**2), 0.0)
+    out = _about_mean(n, a[:, POINT], offset, spread)
+    out[n == 0.0] = 0.0
+    out[b[:, WEIGHT] == 0.0] = a[b[:, WEIGHT] == 0.0]
+    if sign > 0.0:
+        out[a[:, WEIGHT] == 0.0] = b[a[:, WEIGHT] == 0.0]
+    return out

@@ -1,0 +1,200 @@
+"""MomentState: the one additive state from which every closed-form projection is solved [MATH §1].
+
+Remembered: the rows' weight N, means and second moments of the features (all pairs, or their diagonal), cross sums with k
+target columns, sums of the targets; on request the scatter of each class (WMV) or sums per label set (HSL). Dense rows
+and exact scatter are kept centred, sparse rows of wide streams as sums about zero; `centred()` gives the same answer.
+
+Memory: 8·(d·(k + 4) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
+
+Why this way: a state is the past as a value: empty is an exact identity, `merge` adds two, `without` takes one out.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.errors import CannotMerge, InvalidParameter
+from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
+from stream_dr.statistics.moments.class_scatter import ClassScatter
+from stream_dr.statistics.moments.encoding import Encoding, Fourier
+from stream_dr.statistics.moments.label_sets import LabelSets
+from stream_dr.statistics.moments.sparse_sums import SparsePart
+from stream_dr.statistics.moments.target_sums import TargetPart, empty_targets
+from stream_dr.statistics.protocol import Absent
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Centred(NamedTuple):
+    """The centred sums of a state, float64: what solvers read.
+
+    weight: N. rows: rows learned. mean: (d,). diagonal: (d,) of the scatter. scatter: (d, d) Σ w (x − x̄)(x − x̄)ᵀ, or
+    None. labels: vocabulary, () where targets are continuous. label_weights: (k,) n_j, zeros where targets are
+    continuous. target_mean: (k,). cross: (d, k) Σ w (x − x̄)(y − ȳ)ᵀ. target_scatter: (k, k). scatter_kind: "exact",
+    "diagonal" or "none". noise: absolute size of what unlearning may have left in the sums.
+    """
+
+    weight: float
+    rows: int
+    mean: np.ndarray
+    diagonal: np.ndarray | None
+    scatter: np.ndarray | None
+    labels: tuple[Any, ...]
+    label_weights: np.ndarray
+    target_mean: np.ndarray
+    cross: np.ndarray
+    target_scatter: np.ndarray
+    scatter_kind: str
+    noise: float
+
+
+class MomentState(NamedTuple):
+    """The state. Sums are in units of `scale`: true sum = scale · stored sum (1 without decay).
+
+    encoding, decay: the spec. scatter: "exact", "diagonal" or "none"; "auto" until the first batch decides. rows: rows
+    learned. rows_skipped: rows without target. clock: rows learned ever, by which decay has aged them. n_features: d.
+    dense: whether any rows were dense, so that d is fixed. target_kind: None until there are targets.
+    target_width: numbers a row of continuous targets, before any encoding; 0 otherwise. labels: vocabulary in order of
+    first appearance. weight: N. largest_trace, largest_weight: the largest trace of the scatter, and N, that an
+    unlearn has seen, true units.
+    features, targets, class_scatter, label_sets: the sums; `Absent` where not kept or before the first batch.
+    """
+
+    encoding: Any
+    scatter: str
+    decay: float
+    rows: int
+    rows_skipped: int
+    clock: int
+    n_features: int
+    dense: bool
+    target_kind: str | None
+    target_width: int
+    labels: tuple[Any, ...]
+    scale: float
+    weight: float
+    largest_trace: float
+    largest_weight: float
+    features: Any
+    targets: TargetPart
+    class_scatter: Any
+    label_sets: Any
+
+    @property
+    def columns(self) -> int:
+        """Target columns k."""
+        return len(self.targets.total) if self.targets.labelled else len(self.targets.values.mean)
+
+    @property
+    def unlearn_cost(self) -> float:
+        """Relative error that unlearning has left in the scatter: eps · largest trace / trace now [MATH §1]."""
+        left = trace(self)
+        if left > 0.0:
+            return EPS * self.largest_trace / left
+        return np.inf if self.largest_trace > 0.0 else 0.0
+
+    def merge(self, other: "MomentState") -> "MomentState":
+        """The state of both; with decay < 1, `other` is the newer part of the stream. Raises CannotMerge. O(d k + d²)."""
+        from stream_dr.statistics.moments.merge import merged
+
+        return merged(self, other)
+
+    def centred(self) -> Centred:
+        """The centred sums, the same whatever the form they are kept in. O(d k + d²)."""
+        s, part, targets = self.scale, centred_features(self), self.targets
+        mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
+        label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.columns)
+        return Centred(
+            s * self.weight,
+            self.rows,
+            part.mean,
+            s * part.variances if self.scatter != "none" else None,
+            s * part.scatter if part.exact and self.scatter == "exact" else None,
+            self.labels,
+            label_weights,
+            mean_y,
+            s * part.cross,
+            s * cyy,
+            self.scatter,
+            EPS * self.largest_trace,
+        )
+
+    def label_set_cross(self, columns: Any) -> np.ndarray:
+        """(d, m) Σ_s (t_s − w_s x̄) · columns[s], over the distinct label sets s; columns: (sets, m), dense or CSR.
+
+        With columns the sets' labels divided by √degree it is XH of HSL's clique; for star also by n_e [MATH §3].
+        """
+        part = centred_features(self)
+        return self.scale * self.label_sets.cross(columns, part.mean, part.low)
+
+
+def empty_state(
+    encoding: Encoding,
+    scatter: str = "auto",
+    decay: float = 1.0,
+    label_sets: bool = False,
+    class_scatter: bool = False,
+) -> MomentState:
+    """The state of no rows: identity of merge."""
+    targets = empty_targets(None, 0)
+    classes = ClassScatter.empty() if class_scatter else Absent()
+    sets = LabelSets.empty() if label_sets else Absent()
+    counts = (0, 0, 0, 0, False, None, 0, (), 1.0, 0.0, 0.0, 0.0)
+    return MomentState(encoding, scatter, decay, *counts, Absent(), targets, classes, sets)
+
+
+def centred_features(state: MomentState) -> CentredPart:
+    """The features' sums in centred form, stored units."""
+    part = state.features
+    if isinstance(part, SparsePart):
+        offset = state.targets.mean(state.weight) - part.reference
+        if not state.targets.labelled:
+            offset = offset + state.targets.values.low
+        return part.centred(state.weight, offset)
+    return empty_part(0, state.columns, exact=False) if isinstance(part, Absent) else part
+
+
+def trace(state: MomentState) -> float:
+    """Trace of the scatter, true units. O(d)."""
+    part = state.features
+    if isinstance(part, Absent):
+        return 0.0
+    variances = part.variances(state.weight) if isinstance(part, SparsePart) else part.variances
+    return state.scale * float(variances.sum())
+
+
+def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
+    """Bytes that the arrays of such a state take at most, `targets` being labels or columns of numbers.
+
+    8·(d·(k + 4) + k² + 4·k), with exact scatter 8·d² more, with class scatter 8·k·(d² + 2·d + 1) more. Sums per label set
+    are not in it: their number depends on the rows (`label_sets` has bounds of its own).
+    """
+    d, k = features, 0 if encoding == "none" else targets
+    if isinstance(encoding, Fourier):
+        k = max(k, encoding.size)
+    numbers = d * (k + 4) + k * k + 4 * k + (d * d if exact else 0)
+    return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter else 0))
+
+
+def keeps(state: MomentState) -> tuple[bool, bool]:
+    """Whether it keeps label sets, and class scatter."""
+    return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
+
+
+def check_kept(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
+    """Raise InvalidParameter unless the state remembers targets in this encoding, and the parts asked for."""
+    if state.encoding != encoding or keeps(state) != (label_sets, class_scatter):
+        raise InvalidParameter(
+            "what was learned does not hold what these parameters need: they were changed after the first row. "
+            "Call fit with the rows again, or set the parameters back."
+        )
+
+
+def check_spec(a: MomentState, b: MomentState) -> None:
+    """Raise CannotMerge unless both were learned with the same encoding, decay, scatter and kept parts."""
+    for name in ("encoding", "decay", "scatter"):
+        mine, theirs = getattr(a, name), getattr(b, name)
+        if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
+            raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
+    if keeps(a) != keeps(b):
+        raise CannotMerge("only one of the states keeps class scatter or label sets: learn both the same way.")

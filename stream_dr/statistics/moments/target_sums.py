@@ -1,0 +1,149 @@
+"""TargetSums: what is remembered of the targets themselves.
+
+Labels: n_j and the number of rows with label j, sums of their own (N·ȳ_j would leave −2e-16 for an emptied class, and a
+junk column), Σ w y and, for several labels a row, Σ w y yᵀ about zero: entries lie in [0, 1], so nothing is lost.
+Continuous targets: centred sums like those of the features, since their offset may be anything.
+
+Cost: O(labels²) a row, or O(k²) where targets are continuous; memory 8 k² bytes (one label a row: 8 k).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_dr.statistics.moments.centred_part import CentredPart, empty_part, padded
+from stream_dr.statistics.moments.centred_sums import CentredSums
+from stream_dr.statistics.moments.encoding import Encoded
+from stream_dr.statistics.moments.target_kernels import add_label_sets
+from stream_dr.statistics.protocol import nested_state
+
+
+@nested_state
+class TargetPart(NamedTuple):
+    """What TargetSums remembers, frozen; stored units.
+
+    label_weights: (k,) float64 n_j. label_rows: (k,) int64. total: (k,) Σ w y. gram: (k, k) Σ w y yᵀ, or (0, 0) where a
+    row has one label. values: centred sums of continuous targets (0 wide for labels).
+    """
+
+    label_weights: np.ndarray
+    label_rows: np.ndarray
+    total: np.ndarray
+    gram: np.ndarray
+    values: CentredPart
+
+    @property
+    def labelled(self) -> bool:
+        """Whether targets are labels."""
+        return len(self.values.mean) == 0
+
+    def mean(self, weight: float) -> np.ndarray:
+        """(k,) ȳ, N being weight."""
+        if not self.labelled:
+            return self.values.mean
+        return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
+
+    def scatter(self, weight: float) -> np.ndarray:
+        """(k, k) Cyy."""
+        if not self.labelled:
+            return self.values.scatter
+        gram = self.gram if len(self.gram) else np.diag(self.total)
+        return gram - np.outer(self.total, self.mean(weight))
+
+    def scaled(self, factor: float) -> "TargetPart":
+        """With every weighted sum multiplied by factor."""
+        sums = (self.total * factor, self.gram * factor, self.values.scaled(factor))
+        return TargetPart(self.label_weights * factor, self.label_rows, *sums)
+
+    def aligned(self, columns: np.ndarray, total: int, several: bool) -> "TargetPart":
+        """With `total` labels, label j at columns[j]; several: whether a row may have more than one."""
+        if not self.labelled:
+            return self
+        weights, rows, sums = np.zeros(total), np.zeros(total, dtype=np.int64), np.zeros(total)
+        weights[columns], rows[columns], sums[columns] = self.label_weights, self.label_rows, self.total
+        gram = np.zeros((total, total) if several else (0, 0))
+        if several:
+            gram[np.ix_(columns, columns)] = self.gram
+        return TargetPart(weights, rows, sums, gram, self.values)
+
+    def step_from(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
+        """(k,) ȳ − ȳ of other."""
+        if self.labelled:
+            return self.mean(weight) - other.mean(other_weight)
+        return (self.values.mean - other.values.mean) + (self.values.low - other.values.low)
+
+
+def empty_targets(kind: str | None, columns: int) -> TargetPart:
+    """Sums of no rows, for `columns` columns of targets of this kind (None: no targets)."""
+    continuous = kind == "continuous"
+    k = 0 if continuous else columns
+    gram = k if kind == "multilabel" else 0
+    values = empty_part(columns if continuous else 0, 0, exact=True)
+    return TargetPart(np.zeros(k), np.zeros(k, dtype=np.int64), np.zeros(k), np.zeros((gram, gram)), values)
+
+
+class TargetSums:
+    """The mutable side of TargetPart."""
+
+    def __init__(self, part: TargetPart) -> None:
+        """Goes on from `part`, whose arrays it copies."""
+        self.label_weights, self.label_rows = part.label_weights.copy(), part.label_rows.copy()
+        self.total, self.gram = part.total.copy(), part.gram.copy()
+        self.labelled = part.labelled
+        self.values = CentredSums(part.values)
+
+    def freeze(self) -> TargetPart:
+        """The sums so far, copied."""
+        weights, rows, total, gram = (a.copy() for a in (self.label_weights, self.label_rows, self.total, self.gram))
+        return TargetPart(weights, rows, total, gram, self.values.freeze())
+
+    def mean(self, weight: float) -> np.ndarray:
+        """(k,) ȳ, N being weight."""
+        if not self.labelled:
+            return self.values.mean
+        return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
+
+    def scaled(self, factor: float) -> None:
+        """Multiply every weighted sum by factor."""
+        for sums in (self.label_weights, self.total, self.gram):
+            sums *= factor
+        self.values.scaled(factor)
+
+    def grow(self, columns: int, several: bool) -> None:
+        """Room for more labels; several: whether a row may have more than one."""
+        self.label_weights, self.total = padded(self.label_weights, (columns,)), padded(self.total, (columns,))
+        self.label_rows = padded(self.label_rows, (columns,))
+        if several:
+            self.gram = padded(self.gram, (columns, columns))
+
+    def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
+        """Add the targets of rows of stored weights (rows,).
+
+        Returns continuous targets centred, with their joining row (rows + 1, k), as the cross sums need them.
+        """
+        if encoded.values is not None:
+            return self.values.add(encoded.values, weights, float(weights.sum()))
+        k = len(self.total)
+        if encoded.indptr is None:
+            added = np.bincount(encoded.codes, weights, minlength=k)
+            self.label_weights += added
+            self.total += added
+            self.label_rows += np.bincount(encoded.codes, minlength=k)
+            return None
+        values = np.ones(len(weights)) if encoded.row_values is None else encoded.row_values
+        sums = (self.label_weights, self.label_rows, self.total, self.gram)
+        add_label_sets(encoded.indptr, encoded.codes, weights, values, *sums)
+        return None
+
+
+def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
+    """Sums of both; with sign −1 those of a without b. Same columns. An emptied label's sums are exactly zero."""
+    rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)
+    weights, total = a.label_weights + sign * b.label_weights, a.total + sign * b.total
+    gram = a.gram + sign * b.gram
+    if sign < 0:
+        gone = (rows <= 0) | (weights <= 0.0)
+        weights[gone], total[gone] = 0.0, 0.0
+        if len(gram):
+            gram[gone], gram[:, gone] = 0.0, 0.0
+    return TargetPart(weights, rows, total, gram, a.values.join(b.values, None, sign))

@@ -1,0 +1,55 @@
+"""BasisState: the frozen basis of a recurrence, and its vectors at unit length.
+
+Memory: 8 · d · (p + c) bytes, and 8 · (2 p + c) · (p + c) for the rest.
+
+Why this way: D and M are held as they are, not multiplied out, so that going on from a snapshot is bit-equal to never
+having stopped; who wants vectors asks for them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_dr.statistics.protocol import nested_state
+
+
+@nested_state
+class BasisState(NamedTuple):
+    """A frozen BlockBasis.
+
+    columns: (features, p + c) float64, D. mixing: (p, p + c) float64, M. gram: (p + c, p + c) float64, of the current
+    vectors and means. lengths: (2, p) float64, squared lengths of D's first p columns and the size of the terms that the
+    Gram diagonal was summed from. shift: (features,) float64
+    subtracted from dense rows, or None (sparse rows, or no row yet). counts: (c,) float64 rows in each sum. live:
+    components started. turned: row number of the last re-multiplication. unit: a power of 2 that
+    rows are multiplied by; 1 unless rows are longer than 1e50.
+    """
+
+    columns: np.ndarray
+    mixing: np.ndarray
+    gram: np.ndarray
+    lengths: np.ndarray
+    shift: np.ndarray | None
+    counts: np.ndarray
+    live: int
+    turned: int
+    unit: float
+
+    def vectors(self) -> np.ndarray:
+        """v_1 … v_live as columns (features, live), not normalised; O(d p (p + c))."""
+        return self.columns @ self.mixing[: self.live].T / self.unit**2
+
+    def means(self) -> np.ndarray:
+        """The means as columns (features, c); zeros for one without rows (plus the shift)."""
+        p = self.mixing.shape[0]
+        means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
+        return (means if self.shift is None else means + self.shift[:, None]) / self.unit
+
+
+def unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors (features, k) longer than `smallest` times the longest, at unit length and C-ordered, and their lengths."""
+    size = max(vectors.max(initial=0.0), -vectors.min(initial=0.0)) or 1.0
+    scaled = vectors / size
+    lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * size  # a third of the time of np.linalg.norm
+    kept = lengths > smallest * lengths.max(initial=0.0)
+    return np.ascontiguousarray(vectors[:, kept] / lengths[kept]), lengths[kept]

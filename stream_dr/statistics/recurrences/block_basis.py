@@ -1,0 +1,238 @@
+"""BlockBasis: the few d-long vectors of a recurrence, kept as A = D·M so that a row changes only its own features.
+
+A recurrence (CCIPCA, incremental SKM) moves p vectors v_i and c means by combinations of each other and of the newest
+row: A ← A·L + x rᵀ with L upper triangular. Written on D and M this is `M ← M·L`, `D ← D + x (M⁻ᵀ r)ᵀ`: the d-long part
+touches only the row's features, the rest has the size of p + c. Remembered: D (d, p + c) float64, whose means' columns
+hold plain sums of rows; M (p, p + c), row i the coefficients of v_i; the Gram matrix of the current vectors, so that no
+inner product but Dᵀx is ever formed; the squared lengths of D's columns; the shift of dense rows. Rows are taken one
+after the other, so the result does not depend on how a stream is cut into batches (sparse: not in a bit; dense: within
+rounding).
+
+D is re-multiplied (D ← D·M, M ← I, Gram matrix anew) when M has worn: after the stream has grown 64-fold (8-fold for
+dense rows, whose shift then moves to the mean) or 262,144 rows, when a diagonal entry falls below 1e-8, when a
+vector is 1e4 times shorter than the terms it is summed from, or when, in the first 2,048 rows, a residual's squared length
+has fallen 1e3-fold on its way down: its inner products then have three digits less than the vectors, and without a new
+Gram matrix the loss would stay. Cost O(d p (p + c)), a few times a stream, some dozen times where residuals are short.
+The rule looks at the state and the row number alone, never at batches.
+
+Why this way: the loops that do the algebra never see d, a sparse row costs what the two products X·V and Xᵀ·C cost, and a
+State holds D and M as they are, so going on from a snapshot is bit-equal to never having stopped.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.block import Block
+from stream_dr.compiled import readonly
+from stream_dr.errors import InvalidRows, InvalidWeights, WidthMismatch
+from stream_dr.statistics.aligned import aligned_zeros
+from stream_dr.statistics.recurrences.basis_state import BasisState
+from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
+
+
+class Loops(NamedTuple):
+    """A method's compiled loops: (rows …, at, row, basis …, arguments …) → rows done, components live, whether M has
+    worn."""
+
+    sparse: Callable[..., tuple[int, int, int]]
+    dense: Callable[..., tuple[int, int, int]]
+
+
+class BlockBasis:
+    """The mutable basis of p components and a growing number of means. One owner; kernels write into its arrays.
+
+    columns: (capacity, padded) D. table: (padded, 2 · padded), row i = [Gram row i | M row i]. lengths: (2, padded).
+    counts: (means,). shift: (features,) or None. live, turned: as in BasisState. centred: the one mean is that of all
+    rows, so that the shift of dense rows may follow it.
+    """
+
+    def __init__(self, components: int, means: int, centred: bool = False, state: BasisState | None = None) -> None:
+        self.components = components
+        self.centred = centred
+        self.features = 0
+        self.shift: np.ndarray | None = None
+        self.live = 0
+        self.turned = 0
+        self.unit = 1.0
+        self.counts: np.ndarray = np.zeros(means)
+        self.columns: np.ndarray
+        self.table: np.ndarray
+        self.lengths: np.ndarray
+        self._allocate(0)
+        if state is not None:
+            self._restore(state)
+
+    @property
+    def means(self) -> int:
+        """Number of means kept."""
+        return len(self.counts)
+
+    @property
+    def dense(self) -> bool | None:
+        """Whether rows are dense; None before the first batch."""
+        return self.shift is not None if self.features else None
+
+    def grow(self, features: int, means: int | None = None) -> None:
+        """Make room for at least `features` features and `means` means; capacity doubles, new entries are zero."""
+        if means is not None and means > self.means:
+            self._add_means(means)
+        if features > self.features:
+            if features > len(self.columns):
+                columns = aligned_zeros(max(features, 2 * self.features), self.columns.shape[1])
+                columns[: self.features] = self.columns[: self.features]
+                self.columns = columns
+            self.features = features
+
+    def turn(self, row: int) -> None:
+        """Re-multiply: D ← D·M, M ← I, Gram matrix and lengths anew; a shift that follows the mean moves to it."""
+        p, k, size = self.components, self.components + self.means, self.columns.shape[1]
+        follow = self.centred and self.shift is not None
+        if follow:
+            self.shift += self.columns[: self.features, p] / max(self.counts[0], 1.0)
+        mixing = self.table[:p, size : size + k].copy()
+        mixing[self.live :] = 0.0
+        scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
+        gram = np.zeros((k, k))
+        for start in range(0, self.features, 4096):
+            part = self.columns[start : min(start + 4096, self.features), :k]
+            part[:, :p] = part @ mixing.T
+            if follow:
+                part[:, p] = 0.0
+            vectors = part * scale
+            gram += vectors.T @ vectors
+        self._set_small(gram, np.eye(p, k), np.tile(np.diag(gram), (2, 1)))
+        self.turned = row
+        self._drop_zeros()
+
+    def check(self, block: Block, method: str) -> None:
+        """Raise InvalidWeights, InvalidRows or WidthMismatch when the recurrence cannot learn this batch."""
+        if block.weights is not None:
+            raise InvalidWeights(
+                f"the batch has weights; {method} is a recurrence that learns one row after the other and takes none. "
+                "Leave them out, or use an additive estimator (PCA, SKM)."
+            )
+        if self.dense is None or block.features == 0:
+            return
+        if block.sparse == self.dense:
+            form, other = ("sparse", "dense") if block.sparse else ("dense", "sparse")
+            raise InvalidRows(f"rows are {form}; this model was started with {other} rows. Pass {other} rows.")
+        if self.dense and block.features != self.features:
+            raise WidthMismatch(
+                f"batch has {block.features} features; this model was started with {self.features}. "
+                "Send those columns or start a new model."
+            )
+
+    def start(self, block: Block, shift: bool) -> None:
+        """Make room for a checked batch; the first one decides the form, and with `shift` dense rows' first row is it."""
+        if self.dense is None and not block.sparse:
+            self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
+        self.grow(block.features)
+
+    def learn(self, X: Any, loops: Loops, row: int, *arguments: Any) -> None:
+        """Run a method's loop over rows X, which follow `row` rows learned before, re-multiplying where it stops for
+        that."""
+        if self.dense:
+            rows: tuple[Any, ...] = (readonly(X), self.shift)
+        else:
+            rows = tuple(readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
+        loop, at = loops.dense if self.dense else loops.sparse, 0
+        while at < X.shape[0]:
+            small = (self.columns, self.table, self.lengths, self.counts)
+            settings = (self.live, self.turned, self.components, self.unit)
+            at, self.live, why = loop(*rows, at, row, *small, *settings, *arguments)
+            if why == WORN:
+                self.turn(row + at)
+            elif why == TOO_LONG:
+                self._change_unit(float(abs(X[at]).max()))
+
+    def freeze(self) -> BasisState:
+        """The state so far, copied; later rows do not change it."""
+        p, k, size = self.components, self.components + self.means, self.columns.shape[1]
+        return BasisState(
+            columns=self.columns[: self.features, :k].copy(),
+            mixing=self.table[:p, size : size + k].copy(),
+            gram=self.table[:k, :k].copy(),
+            lengths=self.lengths[:, :p].copy(),
+            shift=None if self.shift is None else self.shift.copy(),
+            counts=self.counts.copy(),
+            live=self.live,
+            turned=self.turned,
+            unit=self.unit,
+        )
+
+    def _change_unit(self, largest: float) -> None:
+        """Shrink the unit so that a row with this largest entry has entries of 2^100 at most; exact, all are powers of
+        2."""
+        factor = 2.0 ** (100 - np.ceil(np.log2(largest * self.unit)))
+        p, size = self.components, self.columns.shape[1]
+        power = np.where(np.arange(size) < p, factor**2, factor)
+        self.columns *= power
+        self.table[:, :size] *= np.outer(power, power)
+        self.table[:p, size + p :] *= factor
+        self.lengths *= factor**4
+        if self.shift is not None:
+            self.shift *= factor
+        self.unit *= factor
+
+    def _drop_zeros(self) -> None:
+        """After a re-multiplication: a vector that has become zero is no component; those after it move up."""
+        kept = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
+        if len(kept) == self.live:
+            return
+        p, size = self.components, self.columns.shape[1]
+        order = np.concatenate([kept, np.setdiff1d(np.arange(p), kept), np.arange(p, size)])
+        self.columns[:] = self.columns[:, order]
+        self.table[:, :size] = self.table[:, :size][np.ix_(order, order)]
+        self.lengths[:] = self.lengths[:, order]
+        self.live = len(kept)
+
+    def _restore(self, state: BasisState) -> None:
+        self.counts = np.array(state.counts)
+        self._allocate(len(state.columns))
+        self.features = len(state.columns)
+        self.columns[:, : state.columns.shape[1]] = state.columns
+        self._set_small(state.gram, state.mixing, state.lengths)
+        self.shift = None if state.shift is None else np.array(state.shift)
+        self.live, self.turned, self.unit = int(state.live), int(state.turned), float(state.unit)
+
+    def _allocate(self, capacity: int) -> None:
+        size = _padded(self.components + self.means)
+        self.columns = aligned_zeros(capacity, size)
+        self.table = np.zeros((size, 2 * size))
+        self.lengths = np.zeros((2, size))
+        for i in range(self.components):
+            self.table[i, size + i] = 1.0
+
+    def _set_small(self, gram: np.ndarray, mixing: np.ndarray, lengths: np.ndarray) -> None:
+        p, k, size = self.components, len(gram), self.columns.shape[1]
+        self.table[:] = 0.0
+        self.table[:k, :k] = gram
+        self.table[:p, size : size + k] = mixing
+        self.lengths[:] = 0.0
+        self.lengths[:, :p] = lengths[:, :p]
+
+    def _add_means(self, means: int) -> None:
+        old, k = self.columns.shape[1], self.components + self.means
+        kept, table, lengths = self.columns, self.table, self.lengths
+        self.counts = np.concatenate([self.counts, np.zeros(means - self.means)])
+        if self.components + means <= old:
+            return
+        self._allocate(len(kept))
+        self.columns[: self.features, :k] = kept[: self.features, :k]
+        self._set_small(table[:k, :k], table[: self.components, old : old + k], lengths)
+
+
+def basis_bytes(features: int, components: int, means: int) -> int:
+    """Bytes a basis takes: D, and a table of two squares."""
+    size = _padded(components + means)
+    return 8 * size * (features + 2 * size)
+
+
+def _padded(columns: int) -> int:
+    return -(-columns // 8) * 8
+
+
+def _int32(indices: np.ndarray) -> np.ndarray:
+    return indices.astype(np.int32, copy=False)

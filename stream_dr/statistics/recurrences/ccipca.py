@@ -1,0 +1,62 @@
+"""CCIPCA, remembered: p vectors whose lengths are the eigenvalues, and the running mean [CCIPCA, section 2; MATH.md
+section 6].
+
+Row n, with u_1 = x − x̄(n) (x itself without centring), for each live component in order: `v_i ← (n−1−ℓ)/n v_i +
+(1+ℓ)/n u_i (u_iᵀ v_i)/‖v_i‖`, then `u_{i+1} = u_i − (u_iᵀ v_i) v_i/‖v_i‖²`; ℓ counts as 0 while n ≤ ℓ + 1. The first
+component not yet live takes the residual u as it is, if |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|, and the row ends
+there. The start v = u is not scale-free (v has the unit of x² afterwards); it is the paper's.
+
+Cost a row: O(nonzeros · (p + 1) + p (p + 1)). Memory: block_basis.basis_bytes.
+
+Why this way: see block_basis. A residual shorter than 1e-6 of the terms it is formed from is rounding in this form and
+starts nothing, where the row-by-row form would still see 1e-14; dense rows are shifted first, so that it makes no
+difference.
+"""
+
+from typing import Any, NamedTuple
+
+from stream_dr.block import Block
+from stream_dr.statistics.recurrences.basis_state import BasisState
+from stream_dr.statistics.recurrences.block_basis import BlockBasis
+from stream_dr.statistics.recurrences.ccipca_loop import LOOPS
+
+
+class CCIPCAState(NamedTuple):
+    """What CCIPCA remembers. `basis`: its vectors and, when centred, the sum of rows; the rest as every State has it."""
+
+    rows: int
+    rows_skipped: int
+    n_features: int
+    target_kind: str | None
+    labels: tuple[Any, ...]
+    basis: BasisState
+
+
+class CCIPCAAccumulator:
+    """The mutable side of CCIPCAState: one owner, rows in order, `add` checks everything before it writes."""
+
+    rows_skipped = 0
+    target_kind = None
+    labels: tuple[Any, ...] = ()
+
+    def __init__(self, components: int, amnesic: float, center: bool, state: CCIPCAState | None = None) -> None:
+        self._amnesic = float(amnesic)
+        self.rows = 0 if state is None else int(state.rows)
+        self._basis = BlockBasis(components, int(center), bool(center), None if state is None else state.basis)
+
+    @property
+    def n_features(self) -> int:
+        """Width so far."""
+        return self._basis.features
+
+    def add(self, block: Block) -> None:
+        """Learn a batch of rows; targets are ignored. Raises InvalidWeights, WidthMismatch, InvalidRows."""
+        self._basis.check(block, "CCIPCA")
+        if block.rows:
+            self._basis.start(block, shift=self._basis.centred)
+            self._basis.learn(block.X, LOOPS, self.rows, self._amnesic)
+            self.rows += block.rows
+
+    def freeze(self) -> CCIPCAState:
+        """The State so far; later adds do not change it. O(d p)."""
+        return CCIPCAState(self.rows, 0, self.n_features, None, (), self._basis.freeze())

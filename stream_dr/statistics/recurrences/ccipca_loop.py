@@ -1,0 +1,173 @@
+"""CCIPCA's loop over rows: inner products and coefficients, never features but in the two touches of a row.
+
+Every vector met on the way is a combination of the basis and x, so `learn_row` works on inner products and coefficients
+alone: the residual carries its products with all current vectors (`residual`, first half), its coefficients in D's
+columns (second half) and in x (`share`).
+
+Why this way: every quantity of the recurrence is a few scalars a component once the Gram matrix of the current vectors is
+kept, so nothing has the length of a block or of the features; the formulas are in ccipca.py.
+"""
+
+import numpy as np
+
+from stream_dr.compiled import compiled
+from stream_dr.statistics.recurrences.block_basis import Loops
+from stream_dr.statistics.recurrences.coefficients import (
+    GOES_ON,
+    HUGE,
+    RESOLVED,
+    TINY,
+    TOO_LONG,
+    WORN,
+    measure,
+    mirror,
+    multiply,
+    start,
+    worn,
+)
+from stream_dr.statistics.recurrences.row_products import (
+    BLOCK,
+    FAST,
+    block_products,
+    block_write,
+    gather,
+    scatter,
+    settle,
+    shift_rows,
+)
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic, residual, weights):  # type: ignore[no-untyped-def]
+    """One row of the recurrence on inner products and coefficients.
+
+    products (k,): Dᵀx. squared: |x − s|². raw: |x|². row: its number n. table: [Gram | M] of BlockBasis, changed in
+    place. residual (2k,): scratch. weights (k,): filled with q, by which D ← D + x qᵀ. Returns the number of live
+    components, and by how much the residual's squared length fell on its way.
+    """
+    size = products.shape[0]
+    weights[:] = 0.0
+    multiply(table, products, live, residual)
+    left, noise = squared, RESOLVED * squared
+    centred = counts.shape[0] > 0
+    if centred:
+        noise += RESOLVED * table[p, p]
+        left = centre(products, squared, row, table, counts, live, p, residual)
+    first, share, smallest = left, 1.0, left
+    ell = amnesic if row > amnesic + 1.0 else 0.0
+    old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
+    ended = False
+    for i in range(live):
+        length, along = table[i, i], residual[i]
+        ended = ended or not length > 0.0
+        smallest = min(smallest, left)
+        keep, s, c = 1.0, 0.0, 0.0
+        if not ended:
+            keep, s = old, new * along / np.sqrt(length)
+            length = old * old * length + s * (2.0 * old * along + s * left)
+            along = old * along + s * left
+            ended = not length > 0.0
+            c = 0.0 if ended else along / length
+        in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
+        in_x_of_basis = 0.0
+        for j in range(size):
+            moved = keep * table[i, j] + s * residual[j]
+            table[i, j] = moved
+            residual[j] -= c * moved
+        for j in range(size, size + i + 1):  # M is lower triangular but for the mean's column: the rest is zero
+            moved = keep * table[i, j] + s * residual[j]
+            table[i, j] = moved
+            residual[j] -= c * moved
+            in_x_of_basis += weights[j - size] * moved
+        for j in range(size + p, 2 * size):
+            moved = keep * table[i, j] + s * residual[j]
+            table[i, j] = moved
+            residual[j] -= c * moved
+            in_x_of_basis += weights[j - size] * moved
+        table[i, i], residual[i] = length, 0.0
+        mirror(table, i, live, p, centred)
+        weights[i] = (in_x - in_x_of_basis) / table[i, size + i]
+        left = max(left - c * along, 0.0)
+        share -= c * in_x
+    if live < p and not ended and left > 1e-10 * first and first > TINY * raw and left > noise:
+        smallest = min(smallest, left)
+        start(table, residual, weights, live, left, share, unit)
+        mirror(table, live, live, p, centred)
+        live += 1
+    if centred:
+        weights[p] = 1.0
+    return live, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def centre(products, squared, row, table, counts, live, p, residual):  # type: ignore[no-untyped-def]
+    """Learn the row's mean and turn `residual`, the row's products, into those of x − x̄(n); returns |x − x̄(n)|²."""
+    size = products.shape[0]
+    keep, part = (row - 1.0) / row, 1.0 / row
+    on_mean, mean = products[p] / max(counts[0], 1.0), table[p, p]
+    for j in range(live):
+        old = table[p, j]
+        table[p, j] = table[j, p] = keep * old + part * residual[j]
+        residual[j] = keep * (residual[j] - old)
+    table[p, p] = keep * keep * mean + part * (2.0 * keep * on_mean + part * squared)
+    residual[p] = keep * (keep * (on_mean - mean) + part * (squared - on_mean))
+    residual[size + p] = -part
+    counts[0] = row
+    return keep * keep * max(squared - 2.0 * on_mean + mean, 0.0)
+
+
+@compiled(fastmath=FAST)
+def learn_sparse(indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, amnesic):  # type: ignore[no-untyped-def]
+    """Learn sparse rows from `at` on; stops after a row that leaves M worn. See Loops."""
+    size = columns.shape[1]
+    products, weights, residual = np.empty(size), np.empty(size), np.empty(2 * size)
+    for t in range(at, indptr.shape[0] - 1):
+        row = before + t + 1
+        squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
+        if squared > HUGE:
+            return t, live, TOO_LONG
+        live, deflated = learn_row(
+            products, squared, squared, row, table, counts, live, p, unit, amnesic, residual, weights
+        )
+        scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
+        measure(lengths[0], products, weights, squared)
+        if worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
+            return t + 1, live, WORN
+    return indptr.shape[0] - 1, live, GOES_ON
+
+
+@compiled(fastmath=FAST)
+def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, amnesic):  # type: ignore[no-untyped-def]
+    """Learn dense rows from `at` on, a block at a time; stops after a row that leaves M worn. See Loops."""
+    size = columns.shape[1]
+    residual = np.empty(2 * size)
+    whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
+    while at < X.shape[0]:
+        rows = min(BLOCK, X.shape[0] - at)
+        products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
+        weights, why, done = np.empty((rows, size)), GOES_ON, 0
+        block = whole if rows == BLOCK else np.empty((X.shape[1], rows))
+        shift_rows(X, at, unit, shift, block, raw)
+        block_products(block, columns, products, inner)
+        while done < rows and why == GOES_ON:
+            row, t = before + at + done + 1, done
+            if inner[t, t] > HUGE:
+                why = TOO_LONG
+                break
+            settle(products, inner, weights, t)
+            live, deflated = learn_row(
+                products[t], inner[t, t], raw[t], row, table, counts, live, p, unit, amnesic, residual, weights[t]
+            )
+            measure(lengths[0], products[t], weights[t], inner[t, t])
+            if worn(table, lengths[0], counts, p, live, row, turned, 8, deflated):
+                why = WORN
+            done += 1
+        weights[done:] = 0.0
+        block_write(block, columns, weights)
+        at += done
+        if why != GOES_ON:
+            return at, live, why
+    return at, live, GOES_ON
+
+
+LOOPS = Loops(learn_sparse, learn_dense)

@@ -1,0 +1,114 @@
+"""Row products: what a recurrence needs of its rows, the only loops that see all d features.
+
+A row x meets the basis twice: `gather` gives its inner products with the basis vectors, `scatter` adds a multiple of it
+to each of them. Both touch only the row's own features, so a sparse row costs O(nonzeros · columns). Dense rows go a
+small block at a time: `shift_rows` makes the block's x − shift in float64 (16 rows, never the batch), `block_products`
+gives XD and XXᵀ, `block_write` adds XᵀQ.
+
+Why this way: with the basis kept as D·M (see block_basis) a sparse row needs nothing but these two touches, which is what
+any method needs; a Gram matrix of the rows of a block, as the prototype had it, cost more than it saved. Dense rows are
+bound by the traffic of D, which a block of rows reads once. Columns of D are padded to a multiple of 8, or the compiler's
+vectorised loop leaves most of a short row to its scalar remainder (0.87 against 0.37 µs a row at 7 and 8 columns).
+
+While a sparse row is scattered the next one's features are asked for. That costs 4 % at p = 10 where nothing else runs and
+gains a tenth at p = 50; beside what moves much memory, as a server does, it gains a third: 490,000 instead of 360,000
+rows/s at p = 10 while another process copied arrays of 64 MB (`python benchmarks/recurrences.py beside`).
+
+Where the time goes (python benchmarks/recurrences.py parts): at p = 10 and at p = 50 about a quarter of a row in `gather`,
+a quarter in `scatter`, half in the algebra. So twice the rate is out of reach while both touches are made row by row.
+
+Mind, when changing this file or coefficients.py: numba's cache of a loop in another file does not notice; remove the
+`__pycache__` directories, or touch ccipca_loop.py and skm_loop.py.
+"""
+
+import numpy as np
+
+from stream_dr.compiled import compiled
+from stream_dr.statistics.prefetch import prefetch
+
+FAST = {"reassoc", "contract", "nsz"}
+"""Sums may be reordered; NaN and infinity keep their meaning."""
+
+TILE = 512
+"""Features of a dense block handled at a time."""
+
+BLOCK = 16
+"""Dense rows of a block."""
+
+LINE = 8
+"""Columns of D in a line of the cache."""
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no-untyped-def]
+    """out (columns,) ← Dᵀx for the sparse row x = unit · entries start … stop; returns |x|²."""
+    width = out.shape[0]
+    for k in range(width):
+        out[k] = 0.0
+    squared = 0.0
+    for e in range(start, stop):
+        j, v = indices[e], unit * np.float64(values[e])
+        squared += v * v
+        for k in range(width):
+            out[k] += v * columns[j, k]
+    return squared
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def scatter(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
+    """D ← D + x qᵀ for the sparse row x = unit · entries start … stop and weights q (columns,); as many entries after
+    them are asked for, which are the next row's."""
+    width, ahead, last = weights.shape[0], stop - start, indices.shape[0] - 1
+    for e in range(start, stop):
+        further = np.uint64(indices[min(e + ahead, last)])
+        for k in range(0, width, LINE):
+            prefetch(columns, further, np.uint64(k))
+        j, v = indices[e], unit * np.float64(values[e])
+        for k in range(width):
+            columns[j, k] += v * weights[k]
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-def]
+    """block (features, rows) ← (unit · X − s)ᵀ of as many rows from `first` on, in float64; raw (rows,) ← |x|²."""
+    raw[:] = 0.0
+    for j in range(X.shape[1]):
+        s = shift[j]
+        for t in range(block.shape[1]):
+            v = unit * np.float64(X[first + t, j])
+            raw[t] += v * v
+            block[j, t] = v - s
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def block_products(block, columns, products, inner):  # type: ignore[no-untyped-def]
+    """products (rows, columns) ← blockᵀD and inner (rows, rows) ← blockᵀblock, a tile of features at a time."""
+    products[:] = 0.0
+    inner[:] = 0.0
+    part, part_inner = np.empty(products.shape), np.empty(inner.shape)
+    for f in range(0, block.shape[0], TILE):
+        tile = block[f : f + TILE]
+        np.dot(tile.T, columns[f : f + tile.shape[0]], part)
+        np.dot(tile.T, tile, part_inner)
+        products += part
+        inner += part_inner
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
+    """D ← D + block · Q for weights Q (rows, columns), a tile of features at a time."""
+    part = np.empty((TILE, weights.shape[1]))
+    for f in range(0, block.shape[0], TILE):
+        size = min(TILE, block.shape[0] - f)
+        np.dot(block[f : f + size], weights, part[:size])
+        for j in range(size):
+            for k in range(weights.shape[1]):
+                columns[f + j, k] += part[j, k]
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def settle(products, inner, weights, t):  # type: ignore[no-untyped-def]
+    """products[t] ← Dᵀx_t with the rows before t of the block counted into D: + Σ_s q_s (x_s · x_t)."""
+    for s in range(t):
+        for k in range(products.shape[1]):
+            products[t, k] += inner[t, s] * weights[s, k]

@@ -1,0 +1,95 @@
+"""Incremental SKM, remembered: p vectors whose lengths are the eigenvalues, and sum and count of rows per class [SKM,
+eq. 22, 23; MATH.md section 6].
+
+Row n of class l, after the count and the mean of l, with u_1 = x and m_1j the class means, for each live component in
+order: `v_i ← (n−1)/n v_i + 1/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖`, q_j = n_j/n − a·[j = l]; then u and every
+m_j lose their part along v_i. (Eq. 23 deflates the sample alone; u − m_j would then not be the deflated difference,
+hence both.) Components start as in CCIPCA: the first one not yet live takes the residual u, if |u|² > 1e-10 |u_1|², and
+the row ends there. Dense rows are shifted by the first row learned, which changes no difference and keeps a far-off
+origin out of the start; sparse rows are not.
+
+Cost a row: O(nonzeros · (p + c) + p (c + 1)(p + c)). Memory: block_basis.basis_bytes.
+
+Why this way: see block_basis. A class that comes late gets a column of its own in mid-stream; one without rows has no
+weight.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.block import Block
+from stream_dr.statistics.recurrences.basis_state import BasisState
+from stream_dr.statistics.recurrences.block_basis import BlockBasis
+from stream_dr.statistics.recurrences.skm_loop import LOOPS
+from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
+
+
+class SKMState(NamedTuple):
+    """What incremental SKM remembers. `basis`: its vectors and the sums and counts of rows by class, in `labels`'
+    order."""
+
+    rows: int
+    rows_skipped: int
+    n_features: int
+    target_kind: str | None
+    labels: tuple[Any, ...]
+    basis: BasisState
+
+
+class SKMAccumulator:
+    """The mutable side of SKMState: one owner, rows in order, `add` checks everything before it writes."""
+
+    def __init__(self, components: int, a: float, state: SKMState | None = None) -> None:
+        self._a = float(a)
+        self.rows = 0 if state is None else int(state.rows)
+        self.rows_skipped = 0 if state is None else int(state.rows_skipped)
+        self.target_kind = None if state is None else state.target_kind
+        self.labels: tuple[Any, ...] = () if state is None else tuple(state.labels)
+        self._place = {label: i for i, label in enumerate(self.labels)}
+        self._basis = BlockBasis(components, len(self.labels), state=None if state is None else state.basis)
+
+    @property
+    def n_features(self) -> int:
+        """Width so far."""
+        return self._basis.features
+
+    def add(self, block: Block) -> None:
+        """Learn a batch; rows without a target are skipped and counted.
+
+        Raises InvalidWeights, WidthMismatch, InvalidRows, TargetKindMismatch or InvalidTargets.
+        """
+        self._basis.check(block, "IncrementalSKM")
+        if block.y is not None:
+            self._check_targets(block.y)
+        known, skipped = labelled_rows(block)
+        if known.rows:
+            self.target_kind = "class"
+            codes = self._codes(known.y)
+            self._basis.start(known, shift=True)
+            self._basis.grow(known.features, len(self.labels))
+            self._basis.learn(known.X, LOOPS, self.rows, self._a, codes)
+            self.rows += known.rows
+        self.rows_skipped += skipped
+
+    def freeze(self) -> SKMState:
+        """The State so far; later adds do not change it. O(d (p + c))."""
+        return SKMState(
+            self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels, self._basis.freeze()
+        )
+
+    def _check_targets(self, targets: Targets) -> None:
+        if targets.kind != "class":
+            refuse_kind(targets.kind, ("class",))
+        check_label_type(self.labels, targets.labels)
+
+    def _codes(self, targets: Targets) -> np.ndarray:
+        """The rows' classes (rows,) as columns of this state; labels not met before are added in order of appearance."""
+        place = self._place
+        if not all(label in place for label in targets.labels):
+            used, first = np.unique(targets.codes, return_index=True)
+            for code in used[np.argsort(first)]:
+                place.setdefault(targets.labels[code], len(place))
+            self.labels = tuple(place)
+        table = np.array([place.get(label, -1) for label in targets.labels], dtype=np.int64)
+        return table[targets.codes]

@@ -1,0 +1,217 @@
+"""Incremental SKM's loop over rows: inner products and coefficients, never features but in the two touches of a row.
+
+`learn_row` works on inner products and coefficients: row 0 of `working` is u, row j + 1 the mean of class j, each with
+its products with all current vectors, its coefficients in D's columns and its share of x; `inner` holds their products
+with each other.
+
+Why this way: every quantity of the recurrence is a few scalars a component once the Gram matrix of the current vectors is
+kept, so nothing has the length of a block or of the features; the formulas are in skm.py. The zeros of the triangular M
+are not skipped, as CCIPCA's loop skips them: here c + 1 vectors are moved a component, and whole rows, which the compiler
+vectorises, are as fast at p = 10 and faster at p = 50 (0.56 of the two sparse products against 0.49; python
+benchmarks/recurrences.py text).
+"""
+
+import numpy as np
+
+from stream_dr.compiled import compiled
+from stream_dr.statistics.recurrences.block_basis import Loops
+from stream_dr.statistics.recurrences.coefficients import (
+    GOES_ON,
+    HUGE,
+    LOST,
+    RESOLVED,
+    TOO_LONG,
+    WORN,
+    measure,
+    mirror,
+    multiply,
+    start,
+    worn,
+)
+from stream_dr.statistics.recurrences.row_products import (
+    BLOCK,
+    FAST,
+    block_products,
+    block_write,
+    gather,
+    scatter,
+    settle,
+    shift_rows,
+)
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def learn_row(  # type: ignore[no-untyped-def]
+    products, squared, row, label, table, formed, counts, live, p, unit, a, working, shares, inner, scratch, weights
+):
+    """One row of the recurrence on inner products and coefficients.
+
+    products (k,): Dᵀx. squared: |x − s|². row: its number n. label: its class. table: [Gram | M] of BlockBasis and
+    formed (k,), the size of the terms its diagonal was summed from: changed in place. working (c + 1, 2k),
+    shares (c + 1,), inner (c + 1, c + 1), scratch (3, c + 1): scratch. weights (k,): filled with q, by which
+    D ← D + x qᵀ. Returns the number of live components, the largest loss by cancellation in a vector, and by how much
+    the squared length of u fell on its way.
+    """
+    size, c = products.shape[0], counts.shape[0]
+    part, pull, turned = scratch[0], scratch[1], scratch[2]
+    weights[:] = 0.0
+    meet(products, squared, label, table, counts, live, p, working, shares, inner)
+    first, worst, ended, smallest = inner[0, 0], 1.0, False, inner[0, 0]
+    for i in range(live):
+        length, keep = table[i, i], 1.0
+        ended = ended or not length > 0.0
+        smallest = min(smallest, inner[0, 0])
+        part[:] = turned[:] = 0.0
+        if not ended:
+            keep = (row - 1.0) / row
+            weigh(working, counts, i, row, label, a, 1.0 / (np.sqrt(length) * row), part)
+            length, terms = stretch(working, inner, i, keep, length, part, pull)
+            formed[i] = max(keep * keep * formed[i], terms)
+            ended = not length > 0.0
+            worst = max(worst, np.inf if ended else formed[i] / length)
+            for k in range(c + 1):
+                turned[k] = 0.0 if ended else pull[k] / length
+        in_x = -keep * table[i, size + p + label]
+        for j in range(2 * size):
+            table[i, j] *= keep
+        for k in range(c + 1):
+            in_x += part[k] * shares[k]
+            for j in range(2 * size):
+                table[i, j] += part[k] * working[k, j]
+        table[i, i] = length
+        for k in range(c + 1):
+            for j in range(2 * size):
+                working[k, j] -= turned[k] * table[i, j]
+            for j in range(c + 1):
+                inner[k, j] -= turned[k] * pull[j]
+            shares[k] -= turned[k] * in_x
+            working[k, i] = 0.0
+        mirror(table, i, live, p, c)
+        for j in range(size):
+            in_x -= weights[j] * table[i, size + j]
+        weights[i] = in_x / table[i, size + i]
+    left = inner[0, 0]
+    if live < p and not ended and left > 1e-10 * first and left > RESOLVED * squared * worst:
+        smallest = min(smallest, left)
+        start(table, working[0], weights, live, left, shares[0], unit)
+        mirror(table, live, live, p, c)
+        live += 1
+    weights[p + label] = 1.0
+    return live, worst, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-untyped-def]
+    """part ← what v_i takes of u and of each class mean: Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale; part was zero."""
+    for k in range(counts.shape[0]):
+        if counts[k] > 0.0:
+            q = counts[k] / row - (a if k == label else 0.0)
+            part[k + 1] = -q * (working[0, i] - working[k + 1, i]) * scale
+            part[0] -= part[k + 1]
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-untyped-def]
+    """|v|² of v = keep · v_i + Σ part · working, and the size of the terms it is summed from; pull ← v · working."""
+    squared = terms = along = 0.0
+    for k in range(part.shape[0]):
+        total = 0.0
+        for j in range(part.shape[0]):
+            total += inner[k, j] * part[j]
+        pull[k] = keep * working[k, i] + total
+        squared += total * part[k]
+        terms += abs(total * part[k]) + 2.0 * abs(keep * part[k] * working[k, i])
+        along += part[k] * working[k, i]
+    return keep * keep * length + 2.0 * keep * along + squared, keep * keep * length + terms
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def meet(products, squared, label, table, counts, live, p, working, shares, inner):  # type: ignore[no-untyped-def]
+    """Learn the row's class mean, and set up the working vectors u = x and m_j before any deflation."""
+    size, c = products.shape[0], counts.shape[0]
+    u, mean = working[0], p + label
+    multiply(table, products, live, u)
+    for k in range(c):
+        u[p + k] = products[p + k] / max(counts[k], 1.0)
+    counts[label] += 1.0
+    new = 1.0 / counts[label]
+    keep = 1.0 - new
+    length = keep * keep * table[mean, mean] + new * (2.0 * keep * u[mean] + new * squared)
+    for j in range(size):
+        table[mean, j] = keep * table[mean, j] + new * u[j]
+    table[mean, mean] = length
+    u[mean] = keep * u[mean] + new * squared
+    mirror(table, mean, live, p, c)
+    inner[0, 0], shares[:] = squared, 0.0
+    shares[0] = 1.0
+    for k in range(c):
+        working[k + 1] = 0.0
+        if counts[k] > 0.0:
+            working[k + 1, :size] = table[p + k, :size]
+            working[k + 1, size + p + k] = 1.0 / counts[k]
+        inner[0, k + 1] = inner[k + 1, 0] = u[p + k]
+        for j in range(c):
+            inner[k + 1, j + 1] = table[p + k, p + j]
+
+
+@compiled(fastmath=FAST)
+def learn_sparse(  # type: ignore[no-untyped-def]
+    indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, a, labels
+):
+    """Learn sparse rows from `at` on; stops after a row that leaves M worn. See Loops."""
+    size, c = columns.shape[1], counts.shape[0]
+    products, weights, shares = np.empty(size), np.empty(size), np.empty(c + 1)
+    working, inner, scratch = np.empty((c + 1, 2 * size)), np.empty((c + 1, c + 1)), np.empty((3, c + 1))
+    for t in range(at, indptr.shape[0] - 1):
+        row = before + t + 1
+        squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
+        if squared > HUGE:
+            return t, live, TOO_LONG
+        live, worst, deflated = learn_row(
+            products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a,
+            working, shares, inner, scratch, weights,
+        )  # fmt: skip
+        scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
+        measure(lengths[0], products, weights, squared)
+        if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
+            return t + 1, live, WORN
+    return indptr.shape[0] - 1, live, GOES_ON
+
+
+@compiled(fastmath=FAST)
+def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, a, labels):  # type: ignore[no-untyped-def]
+    """Learn dense rows from `at` on, a block at a time; stops after a row that leaves M worn. See Loops."""
+    size, c = columns.shape[1], counts.shape[0]
+    shares = np.empty(c + 1)
+    working, tied, scratch = np.empty((c + 1, 2 * size)), np.empty((c + 1, c + 1)), np.empty((3, c + 1))
+    whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
+    while at < X.shape[0]:
+        rows = min(BLOCK, X.shape[0] - at)
+        products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
+        weights, why, done = np.empty((rows, size)), GOES_ON, 0
+        block = whole if rows == BLOCK else np.empty((X.shape[1], rows))
+        shift_rows(X, at, unit, shift, block, raw)
+        block_products(block, columns, products, inner)
+        while done < rows and why == GOES_ON:
+            row, t = before + at + done + 1, done
+            if inner[t, t] > HUGE:
+                why = TOO_LONG
+                break
+            settle(products, inner, weights, t)
+            live, worst, deflated = learn_row(
+                products[t], inner[t, t], row, labels[at + t], table, lengths[1], counts, live, p, unit, a,
+                working, shares, tied, scratch, weights[t],
+            )  # fmt: skip
+            measure(lengths[0], products[t], weights[t], inner[t, t])
+            if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
+                why = WORN
+            done += 1
+        weights[done:] = 0.0
+        block_write(block, columns, weights)
+        at += done
+        if why != GOES_ON:
+            return at, live, why
+    return at, live, GOES_ON
+
+
+LOOPS = Loops(learn_sparse, learn_dense)

@@ -1,0 +1,98 @@
+"""csv by column: roles, types that only later rows show, errors naming file and line."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from stream_dr.datasets.readers import csv as reader
+from stream_dr.datasets.readers.columns import Roles
+from stream_dr.datasets.readers.csv import read_csv
+from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing
+
+
+def write(tmp_path, text):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    return path
+
+
+def test_roles(tmp_path):
+    path = write(tmp_path, "id,a,kind,b,w,note\nx1,1,cat,2.5,0.5,hm\nx2,3,dog,4,1,\n")
+    (block,) = read_csv(path, Roles(label="kind", weight="w", id="id", drop=("note",)))
+    np.testing.assert_array_equal(block.X, [[1, 2.5], [3, 4]])
+    assert block.names == ("a", "b")
+    assert block.y.row_labels() == ["cat", "dog"]
+    assert block.weights.tolist() == [0.5, 1.0]
+    assert block.ids == ["x1", "x2"]
+
+
+def test_indicator_and_continuous_columns(tmp_path):
+    path = write(tmp_path, "a;l1;l2\n1;1;0\n2;1;1\n3;0;0\n")
+    (block,) = read_csv(path, Roles(labels=("l1", "l2")), delimiter=";")
+    assert block.y.row_labels() == [["l1"], ["l1", "l2"], []]
+    (block,) = read_csv(path, Roles(target=("l2",)), delimiter=";")
+    assert block.y.row_labels() == [[0.0], [1.0], [0.0]]
+    with pytest.raises(MalformedInput, match=r"lines 2 to 4.*other than 0 and 1"):
+        list(read_csv(path, Roles(labels=("a",)), delimiter=";"))
+
+
+def test_integers_that_turn_into_fractions_far_down(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "PIECE", 1_000)
+    path = write(tmp_path, "a,y\n" + "1,0\n" * 2_000 + "0.5,1\n")
+    blocks = list(read_csv(path, Roles(label="y"), rows=300))
+    assert sum(b.rows for b in blocks) == 2_001
+    assert max(b.rows for b in blocks) <= 300
+    assert blocks[-1].X[-1, 0] == 0.5
+    assert blocks[-1].y.row_labels()[-1] == 1
+
+
+def test_without_a_header_and_packed(tmp_path):
+    with gzip.open(tmp_path / "a.csv.gz", "wb") as file:
+        file.write(b"1\t2\tx\n3\t4\ty\n")
+    (block,) = read_csv(tmp_path / "a.csv.gz", Roles(label="f2"), delimiter="\t", header=False)
+    assert block.names == ("f0", "f1")
+    assert block.y.row_labels() == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("1,2,0\n3,x,1\n", "line 3: 'x' in column 'b'"),
+        ("1,2,0\n3,4\n", "line 3: 2 fields where 3"),
+        ("1,2,0\n3,,1\n", "line 3: .*'b' has no value"),
+        ("1,2,0\n3,nan,1\n", "line 3"),
+        ("1,2,0\n\n3,,1\n", "line 4: .*'b' has no value"),
+        ("1,inf,0\n3,1,1\n", "line 2: 'inf' in column 'b' is no number"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, rows, said):
+    with pytest.raises(MalformedInput, match=said):
+        list(read_csv(write(tmp_path, "a,b,y\n" + rows), Roles(label="y")))
+
+
+def test_columns_that_are_not_there(tmp_path):
+    path = write(tmp_path, "a,y\n1,2\n")
+    with pytest.raises(SchemaMismatch, match="no column 'z'"):
+        list(read_csv(path, Roles(label="z")))
+    with pytest.raises(SchemaMismatch, match="no column is left"):
+        list(read_csv(path, Roles(label="y", drop=("a",))))
+    with pytest.raises(InvalidTargets, match="more than one"):
+        list(read_csv(path, Roles(label="y", target=("a",))))
+    with pytest.raises(SchemaMismatch, match="twice"):
+        list(read_csv(write(tmp_path, "a,a\n1,2\n")))
+    with pytest.raises(SourceMissing):
+        list(read_csv(tmp_path / "none.csv"))
+
+
+def test_a_delimiter_in_quotes_is_not_blamed(tmp_path):
+    path = write(tmp_path, 'a,y\n1,"x,y"\n2,z\nbad,z\n')
+    with pytest.raises(MalformedInput, match="line 4: 'bad' in column 'a'"):
+        list(read_csv(path, Roles(label="y")))
+
+
+def test_an_empty_label_is_none(tmp_path):
+    path = write(tmp_path, "a,y\n1,cat\n2,\n3,dog\n")
+    (block,) = read_csv(path, Roles(label="y"))
+    assert block.y.labels == ("cat", "dog")
+    assert block.y.present.tolist() == [True, False, True]

@@ -1,0 +1,101 @@
+"""Test-then-train: only what came before counts, whatever the kind of targets, the batching and the model."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_digits
+
+from stream_dr.block import Block
+from stream_dr.datasets.generate import rcv1_like
+from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
+from stream_dr.estimators import make
+from stream_dr.evaluation.test_then_train import EvaluateSettings, evaluate
+from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
+
+
+class Blocks:
+    """A source in memory."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+
+    def events(self, after=-1, until=None):
+        yield from enumerate(self.blocks)
+
+
+def digits(size=100, form=np.asarray, change=lambda y: y):
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], change(y[order]).tolist()
+    return Blocks([Block(form(X[i : i + size]), class_targets(y[i : i + size])) for i in range(0, len(y), size)])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_digits(form):
+    models = {"lda": make("lda", {"gamma": 1.0}), "pca": make("ccipca", {"n_components": 9})}
+    scores = evaluate(digits(form=form), models, EvaluateSettings(full=True))
+    assert [(s.model, s.probe) for s in scores[:3]] == [("lda", "mean"), ("lda", "knn"), ("lda", "linear")]
+    found = {(s.model, s.probe): s for s in scores}
+    assert all(s.figures["rows"] == 1_297 for s in scores)
+    assert found["lda", "mean"].figures["accuracy"] > 0.9
+    assert found["lda", "linear"].figures["macro_f1"] > 0.9
+    assert found["full", "knn"].figures["accuracy"] > 0.95
+    assert found["lda", "knn"].components == 9
+    assert found["full", "knn"].components == 64
+
+
+def test_labels_of_noise_are_guessed_at_chance():
+    """A batch that leaked into its own test would do better."""
+    source = digits(change=lambda y: np.random.default_rng(5).integers(0, 2, len(y)))
+    for s in evaluate(source, {"lda": make("lda", {"gamma": 1.0})}, EvaluateSettings(neighbours=1)):
+        assert abs(s.figures["accuracy"] - 0.5) < 0.07
+
+
+def test_class_means_are_those_of_all_rows_whatever_the_sample():
+    settings = EvaluateSettings(probes=("mean",), reservoir=2, solve_growth=1.0)
+    (one,) = evaluate(digits(), {"lda": make("lda", {"gamma": 1.0})}, settings)
+    (other,) = evaluate(digits(), {"lda": make("lda", {"gamma": 1.0})}, settings._replace(reservoir=1_000))
+    assert one == other
+    assert one.figures["accuracy"] > 0.9
+
+
+def test_several_labels_a_row():
+    source = Blocks(list(rcv1_like(3_000, "topics")))
+    told = []
+    scores = evaluate(source, {"cca": make("cca", {"gamma": 1.0, "n_components": 20})}, progress=told.append)
+    assert told == [1_000, 2_000, 3_000]
+    for s in scores:
+        assert s.figures["rows"] == 2_000
+        assert s.figures["auc"] > 0.6
+        assert s.figures["micro_f1"] > 0.4
+
+
+def test_new_labels_new_features_and_rows_without_targets():
+    rng = np.random.default_rng(0)
+    blocks = []
+    for i in range(8):
+        width = 5 + i
+        X = sp.csr_matrix(rng.random((100, width)) * (rng.random((100, width)) < 0.5))
+        labels = [f"class {c}" for c in rng.integers(0, 2 + i // 2, 100)]
+        blocks.append(Block(X, class_targets([None if r % 10 == 0 else v for r, v in enumerate(labels)])))
+    blocks.insert(3, Block(blocks[0].X, None))
+    scores = evaluate(Blocks(blocks), {"lda": make("lda", {"gamma": 0.1})}, EvaluateSettings(full=True, first=100))
+    assert {s.figures["rows"] for s in scores} == {8 * 90 - 180}
+
+
+def test_what_cannot_be_evaluated():
+    models = {"lda": make("lda", {})}
+    X = np.ones((3, 2))
+    with pytest.raises(TargetsRequired):
+        evaluate(Blocks([Block(X, None)]), models)
+    with pytest.raises(TargetKindMismatch, match="continuous"):
+        evaluate(Blocks([Block(X, continuous_targets([0.1, 0.2, 0.3]))]), models)
+    with pytest.raises(TargetKindMismatch, match="OPLS"):
+        evaluate(Blocks([Block(X, multilabel_targets([[1], [2], []]))]), models)
+    mixed = [Block(X, class_targets([1, 2, 1])), Block(X, multilabel_targets([[1], [2], []]))]
+    with pytest.raises(TargetKindMismatch, match="first rows"):
+        evaluate(Blocks(mixed), models)
+    with pytest.raises(InvalidParameter):
+        evaluate(Blocks([]), {})
+    with pytest.raises(InvalidParameter, match="tree"):
+        evaluate(Blocks([]), models, EvaluateSettings(probes=("tree",)))

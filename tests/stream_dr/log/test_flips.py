@@ -1,0 +1,140 @@
+"""Every byte that is not what was written is found and its file named, or changes nothing that is read."""
+
+import random
+import sqlite3
+
+import pytest
+
+from stream_dr import errors
+from stream_dr.log import segment
+from stream_dr.log.log import Log, draft
+
+KEPT = [f"k{p}" for p in range(12)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two segments with events of every kind, bodies in rows and beside them."""
+    path = tmp_path_factory.mktemp("flips") / "log"
+    with pytest.MonkeyPatch.context() as patch, Log(path, segment_events=6) as log:
+        for p in range(12):
+            patch.setattr(segment, "SMALL_BYTES", 1000 if p % 2 else -1)
+            kind = "rows" if p % 3 else "reference"
+            body = random.Random(p).randbytes(700)
+            log.append([draft(kind, body, p, key=KEPT[p], schema=f'{{"n": {p}}}' if p % 5 == 0 else None)])
+        log.append([draft("unlearn", b'{"rows": {"1": null}}', 0)])
+        log.rewrite(7, b"what is left", 1)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _restored(folder):
+    """The folder as it was, after each test."""
+    good = {file: file.read_bytes() for file in folder.iterdir()}
+    yield
+    for file in folder.iterdir():
+        file.unlink()
+    for file, content in good.items():
+        file.write_bytes(content)
+
+
+def everything(path):
+    """All that a log says."""
+    with Log(path, writable=False) as log:
+        found = (log.last, log.first, log.rows, log.read(-1, limit=1000), log.schema_changes())
+        keys = [log.find_key(key) for key in KEPT]
+        return (*found, keys, log.read_kind("unlearn", 99), log.holding(10), log.verify())
+
+
+def outcome(path):
+    """All that a log says, or the error by which it is found damaged."""
+    try:
+        with Log(path, writable=False) as log:
+            log.verify()
+    except errors.StreamDRError as e:
+        return e
+    return everything(path)
+
+
+@pytest.mark.parametrize("name", ["0" * 20 + ".sqlite", "0" * 20 + ".bodies", f"{12:020d}.sqlite", "index.sqlite"])
+def test_a_flipped_byte_is_found_or_changes_nothing(folder, name):
+    whole, path = everything(folder), folder / name
+    good = path.read_bytes()
+    found = 0
+    chance = random.Random(name)
+    used = [i for i, byte in enumerate(good) if byte or i < 200]
+    for at in chance.sample(used, min(len(used), 250)):
+        bad = bytearray(good)
+        bad[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(bad)
+        said = outcome(folder)
+        if isinstance(said, errors.StreamDRError):
+            found += 1
+            assert name.split(".")[0] in str(said), (at, said)
+        else:
+            assert said == whole, at
+    path.write_bytes(good)
+    assert found > 100
+    assert everything(folder) == whole
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "position=99",
+        "kind='rows'",
+        "key='k8'",
+        "key=NULL",
+        "sha256='ab'",
+        "rows=rows+1",
+        "schema='{}'",
+        "schema=NULL",
+        "checksum=NULL",
+        "start=start+1",
+        "start=NULL",
+        "size=size-1",
+        "digest=digest+1",
+        "body=x'00'",
+    ],
+)
+def test_a_changed_field_of_an_event_is_found(folder, change):
+    path = folder / ("0" * 20 + ".sqlite")
+    position = 5 if change.startswith("body") else 0  # 5 lies in its row, 0 beside it
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(f"UPDATE events SET {change} WHERE position={position}").rowcount == 1
+    connection.close()
+    assert isinstance(outcome(folder), errors.DamagedFile)
+    with Log(folder, writable=False) as log, pytest.raises(errors.DamagedFile, match=path.name):
+        log.read(-1, limit=1000)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("keys", "sha256='ab'"),
+        ("keys", "rows=rows+1"),
+        ("keys", "key='another'"),
+        ("schemas", "schema='{}'"),
+        ("known", "position=position+1"),
+        ("known", "digest=0"),
+    ],
+)
+def test_a_changed_field_of_the_index_is_found(folder, table, change):
+    path = folder / "index.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE {table} SET {change} WHERE position=(SELECT MIN(position) FROM {table})")
+    connection.close()
+    said = outcome(folder)
+    assert isinstance(said, errors.DamagedFile)
+    assert path.name in str(said)
+
+
+def test_what_a_segment_says_about_itself_is_checked(folder):
+    path = folder / f"{12:020d}.sqlite"
+    good = path.read_bytes()
+    for change in ("rows_before=rows_before+1", "identity=x'00'", "digest=0"):
+        with sqlite3.connect(path) as connection:
+            connection.execute(f"UPDATE about SET {change}")
+        connection.close()
+        assert isinstance(outcome(folder), errors.DamagedFile)
+        path.write_bytes(good)
