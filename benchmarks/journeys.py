@@ -2,11 +2,11 @@
 
     python -m benchmarks.journeys [post|get|replay] [--list]
 
-post: the third Arrow batch of an LDA, `POST /partial_fit?wait=applied`. get: `GET /transform` of one row. replay: `stream-dr
-replay` of two batches. Each runs in a process of its own, the service as `serve` starts it, on loopback. Counted is what runs in
-any thread while the request is under way; what importing a module runs is left out, and so are compiled kernels. A file is
-"deep" where it belongs to the numerics or to the ground floor (the modules at the top of stream_dr, and feature_maps). --list
-names the files with their functions.
+post: the third Arrow batch of an LDA, `POST /partial_fit?wait=applied`. get: `GET /transform` of one row. replay:
+`stream-dr replay` of two batches. Each runs in a process of its own, the service as `serve` starts it, on loopback. Counted
+is what runs in any thread while the request is under way; what importing a module runs is left out, and so are compiled
+kernels. A file is "deep" where it belongs to the numerics or to the ground floor (the modules at the top of stream_dr, and
+feature_maps). --list names the files with their functions.
 """
 
 import argparse
