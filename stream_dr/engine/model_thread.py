@@ -10,9 +10,8 @@ worker until `join` hands it over.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from typing import Any
 
 from stream_dr.engine.advance import Step, advance_all, rows_of
@@ -44,7 +43,8 @@ second: a fiftieth of one processor is spent on quick ones and a twentieth on ot
 
 class ModelThread:
     """directory: whose log is read. publish, snapshot: called with frozen states, must only hand them to a worker.
-    told: called after models have moved. pool: where models run side by side."""
+    told: called after models have moved. pool: where models run side by side. wanted: the last position whose
+    projections somebody waits for: they are published as soon as models are there."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class ModelThread:
         snapshot: Callable[[Sequence[tuple[Model, Frozen]], Cadence], None],
         told: Callable[[], None],
         pool: Executor,
+        wanted: Callable[[], int],
     ) -> None:
-        self._directory, self._pool = directory, pool
+        self._directory, self._pool, self._wanted = directory, pool, wanted
         self._snapshots, self._publish, self._snapshot, self._told = snapshots, publish, snapshot, told
         self._history = LogHistory(directory)
         self._decoder = Decoder(directory.limits, directory.path)
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._stop_at: float | None = None
-        self._wanted: list[int] = []
         self._firsts: set[int] = set()
         self.cursor = directory.position
         self._thread = threading.Thread(target=self._run, name="stream_dr-models", daemon=True)
@@ -84,16 +84,6 @@ class ModelThread:
     def wake(self) -> None:
         """There is something to do: events, or a demand."""
         self._wake.set()
-
-    @contextmanager
-    def wanting(self, position: int) -> Iterator[None]:
-        """While someone waits for projections that include `position`: models publish as soon as they are there."""
-        self._wanted.append(position)
-        self._wake.set()
-        try:
-            yield
-        finally:
-            self._wanted.remove(position)
 
     @property
     def live(self) -> list[Model]:
@@ -194,7 +184,7 @@ class ModelThread:
         if not model.stale or model.publishing or model.attempted >= model.position:
             return False
         published, policy = model.published, model.policy or PublishPolicy()
-        if model.attempted < min(max(self._wanted, default=-1), model.position):
+        if model.attempted < min(self._wanted(), model.position):
             return True
         waited = time.monotonic() - model.published_at
         if waited < _pause(model.publish_seconds):

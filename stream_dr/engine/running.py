@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from stream_dr.engine.recent import Recent
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.settle import settle
 from stream_dr.engine.snapshot_file import canonical
+from stream_dr.engine.waits import Waits
 from stream_dr.engine.workers import Workers
 from stream_dr.errors import Overloaded
 
@@ -69,14 +70,20 @@ class Running:
             directory, self.settings.workers, self.settings.retain_rows, self._listeners, self._solved
         )
         self._appender = Appender(directory, self._appended)
+        self._waits = Waits(self._included)
         self._models = ModelThread(
-            directory, snapshots, self._workers.publish_soon, self._workers.snapshot_soon, self._moved, self._lanes
+            directory,
+            snapshots,
+            self._workers.publish_soon,
+            self._workers.snapshot_soon,
+            self._moved,
+            self._lanes,
+            lambda: self._waits.furthest,
         )
         self._stopping = threading.Event()
         self._bring_up = BringUp(
             directory, self._models, self._workers, snapshots, self._lanes, self._stopping.is_set, self._moved
         )
-        self._changed = threading.Condition()
         self._jobs = Jobs()
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
         directory.recent = Recent()
@@ -101,6 +108,7 @@ class Running:
         """Refuse new drafts, append those taken, apply the log (for at most `seconds`), snapshot every model, end the
         threads. The directory stays open. What was not applied in time is applied after the next start."""
         self._stopping.set()
+        self._waits.end()
         self._jobs.cancel()
         self._appender.close()
         self._models.stop(seconds)
@@ -112,8 +120,6 @@ class Running:
                 last.callback(settle, self.directory, model, model.soon)
 
     def _released(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
         if self._limits is not None:
             self._limits.restore_original_limits()
 
@@ -135,17 +141,27 @@ class Running:
         """Raise what would refuse the draft; append nothing."""
         self.directory.check(draft)
 
+    def applied(self, position: int) -> "Future[None]":
+        """A future that is done once every model that has not failed has applied `position` and published a projection that
+        includes it (models without any row, and refined ones: applied only); cancelled when the engine stops before.
+
+        While it waits, models publish as soon as they are there; one that is cancelled is forgotten.
+        """
+        future = self._waits.add(position)
+        self._models.wake()
+        return future
+
     def wait_applied(self, position: int, timeout: float, stop: threading.Event | None = None) -> bool:
-        """Wait until every model that has not failed has applied `position` and published a projection that includes it
-        (models without any row, and refined ones: applied only). False when `timeout` seconds, or those until
-        `stop`, were not enough."""
-        deadline = time.monotonic() + timeout
-        with self._models.wanting(position), self._changed:
-            while not self._included(position):
-                left = deadline - time.monotonic()
-                if left <= 0 or self._stopping.is_set() or (stop is not None and stop.is_set()):
-                    return self._included(position)
-                self._changed.wait(min(left, 0.25))
+        """Wait for what `applied` gives. False when `timeout` seconds, or those until `stop`, were not enough."""
+        future, deadline = self.applied(position), time.monotonic() + timeout
+        try:
+            while stop is not None and not future.done() and not stop.is_set() and time.monotonic() < deadline:
+                wait([future], min(max(deadline - time.monotonic(), 0), 0.25))
+            future.result(0 if stop is not None else timeout)
+        except (TimeoutError, CancelledError):
+            return False
+        finally:
+            future.cancel()
         return True
 
     def add_model(
@@ -267,8 +283,7 @@ class Running:
                 self._failed.add(model.id)
                 where = model.failure
                 self._listeners.tell("failed", model=model.name, position=where.position, code=where.code)
-        with self._changed:
-            self._changed.notify_all()
+        self._waits.look()
 
     def _included(self, position: int) -> bool:
         return all(
@@ -282,4 +297,5 @@ class Running:
         published = refine(self.directory, model, frozen, tol, max_passes, job.tell, lambda: job.cancelled)
         if published is not None:
             self._listeners.tell_published(model, published)
+            self._moved()
             self._workers.write([(model, freeze(model))])  # it may have gone on, or failed, meanwhile

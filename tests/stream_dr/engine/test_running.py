@@ -125,6 +125,25 @@ def test_wait_applied_means_learned_and_published(tmp_path: Path) -> None:
         assert not run.wait_applied(99, 0.05)
 
 
+def test_who_gave_up_waiting_makes_no_model_hurry(tmp_path: Path) -> None:
+    with running(tmp_path, publish=ON_DEMAND) as run:
+        model, _ = run.add_model("cm", "class_means", {})
+        given_up, kept = run.applied(1), run.applied(0)
+        given_up.cancel()
+        run.submit(draft(dense(0))).result(WAIT)
+        kept.result(WAIT)
+        run.submit(draft(dense(1))).result(WAIT)
+        eventually(lambda: model.position == 1)
+        time.sleep(0.2)
+        assert model.published is not None
+        assert model.published.position == 0
+        assert run.applied(1).result(WAIT) is None
+        left = run.applied(99)
+    assert left.cancelled()
+    assert run.applied(99).cancelled()
+    assert run.applied(1).result(0) is None
+
+
 def test_on_demand_publishes_nothing_by_itself(tmp_path: Path) -> None:
     with running(tmp_path, publish=ON_DEMAND) as run:
         model, _ = run.add_model("cm", "class_means", {})
