@@ -1,97 +1,100 @@
 """The application: one directory kept current, behind the routes.
 
-Shared by all requests and set once: the directory, the threads that run it, the counters, the thread that parses large
-batches, and two small pools, one for projecting, one for requests that wait for their models.
-
-Why this way: create_app(directory, settings) is all a test or another server needs; `serve` adds the process around it.
+create_app(directory, settings) is all a test or another server needs; `serve` adds the process around it. All threads of the
+service are stated here: the one that parses, two small pools, and the engine's own, which run while the application is up;
+routes that only look are short and run in Starlette's threads.
 """
 
 import asyncio
 import functools
-import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Request
 from fastapi_offline import FastAPIOffline
 
 import stream_dr
-from service import documents, openapi, problems, routes
-from service.bodies import Bodies, Bounds
-from service.connection import LEFT
-from service.intake import Intake
+from service import problems, schemas
+from service.auth import Access
+from service.body_limits import BodyLimits, Held
+from service.ingest import Ingest
 from service.metrics import Metrics, Observed
+from service.problems import Problem
+from service.routes import jobs, learn, models, project, stream
 from service.settings import Settings
+from service.shared import Shared
 
-QUERIES, WAITERS = 4, 64
-"""Threads that project; requests that may wait for their models at once."""
+PARSING, QUERIES, SLOW = 1, 4, 4
+"""Threads that parse, that project many rows, and that read through the log or wait for a solution."""
 
 
-def create_app(directory: Any, settings: Settings) -> FastAPI:
-    """The ASGI application over an open, writable stream_dr.Directory; runs its threads while it is up."""
+def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
+    """The ASGI application over an open, writable directory; runs its threads while it is up."""
+    running = stream_dr.Running(directory, run_settings(settings))
+    parsing, queries, slow = (
+        ThreadPoolExecutor(threads, f"service-{name}")
+        for name, threads in (("parse", PARSING), ("query", QUERIES), ("slow", SLOW))
+    )
+    held = Held(settings.max_queue_bytes)
+    metrics = Metrics(directory, running, held)
+    ingest = Ingest(running, limits(settings), parsing)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        """Threads up, requests, threads down: what was taken is parsed, appended, learned and snapshotted."""
+        in_thread = functools.partial(asyncio.get_running_loop().run_in_executor, None)
+        await in_thread(running.start)
+        yield
+        shared.stopping.set()
+        await in_thread(parsing.shutdown)
+        await in_thread(running.stop, settings.drain_timeout)
+        for pool in (queries, slow):
+            pool.shutdown(wait=False, cancel_futures=True)
+        app.state.drained = True
+
+    shared = Shared(
+        settings, limits(settings), directory, running, ingest, metrics, held, asyncio.Event(), queries, slow
+    )
     app = FastAPIOffline(
         title="stream_dr",
         version=stream_dr.__version__,
         summary="Supervised projections of a stream, learned as it arrives.",
-        lifespan=_lifespan,
-        responses=documents.ANY_ANSWERS,
+        lifespan=lifespan,
+        responses=schemas.ANY,
+        dependencies=[Depends(given_once)],
     )
-    state = app.state
-    state.settings, state.directory, state.limits = settings, directory, limits(settings)
-    state.running = stream_dr.Running(directory, run_settings(settings))
-    state.intake = Intake(state.running, state.limits)
-    state.metrics = Metrics()
-    state.stopping = threading.Event()
+    app.state.shared, app.state.drained = shared, False
     problems.install(app)
-    routes.install(app)
-    state.bounds = Bounds(settings)
-    app.add_middleware(Bodies, bounds=state.bounds)
-    app.add_middleware(Observed, metrics=state.metrics)
-    app.openapi = functools.partial(openapi.document, app)  # type: ignore[method-assign]
+    for router in (learn.router, project.router, models.router(), jobs.router, stream.router):
+        app.include_router(router)
+    app.add_middleware(BodyLimits, settings=settings, held=held)
+    app.add_middleware(Access, settings=settings)
+    app.add_middleware(Observed, metrics=metrics)  # the outermost
+    app.openapi = functools.partial(  # type: ignore[method-assign]  # as FastAPI's documentation has it
+        schemas.describe, app, settings.write_token is not None
+    )
     return app
 
 
-def limits(settings: Settings) -> Any:
-    """stream_dr.Limits with the settings' figures."""
+async def given_once(request: Request) -> None:
+    """Raise Problem `invalid_request` where a parameter is given more than once."""
+    if len(request.query_params) < len(request.query_params.multi_items()):
+        raise Problem("invalid_request", "A parameter is given more than once.")
+
+
+def limits(settings: Settings) -> stream_dr.Limits:
+    """The library's limits with the settings' figures."""
     return stream_dr.Limits(**_named(stream_dr.Limits, settings))
 
 
-def run_settings(settings: Settings) -> Any:
-    """stream_dr.RunSettings with the settings' figures."""
+def run_settings(settings: Settings) -> stream_dr.RunSettings:
+    """The engine's settings with the service's figures."""
     policy = stream_dr.PublishPolicy(settings.publish_rows, settings.publish_seconds, settings.publish_idle)
     return stream_dr.RunSettings(publish=policy, **_named(stream_dr.RunSettings, settings))
 
 
-def _named(kind: Any, settings: Settings) -> dict[str, Any]:
+def _named(kind: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> dict[str, Any]:
     """The settings that have the name of a field of `kind`."""
     return {name: getattr(settings, name) for name in kind._fields if hasattr(settings, name)}
-
-
-@asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Threads up, requests, threads down: drain and snapshot."""
-    state = app.state
-    loop = asyncio.get_running_loop()
-    queries, waiters = ThreadPoolExecutor(QUERIES, "service-query"), ThreadPoolExecutor(WAITERS, "service-wait")
-    looking = ThreadPoolExecutor(1, "service-look-up")  # through the whole log, while queries go on
-    state.in_thread, state.waiting, state.looking_up = (_runner(loop, pool) for pool in (queries, waiters, looking))
-    await loop.run_in_executor(None, state.running.start)
-    state.intake.start()
-    try:
-        yield
-    finally:
-        state.stopping.set()
-        await state.intake.settled(LEFT)
-        await loop.run_in_executor(None, state.running.stop, state.settings.drain_timeout)
-        state.intake.stop()
-        for pool in (queries, waiters, looking):
-            pool.shutdown(wait=False)
-
-
-def _runner(loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor) -> Callable[..., Any]:
-    def run(function: Callable[..., Any], *args: Any) -> Any:
-        return loop.run_in_executor(pool, function, *args)
-
-    return run

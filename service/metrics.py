@@ -1,94 +1,137 @@
-"""Metrics: what the service counts about itself, in Prometheus' text form; every name starts with stream_dr_.
+"""Metrics: what the service counts about itself, and gauges read from the engine when asked for; by prometheus_client.
 
-Counters and histograms are kept here, per route and status; gauges about the log and the models are read when asked for.
-The middleware that counts is also the last place an exception can reach: it answers it as a problem and never passes it on.
-
-Why this way: a few dictionaries on the event loop need no lock and no further library.
+Every name starts with stream_dr_, but those of the process, which are Prometheus' own (process_...). Each application has a
+registry of its own. The middleware that counts is also the last place an error can reach: it answers it as a problem.
 """
 
+import asyncio
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+import stream_dr
 from service import problems
+from service.body_limits import Held
+from service.schemas import Overview
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 """Upper bounds of the latency histogram, in seconds."""
 
+COUNTED = {
+    "rows_appended": "Rows appended to the log.",
+    "events_appended": "Events appended to the log.",
+    "commits": "Transactions of the log.",
+    "duplicates": "Events that were in the log already, by their keys.",
+    "refused": "Events that were refused.",
+    "publishes": "Projections published.",
+    "snapshots": "Snapshots written.",
+}
+GAUGED = {
+    "queued_bytes": "Bytes of batches that wait to be written to the log.",
+    "lag": "Events that the live model furthest behind has not applied.",
+}
+OF_MODELS = {
+    "rows": "Rows the model has learned.",
+    "lag": "Events of the log that the model has not applied.",
+    "version": "Version of the projection that the model has published; 0: none.",
+    "components": "Components of that projection.",
+}
+"""What figures mean, by their names in the engine."""
+
 
 class Metrics:
-    """The service's own counters; only the event loop writes to them."""
+    """The service's own counters; `listeners` is how many /events connections are open."""
 
-    def __init__(self) -> None:
-        self.requests: dict[tuple[str, str, int], int] = defaultdict(int)
-        self.seconds: dict[str, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS) + 1))
-        self.seconds_sum: dict[str, float] = defaultdict(float)
-        self.rows = self.duplicates = self.transformed = self.listeners = 0
+    def __init__(self, directory: stream_dr.Directory, running: stream_dr.Running, held: Held) -> None:
+        prometheus_client.disable_created_metrics()
+        self.registry = CollectorRegistry()
+        self.listeners = 0
+        ProcessCollector(registry=self.registry)
+        self.registry.register(_Gauges(self, directory, running, held))
+        self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
+        self.rows_received = self._counter("rows_received", "Rows taken into the log over HTTP.")
+        self.duplicates = self._counter("duplicates", "Batches sent again with their keys and answered as before.")
+        self.rows_transformed = self._counter("rows_transformed", "Rows projected.")
+        self.seconds = Histogram(
+            "stream_dr_request_seconds",
+            "Time from a request's head to the end of its answer.",
+            ["route"],
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
 
-    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one answered request."""
-        self.requests[method, route, status] += 1
-        self.seconds_sum[route] += seconds
-        place = next((i for i, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
-        self.seconds[route][place] += 1
-
-    def learned(self, receipt: Any) -> None:
+    def learned(self, receipt: stream_dr.Receipt) -> None:
         """Count a batch that is durable."""
-        self.rows += 0 if receipt.duplicate else receipt.rows
-        self.duplicates += receipt.duplicate
+        if receipt.duplicate:
+            self.duplicates.inc()
+        else:
+            self.rows_received.inc(receipt.rows)
 
-    def lines(self) -> Iterator[str]:
-        """These counters in Prometheus' text form."""
-        yield "# TYPE stream_dr_requests_total counter"
-        for (method, route, status), count in sorted(self.requests.items()):
-            yield sample("stream_dr_requests_total", count, method=method, route=route, status=status)
-        yield "# TYPE stream_dr_request_seconds histogram"
-        for route, counts in sorted(self.seconds.items()):
-            total = 0
-            for bound, count in zip((*BUCKETS, "+Inf"), counts, strict=True):
-                total += count
-                yield sample("stream_dr_request_seconds_bucket", total, route=route, le=bound)
-            yield sample("stream_dr_request_seconds_sum", self.seconds_sum[route], route=route)
-            yield sample("stream_dr_request_seconds_count", total, route=route)
-        for name, value in (("rows_received", self.rows), ("duplicates", self.duplicates)):
-            yield from single(f"stream_dr_{name}_total", "counter", value)
-        yield from single("stream_dr_rows_transformed_total", "counter", self.transformed)
-        yield from single("stream_dr_listeners", "gauge", self.listeners)
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"stream_dr_{name}", meaning, labels, registry=self.registry)
 
 
-def single(name: str, kind: str, value: float) -> Iterator[str]:
-    """A metric of one sample, with its type line."""
-    yield f"# TYPE {name} {kind}"
-    yield sample(name, value)
+class _Gauges(Collector):
+    """Figures of the log, the models and the process's memory, read when asked for."""
+
+    def __init__(
+        self, metrics: Metrics, directory: stream_dr.Directory, running: stream_dr.Running, held: Held
+    ) -> None:
+        self._metrics, self._directory, self._running, self._held = metrics, directory, running, held
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the engine is not asked while the registry is made."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Every figure as it is now."""
+        directory = self._directory
+        yield _gauge("position", "Position of the log's last event; -1: it is empty.", directory.position)
+        yield _gauge("rows", "Rows in the log.", directory.rows)
+        yield _gauge("listeners", "Open /events connections.", self._metrics.listeners)
+        yield _gauge("body_bytes", "Bytes of request bodies held in memory.", self._held.bytes)
+        anonymous = _anonymous_bytes()
+        if anonymous is not None:
+            yield _gauge("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
+        figures = self._running.figures()
+        for name, meaning in COUNTED.items():
+            yield CounterMetricFamily(f"stream_dr_engine_{name}", meaning, value=figures[name])
+        for name, meaning in GAUGED.items():
+            yield _gauge(f"engine_{name}", meaning, figures[name])
+        yield from self._of_models()
+
+    def _of_models(self) -> Iterable[Metric]:
+        models = Overview.of(self._directory).models.items()
+        for name, meaning in OF_MODELS.items():
+            family = GaugeMetricFamily(f"stream_dr_model_{name}", meaning, labels=["model", "estimator"])
+            for model, figures in models:
+                family.add_metric([model, figures.estimator], getattr(figures, name))
+            yield family
+        failed = GaugeMetricFamily("stream_dr_model_failed", "1: the model has stopped at an error.", labels=["model"])
+        for model, figures in models:
+            failed.add_metric([model], figures.state == "failed")
+        yield failed
 
 
-def sample(name: str, value: float, **labels: Any) -> str:
-    """One line: name{labels} value."""
-    shown = ",".join(f'{k}="{_escaped(str(v))}"' for k, v in labels.items())
-    return f"{name}{{{shown}}} {value}" if shown else f"{name} {value}"
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"stream_dr_{name}", meaning, value=value)
 
 
-def memory() -> Iterator[str]:
-    """This process's memory from /proc, where there is one; anonymous memory leaves mapped shards out."""
+def _anonymous_bytes() -> int | None:
+    """This process's anonymous memory, which leaves mapped shards out; None where the system does not tell it."""
     status = Path("/proc/self/status")
-    if not status.exists():
-        return
-    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-    for name, field in (("resident", "VmRSS"), ("anonymous", "RssAnon")):
-        if field in fields:
-            yield from single(f"stream_dr_{name}_bytes", "gauge", int(fields[field].split()[0]) * 1024)
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), None)
 
 
 class Observed:
-    """Middleware: counts every request, and answers what no handler caught."""
+    """The middleware: counts every request, and answers what no handler caught."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
@@ -108,9 +151,10 @@ class Observed:
 
         try:
             await self.app(scope, receive, noting)
-        except Exception as error:
-            answer = problems.of(error)
+        except (Exception, asyncio.CancelledError) as error:  # cancelled: the service stops
+            answer = problems.answer(scope, error)
             if not status:
                 await answer(scope, receive, noting)
         route = getattr(scope.get("route"), "path", "other")
-        self.metrics.observe(scope["method"], route, status, time.perf_counter() - started)
+        self.metrics.requests.labels(scope["method"], route, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(time.perf_counter() - started)

@@ -1,20 +1,24 @@
 """Problems: every error the service answers, as RFC 9457 problem+json with a stable `code`; one table code → status.
 
-Codes of `stream_dr.errors` and of the service stand in the same table. What nobody foresaw is logged and answered with a
-fixed sentence: a client never sees an exception's text that was not written for it.
-
-Why this way: a client matches on `code`; a status is decided in one place; a test walks errors.py and finds each code here.
+Codes of `stream_dr.errors` and of the service stand in the same table: a client matches on `code`. Every error is one line
+of the log; what nobody foresaw is logged with its traceback and answered with a fixed sentence, so a client never sees an
+exception's text that was not written for it.
 """
 
+import asyncio
+import json
 import logging
+import math
+from collections.abc import Mapping
 from typing import Any
 
-import orjson
+import fastapi
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Scope
 
 import stream_dr
 
@@ -63,7 +67,6 @@ STATUS: dict[str, int] = {
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "overloaded": 429,
-    "head_too_large": 431,
     "internal": 500,
     "damaged_shard": 500,
     "damaged_file": 500,
@@ -80,68 +83,75 @@ STATUS: dict[str, int] = {
 }
 """The HTTP status of every code."""
 
+AGAIN = {"Retry-After": "1"}
 _OF_STATUS = {400: "bad_request", 401: "unauthorized", 404: "not_found", 405: "method_not_allowed"}
 _log = logging.getLogger("service")
 
 
-class Problem(Exception):
+class Problem(fastapi.HTTPException):
     """An error of the service itself: `code` from STATUS, a sentence, headers, and machine-readable facts."""
 
     def __init__(self, code: str, detail: str, headers: dict[str, str] | None = None, **facts: Any) -> None:
-        super().__init__(detail)
-        self.code, self.detail, self.headers, self.facts = code, detail, headers or {}, facts
+        super().__init__(STATUS[code], detail, headers)
+        self.code, self.facts = code, facts
 
 
-def body(code: str, detail: str, facts: dict[str, Any] | None = None) -> bytes:
-    """The problem+json document."""
+def answer(scope: Scope, error: BaseException) -> Response:
+    """The answer to an error that a request met, which is logged in one line."""
+    unforeseen = False
+    match error:
+        case Problem():
+            told = response(error.code, error.detail, error.facts, error.headers)
+        case stream_dr.errors.StreamDRError() if error.code in STATUS:
+            told = response(error.code, str(error), error.details, _retry_after(error))
+        case ClientDisconnect():
+            told = response("bad_request", "The client went away before its request was whole.")
+        case RequestValidationError():
+            told = _of_validation(error)
+        case HTTPException():
+            told = _of_http(error)
+        case asyncio.CancelledError():
+            told = response("shutting_down", "The service stops; ask again after the restart.", headers=AGAIN)
+        case _:
+            told, unforeseen = response("internal", UNKNOWN), True
+    level = logging.ERROR if told.status_code >= 500 and told.status_code != 503 else logging.INFO
+    path = scope.get("raw_path", b"").decode("latin-1")
+    cause = repr(error) if level == logging.ERROR else type(error).__name__
+    _log.log(
+        level, "%s %s: %d, %s", scope["method"], path, told.status_code, cause, exc_info=error if unforeseen else None
+    )
+    return told
+
+
+def response(
+    code: str, detail: str, facts: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The problem as an HTTP answer."""
     status = STATUS[code]
     fields = {"type": "about:blank", "title": code.replace("_", " "), "status": status, "code": code, "detail": detail}
-    extra = {k: written(v) for k, v in (facts or {}).items() if k not in fields}
-    return orjson.dumps(fields | extra, default=str, option=orjson.OPT_NON_STR_KEYS)
-
-
-def written(value: Any) -> Any:
-    """A fact as JSON can say it to every reader: integers of more than 64 bits in digits, also those within."""
-    if isinstance(value, dict):
-        return {name: written(fact) for name, fact in value.items()}
-    if isinstance(value, list):
-        return [written(fact) for fact in value]
-    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
-
-
-def response(code: str, detail: str, facts: dict[str, Any] | None = None, headers: Any = None) -> Response:
-    """The problem as an HTTP answer."""
-    return Response(body(code, detail, facts), STATUS[code], dict(headers or {}), MEDIA_TYPE)
-
-
-def of(error: Exception) -> Response:
-    """The answer to any exception; one that was not foreseen is logged and told nothing about."""
-    if isinstance(error, Problem):
-        return response(error.code, error.detail, error.facts, error.headers)
-    if isinstance(error, stream_dr.errors.StreamDRError):
-        status = STATUS.get(error.code, 500)
-        if status >= 500 and status != 503:
-            _log.error("%s: %s", error.code, error)
-        if error.code in STATUS:
-            return response(error.code, str(error), error.details, _retry_after(error))
-    if isinstance(error, ClientDisconnect):
-        return response("bad_request", "The client went away before its request was whole.")
-    if isinstance(error, RequestValidationError):
-        return _of_validation(error)
-    if isinstance(error, HTTPException):
-        return _of_http(error)
-    _log.error("unforeseen error", exc_info=error)
-    return response("internal", UNKNOWN)
+    extra = {name: _written(fact) for name, fact in (facts or {}).items() if name not in fields}
+    return Response(json.dumps(fields | extra, default=str), status, headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception of the app's routes with its problem."""
+    """Answer every error of the app's routes with its problem."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        return of(error)
+        return answer(request.scope, error)
 
-    for kind in (Problem, stream_dr.errors.StreamDRError, RequestValidationError, HTTPException, ClientDisconnect):
+    for kind in (stream_dr.errors.StreamDRError, RequestValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, handle)
+
+
+def _written(fact: Any) -> Any:
+    """A fact as JSON can say it to every reader: integers of more than 64 bits in digits, what is not finite as null."""
+    if isinstance(fact, dict):
+        return {str(name): _written(value) for name, value in fact.items()}
+    if isinstance(fact, list | tuple):
+        return [_written(value) for value in fact]
+    if isinstance(fact, float) and not math.isfinite(fact):
+        return None
+    return str(fact) if isinstance(fact, int) and not -(2**63) <= fact < 2**63 else fact
 
 
 def _retry_after(error: stream_dr.errors.StreamDRError) -> dict[str, str]:

@@ -1,122 +1,131 @@
 """Models: make, look at, export and delete them while the stream goes on.
 
-PUT's body is validated by pydantic models made from the registry's own signatures, so /docs shows each estimator's
-parameters and a new estimator appears there by being registered.
-
-Why this way: the service names no estimator.
+The service names no estimator: PUT's body is validated by pydantic models made from the registry's own signatures, so /docs
+shows each estimator's parameters, and a new estimator appears there by being registered.
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, Path, Request
+import orjson
+from fastapi import APIRouter, Body, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
-from starlette.responses import Response
 
 import stream_dr
-from service import auth, documents, wire
+from service import schemas
+from service.media import ARROW_STREAM, JSON, SAFETENSORS, accepted
 from service.problems import Problem
+from service.shared import Shared
 
 Name = Annotated[str, Path(description="the model's name")]
-OFFERS = (wire.JSON, wire.ARROW_STREAM, wire.SAFETENSORS)
+Told = dict[str, Any]
+"""What the library tells of a model; ModelState is its form."""
 
-
-class Publish(BaseModel):
-    """When the model is solved and published: after so many rows, so many seconds, whenever the log is drained (idle).
-
-    With {"seconds": null, "idle": false} only on demand: by POST /models/{name}/publish, which snapshots what it
-    publishes, or ?wait=applied. A stop publishes what is published within a minute anyway, and no other model.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    rows: int | None = Field(None, ge=1, lt=2**63)
-    seconds: float | None = Field(1.0, gt=0, le=1e9, allow_inf_nan=False)
-    idle: bool = True
-
-
-def spec_type() -> Any:
-    """The type of PUT's body: one pydantic model per registered estimator, told apart by `estimator`."""
-    kinds = tuple(_spec(key) for key in stream_dr.ESTIMATORS)
-    union: Any = kinds[0]
-    for kind in kinds[1:]:
-        union = union | kind
-    return Annotated[union, Field(discriminator="estimator")]
+PROJECTION: schemas.Answers = {
+    200: {
+        "model": schemas.Exported,
+        "content": {ARROW_STREAM: schemas.BYTES, SAFETENSORS: schemas.BYTES},
+        "description": "by Accept: JSON, an Arrow stream of one row, or a safetensors file",
+    }
+}
 
 
 def router() -> APIRouter:
     """The routes; made when called, because the registry may have grown."""
-    routes = APIRouter(tags=["models"])
-    reads, writes = [Depends(auth.reads)], [Depends(auth.writes)]
-    put = _put(spec_type())
-    routes.get("/models", dependencies=reads, responses=documents.MODELS_ANSWERS)(every_model)
-    routes.put("/models/{name}", dependencies=writes, status_code=201, responses=documents.PUT_ANSWERS)(put)
-    routes.get("/models/{name}", dependencies=reads, responses=documents.MODEL_ANSWERS)(one_model)
-    routes.delete("/models/{name}", dependencies=writes, status_code=204, responses=documents.UNKNOWN_MODEL)(delete)
-    routes.post("/models/{name}/publish", dependencies=writes, responses=documents.PUBLISH_ANSWERS)(publish)
-    routes.get("/models/{name}/projection", dependencies=reads, responses=documents.PROJECTION_ANSWERS)(projection)
+    routes, state = APIRouter(tags=["models"]), schemas.ModelState
+    made: schemas.Answers = {
+        200: {"model": state, "description": "there already, with the same spec"},
+        201: {"description": "made; it catches up in the background"},
+    }
+    late: schemas.Answers = {202: {"model": state, "description": "still being solved"}}
+    routes.get("/models", response_model=schemas.Models)(every_model)
+    routes.put("/models/{name}", status_code=201, response_model=state, responses=made | schemas.BODY | schemas.MODEL)(
+        _put()
+    )
+    routes.get("/models/{name}", response_model=state, responses=schemas.MODEL)(one_model)
+    routes.delete("/models/{name}", status_code=204, responses=schemas.MODEL)(delete)
+    routes.post("/models/{name}/publish", response_model=state, responses=late | schemas.MODEL)(publish)
+    routes.get("/models/{name}/projection", responses=PROJECTION | schemas.MODEL | schemas.problems(406))(projection)
     return routes
 
 
-def every_model(request: Request) -> Response:
+def every_model(request: Request) -> dict[str, dict[str, Told]]:
     """All models: name → what GET /models/{name} tells."""
-    directory = request.app.state.directory
-    last = directory.position
-    return wire.json_response({"models": {n: m.describe(last) for n, m in directory.models.items()}})
+    shared: Shared = request.app.state.shared
+    return {"models": {name: _told(shared, model) for name, model in shared.directory.models.items()}}
 
 
-def one_model(request: Request, name: Name) -> Response:
+def one_model(request: Request, name: Name) -> Told:
     """State, position, rows, lag, version, classes, eigenvalues, solution, bytes."""
-    directory = request.app.state.directory
-    return wire.json_response(directory.model(name).describe(directory.position))
+    shared: Shared = request.app.state.shared
+    return _told(shared, shared.directory.model(name))
 
 
-def delete(request: Request, name: Name) -> Response:
+def delete(request: Request, name: Name) -> None:
     """Forget the model and its snapshots; the log stays."""
-    request.app.state.running.remove_model(name)
-    return Response(status_code=204)
+    shared: Shared = request.app.state.shared
+    shared.running.remove_model(name)
 
 
-async def publish(request: Request, name: Name) -> Response:
+async def publish(request: Request, response: Response, name: Name) -> Told:
     """Publish the model as it is now, whatever its policy; 202 when solving takes longer than wait_timeout. What was
     refined stays."""
-    state = request.app.state
+    shared: Shared = request.app.state.shared
+    seconds = shared.settings.wait_timeout
     try:
-        await state.waiting(state.running.publish, name, state.settings.wait_timeout)
-        status = 200
+        await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds)
     except TimeoutError:
-        status = 202
-    return wire.json_response(state.directory.model(name).describe(state.directory.position), status)
+        response.status_code = 202
+    return _told(shared, shared.directory.model(name))
 
 
-def projection(request: Request, name: Name, version: Annotated[int | None, Field(ge=1, lt=2**63)] = None) -> Response:
+def projection(request: Request, name: Name, query: Annotated[schemas.VersionQuery, Query()]) -> Response:
     """The published projection's arrays, or a kept version's with the map from it to the newest."""
-    wire.query(request.scope["query_string"], "version")
-    accept = wire.accepted(request, OFFERS)
-    told = stream_dr.export_projection(request.app.state.directory.model(name), version)
-    if accept == wire.JSON:
-        return wire.json_response(told.to_json())
-    return Response(told.to_arrow() if accept == wire.ARROW_STREAM else told.to_safetensors(), media_type=accept)
+    shared: Shared = request.app.state.shared
+    accept = accepted(request, (JSON, ARROW_STREAM, SAFETENSORS))
+    told = stream_dr.export_projection(shared.directory.model(name), query.version)
+    if accept == JSON:
+        return Response(orjson.dumps(told.to_json(), option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
+    return Response(told.to_arrow() if accept == ARROW_STREAM else told.to_safetensors(), media_type=accept)
 
 
-def _put(spec: Any) -> Any:
+def _told(shared: Shared, model: stream_dr.Model) -> Told:
+    return model.describe(shared.directory.position)
+
+
+def _put() -> Callable[..., Told]:
     shown: Any = {key: {"value": _example(key)} for key in stream_dr.ESTIMATORS}
+    spec: Any = _any_spec()
 
-    def put_model(request: Request, name: Name, body: Annotated[spec, Body(openapi_examples=shown)]) -> Response:
+    def put_model(
+        request: Request, response: Response, name: Name, body: Annotated[spec, Body(openapi_examples=shown)]
+    ) -> Told:
         """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background.
 
         Of a model that is there, `publish` may be changed by this.
         """
-        state = request.app.state
+        shared: Shared = request.app.state.shared
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
         try:
-            model, new = state.running.add_model(name, body.estimator, params, body.start, policy)
+            model, new = shared.running.add_model(name, body.estimator, params, body.start, policy)
         except (stream_dr.errors.TargetKindMismatch, stream_dr.errors.InvalidWeights) as e:
             raise Problem("model_refuses_stream", str(e), reason=e.code) from e
-        told = model.describe(state.directory.position)
-        return wire.json_response(told, 201 if new else 200, {"Location": f"/models/{name}"})
+        response.status_code = 201 if new else 200
+        response.headers["Location"] = f"/models/{name}"
+        return _told(shared, model)
 
     return put_model
+
+
+def _any_spec() -> Any:
+    """The type of PUT's body: one pydantic model per registered estimator, told apart by `estimator`."""
+    kinds = [_spec(key) for key in stream_dr.ESTIMATORS]
+    union: Any = kinds[0]
+    for kind in kinds[1:]:
+        union = union | kind
+    return Annotated[union, Field(discriminator="estimator")]
 
 
 def _example(key: str) -> dict[str, Any]:
@@ -139,6 +148,9 @@ def _spec(key: str) -> type[BaseModel]:
         estimator=(Literal[key], ...),
         params=(params, Field(default_factory=params)),
         start=(int | Literal["start", "now"], Field("start", alias="from", description="start, now or a position")),
-        publish=(Publish | None, Field(None, description="when to publish; default: the service's settings")),
+        publish=(
+            schemas.Policy | None,
+            Field(None, description="when to publish; default: the service's settings"),
+        ),
     )
     return made

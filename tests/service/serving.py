@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.app import create_app
-from service.serve import Server, _config, _directory, _listen
+from service.serve import listen, open_directory, server
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -36,12 +36,12 @@ class Served:
 def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
     """The service on uvicorn in a thread of this process."""
     chosen = Settings(**{"dir": path, **SMALL, **settings})
-    listening = _listen(chosen)
-    with listening, _directory(chosen) as directory:
+    listening = listen(chosen)
+    with listening, open_directory(chosen) as directory:
         app = create_app(directory, chosen)
         up = threading.Event()
-        server = Server(_config(app, chosen), app.state.stopping.set, up.set, chosen.stop_timeout)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        serving = server(app, chosen, up.set)
+        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
         thread.start()
         assert up.wait(30)
         served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", directory)
@@ -49,7 +49,7 @@ def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
             with served.http:
                 yield served
         finally:
-            server.handle_exit(signal.SIGTERM, None)
+            serving.handle_exit(signal.SIGTERM, None)
             thread.join(30)
         assert not thread.is_alive()
 

@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as plain
 
 import stream_dr
 from tests.service.serving import Served, arrow, in_thread, post
-
-LINE = re.compile(r'(stream_dr_[a-z_]+)(\{([a-z]+="[^"]*",?)+\})? (-?[0-9.e+-]+)$')
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +35,34 @@ def test_stream(served: Served) -> None:
     assert (told["layout"], told["features"], told["models"]) == ("dense", 2, ["lda"])
 
 
-def test_metrics_are_prometheus_text_of_our_names(served: Served) -> None:
-    answer = served.http.get("/metrics")
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    samples = [line for line in answer.text.splitlines() if not line.startswith("# TYPE stream_dr_")]
-    for line in samples:
-        assert LINE.match(line), line
-    names = {line.partition(" ")[0] for line in samples}
-    assert 'stream_dr_requests_total{method="POST",route="/partial_fit",status="200"}' in names
-    assert "stream_dr_rows 3" in samples
-    assert 'stream_dr_model_lag{model="lda",estimator="lda"} 0' in samples
+@pytest.mark.parametrize("accept", ["*/*", "application/openmetrics-text; version=1.0.0"])
+def test_metrics_have_a_meaning_a_type_and_names_by_convention(served: Served, accept: str) -> None:
+    answer = served.http.get("/metrics", headers={"Accept": accept})
+    assert answer.headers["content-type"].startswith(
+        "text/plain" if accept == "*/*" else "application/openmetrics-text"
+    )
+    read = plain if accept == "*/*" else openmetrics
+    families = {family.name: family for family in read(answer.text)}
+    for name, family in families.items():
+        assert name.startswith(("stream_dr_", "process_"))
+        assert family.documentation
+        assert family.type in ("counter", "gauge", "histogram")
+        if family.type == "counter":
+            assert all(sample.name.endswith("_total") for sample in family.samples)
+    values = {(s.name, *sorted(s.labels.items())): s.value for family in families.values() for s in family.samples}
+    post = (("method", "POST"), ("route", "/partial_fit"), ("status", "200"))
+    assert values[("stream_dr_requests_total", *post)] >= 1
+    assert values[("stream_dr_request_seconds_count", ("route", "/partial_fit"))] >= 1
+    assert values[("stream_dr_rows",)] == values[("stream_dr_rows_received_total",)] >= 3
+    assert values[("stream_dr_model_lag", ("estimator", "lda"), ("model", "lda"))] == 0
+    assert values[("stream_dr_engine_commits_total",)] >= 1
+    assert values[("process_resident_memory_bytes",)] > 2**20
+
+
+def test_two_services_in_a_process_count_apart(served: Served, tmp_path: Path) -> None:
+    with in_thread(tmp_path) as other:
+        assert "stream_dr_rows_received_total 0.0" in other.http.get("/metrics").text
+    assert "stream_dr_rows_received_total 0.0" not in served.http.get("/metrics").text
 
 
 def test_events_tell_what_changed_and_are_bounded(served: Served) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from service import answers
+from service import schemas
 from tests.service.serving import Served, arrow, in_thread, post
 
 
@@ -22,20 +22,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def answered(told: Any, kind: type[BaseModel]) -> None:
     """The answer has the fields of its form and no others, of their types."""
     kind.model_validate_json(told.content, strict=True)
-    assert set(told.json()) <= set(kind.model_fields) or kind is answers.Exported
+    assert set(told.json()) <= set(kind.model_fields) or kind is schemas.Exported
 
 
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/livez", answers.Health),
-        ("/readyz", answers.Health),
-        ("/stream", answers.StreamState),
-        ("/models", answers.Models),
-        ("/models/lda", answers.ModelState),
-        ("/models/lda/projection", answers.Exported),
-        ("/models/none", answers.Problem),
-        ("/transform?model=lda&x=1,2", answers.Projected),
+        ("/livez", schemas.Health),
+        ("/readyz", schemas.Health),
+        ("/stream", schemas.StreamState),
+        ("/models", schemas.Models),
+        ("/models/lda", schemas.ModelState),
+        ("/models/lda/projection", schemas.Exported),
+        ("/models/none", schemas.Problem),
+        ("/transform?model=lda&x=1,2", schemas.Projected),
     ],
 )
 def test_answers_have_the_form_that_is_shown(served: Served, path: str, kind: type[BaseModel]) -> None:
@@ -51,14 +51,14 @@ def test_a_failed_model_a_job_and_many_rows_have_the_form_that_is_shown(served: 
     served.directory.models["class_means"].fail(1, ValueError("for the test"))
     failed = served.http.get("/models/class_means")
     assert failed.json()["failure"]["code"] == "internal"
-    answered(failed, answers.ModelState)
+    answered(failed, schemas.ModelState)
     job = served.http.post("/models/lda/snapshot")
-    answered(job, answers.JobState)
-    answered(served.http.get(job.headers["location"]), answers.JobState)
+    answered(job, schemas.JobState)
+    answered(served.http.get(job.headers["location"]), schemas.JobState)
     many = served.http.post("/transform?model=lda", json={"rows": [[1, 2]], "ids": ["x"]})
     assert many.json()["id"] == ["x"]
-    answered(many, answers.Projected)
-    answered(served.http.post("/partial_fit", json={"rows": [[1, 2]], "labels": ["a"]}), answers.Receipt)
+    answered(many, schemas.Projected)
+    answered(served.http.post("/partial_fit", json={"rows": [[1, 2]], "labels": ["a"]}), schemas.Receipt)
 
 
 def test_every_example_of_a_model_makes_one(served: Served) -> None:
@@ -66,4 +66,4 @@ def test_every_example_of_a_model_makes_one(served: Served) -> None:
     for key, example in put["requestBody"]["content"]["application/json"]["examples"].items():
         made = served.http.put(f"/models/example-{key}", json=example["value"])
         assert made.status_code == 201, (key, made.text)
-        answered(made, answers.ModelState)
+        answered(made, schemas.ModelState)

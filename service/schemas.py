@@ -1,0 +1,320 @@
+"""Schemas: the forms of queries, bodies and answers, which /docs shows and clients can be generated from.
+
+FastAPI reads and writes by them, but for bodies of rows: those are read by the library, and their form is written down here
+for the OpenAPI document alone.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from fastapi import FastAPI, Header
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, BeforeValidator, Field
+
+import stream_dr
+from service import auth, media
+
+Label = str | int | bool
+TargetKind = Literal["none", "class", "multilabel", "continuous"]
+Flag = Annotated[bool, BeforeValidator(lambda given: str(given).lower() not in ("0", "false"))]
+"""A parameter that is true where it is given, unless as 0 or false."""
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        description="a retry with the same key and body is not taken twice",
+        min_length=1,
+        max_length=256,
+        pattern="^[!-~]([ -~]*[!-~])?$",
+    ),
+]
+
+
+class Query(BaseModel, extra="forbid"):
+    """A query, in which nothing but what is named may stand."""
+
+
+class LearnQuery(Query):
+    """How a batch is learned."""
+
+    wait: Literal["applied"] | None = Field(None, description="answer once every model has learned it")
+    check: Flag = Field(False, description="admit without appending")
+
+
+class UnlearnQuery(Query):
+    """How rows are taken out."""
+
+    wait: Literal["applied"] | None = Field(None, description="answer once every model has unlearned them")
+
+
+class TransformQuery(Query):
+    """By which model rows are projected."""
+
+    model: str = Field(description="the model's name")
+
+
+class OneRowQuery(TransformQuery):
+    """A row to be projected: x, or indices and values."""
+
+    x: str | None = Field(None, description="a dense row: 0.1,0.2")
+    indices: str | None = Field(None, description="a sparse row's indices: 3,17")
+    values: str | None = Field(None, description="its values: 0.5,1.2")
+
+
+class VersionQuery(Query):
+    """Which projection of a model."""
+
+    version: int | None = Field(None, ge=1, lt=2**63, description="a kept version; the newest where it is left out")
+
+
+class Unlearn(BaseModel, extra="forbid", strict=True):
+    """Rows to take out: by the positions of their events, or by their ids."""
+
+    positions: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field([], max_length=10_000)
+    ids: list[Annotated[str, Field(max_length=1_000)]] = Field([], max_length=10_000)
+
+
+class Refine(BaseModel, extra="forbid", strict=True):
+    """How far to refine."""
+
+    tol: Annotated[float, Field(gt=0, lt=1)] = 1e-6
+    max_passes: Annotated[int, Field(ge=1, le=1_000)] = 20
+
+
+class Policy(BaseModel, extra="forbid", strict=True):
+    """When the model is solved and published: after so many rows, so many seconds, whenever the log is drained (idle).
+
+    With {"seconds": null, "idle": false} only on demand: by POST /models/{name}/publish, which snapshots what it
+    publishes, or ?wait=applied. A stop publishes what is published within a minute anyway, and no other model.
+    """
+
+    rows: int | None = Field(None, ge=1, lt=2**63)
+    seconds: float | None = Field(1.0, gt=0, le=1e9, allow_inf_nan=False)
+    idle: bool = True
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457); `code` is stable."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+
+
+class Receipt(BaseModel):
+    """What became of a batch; `lag` (events still to be learned) where the request waited."""
+
+    position: int | None
+    rows: int
+    duplicate: bool
+    lag: int | None = None
+
+
+class Projected(BaseModel):
+    """Projected rows `z`, and by which version of the model; of many rows also their ids, and how many entries lie past
+    the features that the version knows."""
+
+    model: str
+    version: int
+    position: int
+    solution: str
+    z: list[list[float]]
+    id: list[str] | None = None
+    unseen: int = 0
+
+
+class Failure(BaseModel):
+    """The position of the event that a model could not apply, and why."""
+
+    position: int
+    code: str
+    message: str
+
+
+class Publish(BaseModel):
+    """When a model is solved and published: after so many rows, so many seconds, whenever the log is drained (idle)."""
+
+    rows: int | None
+    seconds: float | None
+    idle: bool
+
+
+class ModelState(BaseModel):
+    """All that is told about a model; `lag` in events, `bytes` of its state."""
+
+    name: str
+    estimator: str
+    params: dict[str, Any]
+    state: Literal["live", "catching_up", "failed"]
+    position: int
+    rows: int
+    rows_skipped: int
+    lag: int
+    version: int
+    published_position: int | None
+    components: int
+    classes: list[Label]
+    eigenvalues: list[float]
+    solution: str | None
+    refined_at: int | None
+    residual: float | None
+    bytes: int
+    publish: Publish | None
+    failure: Failure | None
+
+
+class Models(BaseModel):
+    """All models by their names."""
+
+    models: dict[str, ModelState]
+
+
+class Exported(BaseModel, extra="allow"):
+    """A projection's facts; its arrays follow by their names (`mean`, `components`, `eigenvalues` where it is linear)."""
+
+    model: str
+    version: int
+    newest: int
+    position: int
+    rows: int
+    kind: str
+    solution: str
+
+
+class JobState(BaseModel):
+    """Long work in the background."""
+
+    id: str
+    kind: Literal["refine", "snapshot"]
+    model: str
+    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    progress: dict[str, Any]
+    error: dict[str, str] | None
+
+
+class StreamState(BaseModel):
+    """What the stream is so far. stated: the width its first batch stated (0: none); outputs: columns of continuous
+    targets; weighted: whether batches carry weights."""
+
+    position: int
+    rows: int
+    models: list[str]
+    layout: Literal["dense", "named", "sparse"] | None
+    features: int
+    names: list[str] | None
+    stated: int
+    target_kind: TargetKind | None
+    labels: list[Label]
+    outputs: int
+    weighted: bool | None
+
+
+class ModelOverview(BaseModel):
+    """A model in a few figures; `lag` in events."""
+
+    estimator: str
+    state: str
+    rows: int
+    lag: int
+    version: int
+    components: int
+    solution: str | None
+
+
+class Overview(BaseModel):
+    """What an event of /events holds."""
+
+    position: int
+    rows: int
+    models: dict[str, ModelOverview]
+
+    @classmethod
+    def of(cls, directory: stream_dr.Directory) -> Self:
+        """The directory as it is now."""
+        last = directory.position
+        models = {name: _figures(model, last) for name, model in directory.models.items()}
+        return cls(position=last, rows=directory.rows, models=models)
+
+
+def _figures(model: stream_dr.Model, last: int) -> ModelOverview:
+    published = model.published
+    return ModelOverview(
+        estimator=model.spec.estimator,
+        state=model.status,
+        rows=model.rows,
+        lag=max(0, last - model.position),
+        version=published.version if published else 0,
+        components=published.projection.n_components if published else 0,
+        solution=published.projection.solution if published else None,
+    )
+
+
+class Health(BaseModel):
+    """How the process is."""
+
+    status: Literal["alive", "ready"]
+
+
+_SPARSE = {
+    "type": "object",
+    "required": ["indices", "values"],
+    "properties": {
+        "indices": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+        "values": {"type": "array", "items": {"type": "number"}},
+    },
+}
+_ROW = {
+    "anyOf": [
+        {"type": "array", "items": {"type": "number"}},
+        _SPARSE,
+        {"type": "object", "additionalProperties": {"type": "number"}},
+    ]
+}
+_ROWS = {
+    "type": "object",
+    "required": ["rows"],
+    "properties": {
+        "rows": {"type": "array", "items": _ROW, "description": "all dense, all sparse, or all by the columns' names"},
+        "labels": {"type": "array", "description": "one label a row, or a list of labels a row; null: no target"},
+        "target": {"type": "array", "description": "continuous targets: a number or a list of numbers a row"},
+        "weights": {"type": "array", "items": {"type": "number", "minimum": 0}},
+        "ids": {"type": "array", "items": {"type": "string"}},
+    },
+    "example": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
+}
+BYTES = {"schema": {"type": "string", "format": "binary"}}
+ROWS_BODY = {"requestBody": {"required": True, "content": {media.JSON: {"schema": _ROWS}, media.ARROW_STREAM: BYTES}}}
+"""What FastAPI is told of a body of rows."""
+
+Answers = dict[int | str, dict[str, Any]]
+
+
+def problems(*statuses: int) -> Answers:
+    """The answers of a route that may fail with these statuses."""
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {s: {"description": "a problem; see its code", "content": content} for s in statuses}
+
+
+ANY = problems(401, 403, 422, 429, 500, 503)
+BODY = problems(400, 408, 413, 415)
+MODEL = problems(404, 409)
+
+
+def describe(app: FastAPI, guarded: bool) -> dict[str, Any]:
+    """The OpenAPI document: FastAPI's own, with the form of problems and, where the service is guarded by tokens, which
+    operations need one. Made once."""
+    if app.openapi_schema is None:
+        told = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        told["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        if guarded:
+            meaning = "Reading takes the read or the write token, writing the write token."
+            token = {"type": "http", "scheme": "bearer", "description": meaning}
+            told["components"]["securitySchemes"] = {"token": token}
+            for path, methods in told["paths"].items():
+                for method, operation in methods.items():
+                    if auth.needed(method.upper(), path) is not None:
+                        operation["security"] = [{"token": []}]
+        app.openapi_schema = told
+    return app.openapi_schema
