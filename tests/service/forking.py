@@ -23,8 +23,8 @@ from stream_dr.log import log as log_of
 from stream_dr.log.folder import tidy
 from stream_dr.log.log import Log
 
-LATE = 0.03
-"""Seconds by which a commit comes after its answer in an answer_first child."""
+LATE = 0.2
+"""Seconds by which a commit comes after its answer in an answer_first child: long enough for the answer to be read."""
 
 
 def answer_first() -> None:
