@@ -2,7 +2,7 @@
 
     python benchmarks/replay_rate.py --rows 60000 --rounds 3
     python benchmarks/replay_rate.py --passes 1 --targets topics --models opls,cca,hsl
-    python benchmarks/replay_rate.py --switch-interval 0.005        # Python's own, see engine/replay.py
+    python benchmarks/replay_rate.py --switch-interval 0.005        # Python's own, see engine/threads.py
 
 The rows are generated (RCV1-shaped, 47,236 features, 4 labels or 103) in 1,000-row batches. First what one batch costs,
 stage by stage, with nothing beside it. In memory: the Blocks are held, and only partial_fit is timed. Replay: from the
@@ -23,10 +23,10 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from stream_dr.datasets.generate import write_rcv1_like
-from stream_dr.engine import replay as engine
+from stream_dr.engine import threads
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.limits import Limits
 from stream_dr.engine.replay import Progress, ReplaySettings, replay
+from stream_dr.engine.schema import Limits
 from stream_dr.estimators import make
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.file import identity_of, opened
@@ -100,10 +100,10 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=4, help="passes over the rows; they dilute what a run costs once")
     parser.add_argument("--targets", default="top4", choices=["top4", "topics"])
     parser.add_argument("--models", default="iskm,ccipca,lda,opls")
-    parser.add_argument("--switch-interval", type=float, default=engine.SWITCH_INTERVAL, help="seconds, of the replay")
+    parser.add_argument("--switch-interval", type=float, default=threads.SWITCH_INTERVAL, help="seconds, of the replay")
     parser.add_argument("--shards", type=Path, help="use these shards instead of generating")
     options = parser.parse_args()
-    engine.SWITCH_INTERVAL = options.switch_interval
+    threads.SWITCH_INTERVAL = options.switch_interval
     models = {name: spec for name, spec in MODELS.items() if spec[0] in options.models.split(",")}
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
         where = options.shards or Path(folder) / "shards"

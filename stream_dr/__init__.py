@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what the service uses, with its types
     from stream_dr import errors as errors
     from stream_dr.block import Block as Block
-    from stream_dr.engine.decode import parse_rows as parse_rows
     from stream_dr.engine.directory import Directory as Directory
     from stream_dr.engine.draft import Receipt as Receipt
+    from stream_dr.engine.draft import one_row as one_row
+    from stream_dr.engine.draft import parse_rows as parse_rows
     from stream_dr.engine.draft import rows_draft as rows_draft
-    from stream_dr.engine.export import export_projection as export_projection
     from stream_dr.engine.jobs import Job as Job
-    from stream_dr.engine.limits import Limits as Limits
     from stream_dr.engine.model import Model as Model
     from stream_dr.engine.model import PublishPolicy as PublishPolicy
-    from stream_dr.engine.one_row import one_row as one_row
+    from stream_dr.engine.query import export_projection as export_projection
+    from stream_dr.engine.query import transform as transform
     from stream_dr.engine.running import Running as Running
     from stream_dr.engine.running import RunSettings as RunSettings
-    from stream_dr.engine.transform import transform as transform
+    from stream_dr.engine.schema import Limits as Limits
     from stream_dr.engine.warm_up import warm_up as warm_up
     from stream_dr.estimators import ESTIMATORS as ESTIMATORS
     from stream_dr.estimators.signatures import parameter_types as parameter_types
@@ -49,17 +49,17 @@ _NAMES = {
     "Directory": "engine.directory",
     "Running": "engine.running",
     "RunSettings": "engine.running",
-    "Limits": "engine.limits",
+    "Limits": "engine.schema",
     "PublishPolicy": "engine.model",
     "rows_draft": "engine.draft",
     "Receipt": "engine.draft",
     "Model": "engine.model",
     "Job": "engine.jobs",
-    "transform": "engine.transform",
+    "transform": "engine.query",
     "Client": "client",
-    "export_projection": "engine.export",
-    "parse_rows": "engine.decode",
-    "one_row": "engine.one_row",
+    "export_projection": "engine.query",
+    "parse_rows": "engine.draft",
+    "one_row": "engine.draft",
     "parameter_types": "estimators.signatures",
     "warm_up": "engine.warm_up",
     "to_river": "adapters.river",

@@ -94,6 +94,31 @@ def test_direction(path: Path) -> None:
         assert not (mine in STORED and other in ("feature_maps", "statistics", "solve", "estimators"))
 
 
+def module_of(path: Path) -> str:
+    """ "stream_dr/engine/admit.py" → "stream_dr.engine.admit"."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_import_goes_in_a_circle() -> None:
+    """Of all our modules, imports inside functions included. The package's own file is left out: what it names is for type
+    checkers, it imports nothing when it runs."""
+    paths = [*FILES, *(ROOT / "service").rglob("*.py")]
+    modules = {module_of(path) for path in paths}
+    graph: dict[str, set[str]] = {}
+    for path in paths:
+        names = {name if name in modules else name.rpartition(".")[0] for name in of(path)}
+        graph[module_of(path)] = (names & modules) - {module_of(path), "stream_dr"}
+    del graph["stream_dr"]
+    left = dict(graph)
+    while free := [module for module, imports in left.items() if not imports & left.keys()]:
+        for module in free:
+            del left[module]
+    circle = [next(iter(left))] if left else []
+    while circle and circle.count(circle[-1]) < 2:
+        circle.append(min(graph[circle[-1]] & left.keys()))
+    assert circle == []
+
+
 def test_numerics_touch_no_files_and_no_arrow() -> None:
     forbidden = {"pyarrow", "sqlite3", "pathlib", "os", "io", "tempfile", "httpx", "fastapi", "typer", "rich"}
     allowed = {("statistics", "os")}  # where compiled code is cached

@@ -17,7 +17,7 @@ def transform(
     """Project rows and write id, label (where given), z0, z1 … to a Parquet or Arrow file; also while D is being
     served."""
     from stream_dr.engine.directory import Directory
-    from stream_dr.engine.projecting import project
+    from stream_dr.engine.query import project
     from stream_dr.shards.dataset import open_dataset
 
     dataset = open_dataset([source])

@@ -15,16 +15,12 @@ import inspect
 import logging
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from stream_dr.block import Block
-from stream_dr.engine.decode import in_order
 from stream_dr.engine.draft import Draft
-from stream_dr.engine.limits import Limits
-from stream_dr.engine.schema import Schema
-from stream_dr.engine.unlearn import learned_by
+from stream_dr.engine.schema import Limits, Schema, in_order, learned_by
 from stream_dr.errors import (
     EmptyInput,
     InvalidIndex,
@@ -37,20 +33,20 @@ from stream_dr.errors import (
     TooManyFeatures,
     WidthMismatch,
 )
+from stream_dr.estimators.estimator import Estimator
 from stream_dr.targets import Targets, all_absent, check_label_type, labelled_rows, refuse_kind
 
 log = logging.getLogger("stream_dr.admit")
 
 TRIED = 2
 """Rows with targets of the deciding batch that are tried. What is refused for its numbers or its labels is asked of every
-batch elsewhere; this is about what kind of rows they are. Sixteen rows of text touched every page of a state of 3 MB that
-was made for them alone: the first batch of a service waited 15 ms for it."""
+batch elsewhere; this is about what kind of rows they are."""
 
 NONE = "none"
 """The kind of a stream that is set to carry no targets."""
 
 
-def admit(draft: Draft, schema: Schema, estimators: Iterable[Any], limits: Limits) -> Schema:
+def admit(draft: Draft, schema: Schema, estimators: Iterable[Estimator], limits: Limits) -> Schema:
     """The schema once the draft is in. Raises the error that refuses it; O(rows + labels)."""
     if draft.block is None:
         return schema
@@ -70,14 +66,13 @@ def admit(draft: Draft, schema: Schema, estimators: Iterable[Any], limits: Limit
     return grown
 
 
-def admit_model(estimator: Any, schema: Schema, limits: Limits) -> None:
+def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
     """Raise what keeps an estimator from learning a stream of this schema.
 
     TargetKindMismatch, InvalidWeights (a recurrence on a weighted stream), LimitExceeded (its state's bytes), or what
     the estimator's own `state_bytes` raises.
     """
-    kind: Any = type(estimator)
-    if schema.weighted and not takes_weights(kind):
+    if schema.weighted and not takes_weights(type(estimator)):
         raise InvalidWeights(
             f"this stream's batches carry weights; {type(estimator).__name__} is a recurrence that takes none. "
             "Use an additive estimator, or send batches without weights to another stream."
@@ -95,7 +90,7 @@ def admit_model(estimator: Any, schema: Schema, limits: Limits) -> None:
         )
 
 
-def _check_width(estimator: Any, schema: Schema) -> None:
+def _check_width(estimator: Estimator, schema: Schema) -> None:
     """Raise TooManyFeatures where an estimator says up to which width it learns, and the stream is wider."""
     if schema.layout is None or not hasattr(estimator, "widest"):
         return
@@ -109,7 +104,7 @@ def _check_width(estimator: Any, schema: Schema) -> None:
         )
 
 
-def _try(estimator: Any, block: Block) -> None:
+def _try(estimator: Estimator, block: Block) -> None:
     """Let a new accumulator learn a few rows of the batch that decides what the stream is, and forget them. Raises what
     refuses them."""
     try:
@@ -127,7 +122,7 @@ def _few(block: Block) -> Block:
     return block.take(np.arange(min(TRIED, block.rows)))
 
 
-def _check_kind(estimator: Any, kind: str | None) -> None:
+def _check_kind(estimator: Estimator, kind: str | None) -> None:
     if kind is None or not estimator.target_kinds:
         return
     if kind == NONE:
@@ -145,7 +140,7 @@ def _check_kind(estimator: Any, kind: str | None) -> None:
 
 
 @cache
-def takes_weights(kind: Any) -> bool:
+def takes_weights(kind: type[Estimator]) -> bool:
     """Whether an estimator class learns with weights; those that do have the argument."""
     return "sample_weight" in inspect.signature(kind.partial_fit).parameters
 

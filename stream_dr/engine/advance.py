@@ -1,8 +1,18 @@
-"""Advance: a model applies exactly one event of the log; events are never joined.
+"""Advance: the log's events as Steps, and how a model applies exactly one of them; events are never joined.
 
-What comes here was admitted, so it must not raise. If it does all the same, that model becomes `failed` with the
-event's position, the error's code and message; its last projection goes on serving, the other models go on, and the
-failure is written down, so that a restart does not try the same event for ever.
+There is one maker of Steps, whoever advances a model: live, backfill or replay. It reads the log a page at a time (short
+reads: no cursor stays open on it); an event that was just appended may be taken from the directory's `recent` drafts, whose
+rows are parsed already, from the very bytes that were written.
+
+An unlearn event takes rows out: a model whose state is a sum subtracts them; any other is rebuilt from the log up to the
+event without them (and without what earlier events took out). A sum under decay subtracts whole events that are its oldest
+or its newest; rows from between have made those before them older, which no subtraction undoes, so it is rebuilt.
+
+What comes here was admitted, so it must not raise. If it does all the same, that model becomes `failed` with the event's
+position, the error's code and message; its last projection goes on serving, the other models go on, and the failure is
+written down, so that a restart does not try the same event for ever.
+
+Cost: subtracting costs as much as learning those rows; rebuilding, as much as learning the log again.
 
 Why this way: a State depends on the events and their boundaries alone, so it comes out bit-equal however often it was
 killed.
@@ -11,19 +21,30 @@ killed.
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
+from functools import partial
 from typing import NamedTuple
 
 from stream_dr.block import Block
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.draft import Draft, Removal, removal_of
+from stream_dr.engine.history import PAGE
 from stream_dr.engine.model import Model
-from stream_dr.engine.unlearn import History, Removal, learned_by, take_out
-from stream_dr.errors import DamagedFile, DamagedShard, InsufficientStorage, SourceMissing, StreamDRError
+from stream_dr.engine.schema import in_order, learned_by
+from stream_dr.engine.threads import ahead
+from stream_dr.errors import DamagedFile, HistoryGone
+from stream_dr.log.event import Event
+from stream_dr.targets import labelled_rows
 
 log = logging.getLogger("stream_dr.advance")
 
-PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, InsufficientStorage)
-"""Errors of the surroundings, not of the event: a model that met one is tried again after a restart."""
+PAGE_BYTES = 64 << 20
+"""A page ends past so many bytes of bodies, or of their rows: what is compressed or in shards unpacks."""
+
+LEAST = 1e-3
+"""Share of its weight that a decayed sum must keep when its newest rows are subtracted; below, it is rebuilt."""
 
 
 class Step(NamedTuple):
@@ -35,24 +56,89 @@ class Step(NamedTuple):
     error: Exception | None = None
 
 
+class Steps:
+    """The maker of Steps of a directory's log. One owner (thread)."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory, self._decoder = directory, directory.history.decoder()
+
+    def read(self, after: int, until: int, limit: int = PAGE) -> list[Step]:
+        """The next events, at most `limit`, up to position `until`: those held in memory, or else those of the log before
+        them. One that cannot be read is a Step with the error, which fails the models that need it."""
+        recent = self._directory.recent
+        held = [(p, draft) for p, draft in recent.take(after, limit) if p <= until]
+        if held:
+            return [_step(position, partial(self._of_draft, draft)) for position, draft in held]
+        return self._logged(after, min(until, recent.first(after, until + 1) - 1), limit)
+
+    def pages(self, after: int, until: int) -> Generator[list[Step], None, None]:
+        """All events with after < position ≤ until, a page at a time."""
+        while after < until and (steps := self.read(after, until)):
+            yield steps
+            after = steps[-1].position
+
+    def _logged(self, after: int, until: int, limit: int) -> list[Step]:
+        steps: list[Step] = []
+        left = PAGE_BYTES
+        try:
+            for event in self._directory.log.read(after, until, limit, PAGE_BYTES):
+                steps.append(_step(event.position, partial(self._of_event, event)))
+                left -= steps[-1].block.nbytes if steps[-1].block is not None else 0
+                if left <= 0:
+                    break
+        except DamagedFile as e:
+            if limit > 1:  # which of them it is, one by one
+                return self._logged(after, until, 1)
+            return [Step(after + 1, error=e)]
+        return steps
+
+    def _of_draft(self, draft: Draft) -> Block | Removal:
+        return removal_of(draft.body) if draft.block is None else in_order(draft.block, self._directory.schema)
+
+    def _of_event(self, event: Event) -> Block | Removal | None:
+        return self._decoder.decode(event, self._directory.schema)
+
+
+def _step(position: int, read: Callable[[], Block | Removal | None]) -> Step:
+    try:
+        found = read()
+    except Exception as e:
+        return Step(position, error=e)
+    return Step(position, removal=found) if isinstance(found, dict) else Step(position, found)
+
+
 def rows_of(steps: Iterable[Step]) -> int:
     """Rows that events bring to be learned."""
     return sum(step.block.rows for step in steps if step.block is not None)
 
 
-def advance(model: Model, step: Step, history: History) -> None:
-    """Apply one event to a model. Raises nothing but what ends the process; a model that cannot is failed."""
-    if model.status == "failed" or step.position <= model.position:
+def backfill(
+    directory: Directory,
+    models: Sequence[Model],
+    until: int,
+    pool: Executor | None = None,
+    after_page: Callable[[list[Step]], bool | None] | None = None,
+) -> None:
+    """Apply the log's events up to `until` to each model that is behind, in one pass: each skips what it has applied.
+
+    after_page: called when all models have applied a page; a true answer ends the pass early. Raises HistoryGone when a
+    model needs events that are no longer kept. A model that cannot apply an event, or whose shard cannot be read, is
+    failed.
+    """
+    behind = [m for m in models if m.status != "failed" and m.position < until]
+    if not behind:
         return
-    with model.learning:
-        try:
-            _apply(model, step, history)
-            model.position = step.position
-        except Exception as e:
-            _fail(model, step.position, e, history)
+    start, first = min(m.position for m in behind), directory.log.first
+    if start + 1 < first:
+        raise HistoryGone(f"events before position {first} are no longer kept; {start + 1} is needed.")
+    with closing(ahead(Steps(directory).pages(start, until))) as pages:
+        for steps in pages:
+            advance_all(behind, steps, directory, pool)
+            if after_page is not None and after_page(steps):
+                return
 
 
-def advance_all(models: Sequence[Model], steps: Sequence[Step], history: History, pool: Executor | None = None) -> None:
+def advance_all(models: Sequence[Model], steps: Sequence[Step], directory: Directory, pool: Executor | None) -> None:
     """Every model applies all steps in order, models side by side in the pool; returns when all have.
 
     In the main thread a single model too is given to the pool: Ctrl-C is raised there, and would leave half an event
@@ -61,31 +147,80 @@ def advance_all(models: Sequence[Model], steps: Sequence[Step], history: History
     here = len(models) < 2 and threading.current_thread() is not threading.main_thread()
     if pool is None or here:
         for model in models:
-            _advance_many(model, steps, history)
+            _advance_many(model, steps, directory)
         return
-    for done in [pool.submit(_advance_many, model, steps, history) for model in models]:
+    for done in [pool.submit(_advance_many, model, steps, directory) for model in models]:
         done.result()
 
 
-def _advance_many(model: Model, steps: Iterable[Step], history: History) -> None:
+def _advance_many(model: Model, steps: Iterable[Step], directory: Directory) -> None:
     begun, rows = time.perf_counter(), model.rows
     for step in steps:
-        advance(model, step, history)
+        advance(model, step, directory)
     model.advance_seconds += time.perf_counter() - begun
     model.advanced_rows += model.rows - rows
 
 
-def _apply(model: Model, step: Step, history: History) -> None:
+def advance(model: Model, step: Step, directory: Directory) -> None:
+    """Apply one event to a model. Raises nothing but what ends the process; a model that cannot is failed."""
+    if model.status == "failed" or step.position <= model.position:
+        return
+    with model.learning:
+        try:
+            _apply(model, step, directory)
+            model.position = step.position
+        except Exception as e:
+            failure = model.fail(step.position, e)
+            directory.remember_failure(model)
+            log.error("model %s failed at position %d (%s)", model.name, step.position, failure.code, exc_info=e)
+
+
+def _apply(model: Model, step: Step, directory: Directory) -> None:
     if step.error is not None:
         raise step.error
     if step.block is not None:
         model.accumulator.add(learned_by(model.estimator, step.block))
     elif step.removal is not None:
-        take_out(model, step.position, step.removal, history)
+        _take_out(model, step.position, step.removal, directory)
 
 
-def _fail(model: Model, position: int, error: Exception, history: History) -> None:
-    failure = model.fail(position, error)
-    if not isinstance(error, PASSING):
-        history.remember_failure(model)
-    log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=error)
+def _take_out(model: Model, position: int, removal: Removal, directory: Directory) -> None:
+    """Subtract rows, or learn all others again."""
+    if model.subtracts:
+        for block in directory.history.picked(removal, model.start - 1, position):
+            model.accumulator.remove(learned_by(model.estimator, block))
+    elif not (model.estimator.additive and _take_from_an_end(model, position, removal, directory)):
+        accumulator = model.estimator.accumulator()
+        for _, block in directory.history.events(model.start - 1, position):
+            accumulator.add(learned_by(model.estimator, block))
+        model.accumulator = accumulator
+
+
+def _take_from_an_end(model: Model, position: int, removal: Removal, directory: Directory) -> bool:
+    """Subtract the oldest or the newest events from a decayed sum; False where they are neither, or would leave too few
+    digits: what was subtracted until then is of no use."""
+    events = sorted(p for p in removal if p >= model.start)
+    oldest = next(directory.history.events(model.start - 1, position), None)
+    if not events or oldest is None:
+        return not events
+    if oldest[0] > events[-1]:
+        return _subtract(model, events, position, removal, directory, newest=False)
+    if next(directory.history.events(events[0] - 1, position), None) is None:
+        return _subtract(model, events[::-1], position, removal, directory, newest=True)
+    return False
+
+
+def _subtract(
+    model: Model, events: Sequence[int], position: int, removal: Removal, directory: Directory, newest: bool
+) -> bool:
+    """Subtract events in this order, each then the newest or the oldest; False where too little weight would remain."""
+    left = 1.0
+    for event in events:
+        for block in directory.history.picked({event: removal[event]}, model.start - 1, position):
+            given = learned_by(model.estimator, block)
+            rows = labelled_rows(given)[0].rows if model.estimator.target_kinds else given.rows
+            left *= getattr(model.estimator, "decay", 1.0) ** rows if newest else 1.0
+            if left < LEAST:
+                return False
+            model.accumulator.remove(given, age=0 if newest else model.accumulator.rows - rows)
+    return True

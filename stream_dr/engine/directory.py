@@ -12,38 +12,42 @@ Why this way: admitting, appending and advancing are the same three calls whethe
 import re
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.disk import DirectoryLock, Room
 from stream_dr.engine.admit import admit_model
-from stream_dr.engine.draft import Draft, Receipt
+from stream_dr.engine.draft import Draft, Receipt, Recent
 from stream_dr.engine.group import Group
-from stream_dr.engine.label_sets import LabelSetLimit
-from stream_dr.engine.limits import Limits
+from stream_dr.engine.history import History
 from stream_dr.engine.model import Failure, Model, PublishPolicy, Spec
 from stream_dr.engine.model_table import Entry, ModelTable
-from stream_dr.engine.needs import needed
-from stream_dr.engine.recent import Recent
-from stream_dr.engine.schema import Schema, grown
+from stream_dr.engine.schema import Limits, Schema, grown
 from stream_dr.engine.snapshot import (
     forget_snapshots,
+    keep_published,
     newest_snapshot,
     remove_snapshots,
     restore,
     restore_published,
 )
+from stream_dr.engine.versions import Versions
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
     HistoryGone,
+    InsufficientStorage,
     InvalidParameter,
     ModelExists,
     StreamDRError,
     UnknownModel,
+    without_frames,
 )
 from stream_dr.estimators import make
+from stream_dr.estimators.estimator import Estimator
 from stream_dr.log.log import Log
+from stream_dr.targets import Label
 
 Start = int | Literal["start", "now"]
 
@@ -64,10 +68,9 @@ class Directory:
 
     writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
     target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must
-    have, while none had any). Attributes: path, limits, log, schema, written (the schema without the settings), models
-    (name → Model). Raises DirectoryInUse, DirectoryMissing. Costs:
-    reading the newest snapshot of each model and the schema's deltas.
-    """
+    have, while none had any). Attributes, changed here alone: path, limits, log, table, schema, models (name → Model),
+    history, recent (drafts that were just appended). Raises DirectoryInUse, DirectoryMissing. Costs: reading the newest
+    snapshot of each model and the schema's deltas."""
 
     def __init__(
         self,
@@ -105,11 +108,10 @@ class Directory:
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
         self.table = ModelTable(self.path / "models.db", self.writable)
-        self._appending, self.room = threading.Lock(), Room(self.path)
-        self.past = threading.Lock()  # taken first by who gives up events of the past, and by who comes to need them
-        self.forgotten = -1  # the last unlearning whose rows are no longer in the log's bytes
-        self.label_sets = LabelSetLimit()
-        self.recent: Recent | None = None  # set by who wants to have what was appended last
+        self._appending, self._room = threading.Lock(), Room(self.path)
+        self.history = History(self.log, self.path, self.limits, lambda: self.schema, lambda: self.going_on)
+        self.recent = Recent()
+        self._label_sets: dict[int, set[frozenset[Label]]] = {}  # admitted for each model since it was opened
         self._unsure = False  # whether the log may hold more than is known here
         self._set = Schema(stated=n_features or 0, target_kind=target_kind)
         self._read_schema()
@@ -151,14 +153,18 @@ class Directory:
                 self._read_schema()
                 self._unsure = False
             try:
-                return Group(self, drafts, up_to_refusal).write()
+                return self._append(drafts, up_to_refusal)
             except BaseException:
                 self._unsure = True  # the group may be in the log all the same
                 raise
 
     def check(self, draft: Draft) -> None:
         """Raise what `append` would refuse the draft with; write nothing."""
-        Group(self, [draft]).admit(draft)
+        self._group().admit(draft)
+
+    def hold_recent(self, max_bytes: int) -> None:
+        """From now on keep what is appended in `recent`, so many bytes of it, until the holder of `recent` forgets it."""
+        self.recent = Recent(max_bytes)
 
     def add_model(
         self, name: str, key: str, params: dict[str, Any], start: Start = "start", policy: PublishPolicy | None = None
@@ -173,7 +179,7 @@ class Directory:
         check_name(name)
         estimator = make(key, params)
         spec = Spec(key, dict(params))
-        with self.past, self._appending:
+        with self.history.lock, self._appending:
             known = self.models.get(name)
             if known is not None:
                 return self._under(policy, self._same(known, spec, estimator)), False
@@ -193,6 +199,7 @@ class Directory:
         with self._appending:
             model = self.model(name)
             self.table.remove(model.id)
+            self._label_sets.pop(model.id, None)
             self.models = {n: m for n, m in self.models.items() if n != name}
         remove_snapshots(self.path, model)
         return model
@@ -208,11 +215,22 @@ class Directory:
         """Whether the model has not been removed."""
         return self.models.get(model.name) is model
 
+    @property
+    def going_on(self) -> list[Model]:
+        """The models that learn, or will after a restart."""
+        return [m for m in self.models.values() if m.failure is None or m.failure.passing]
+
+    def remember_failure(self, model: Model) -> None:
+        """Write down why a model failed, so that a restart does not try the same event again, and what it has published."""
+        if model.failure is not None and not model.failure.passing:
+            self.table.set_failure(model.id, model.failure)
+            keep_published(model, self.path)
+
     def retain(self, rows: int) -> int:
-        """Drop whole segments of the log that neither a model (needs.py) nor the last `rows` rows need; the number
+        """Drop whole segments of the log that neither a model (history.py) nor the last `rows` rows need; the number
         dropped."""
-        with self.past, self._appending:
-            return int(self.log.drop_before(min(needed(self), self.log.holding(rows))))
+        with self.history.lock, self._appending:
+            return int(self.log.drop_before(min(self.history.needed(), self.log.holding(rows))))
 
     def close(self) -> None:
         """Close the log and give up the lock. Models are not snapshotted by this."""
@@ -225,19 +243,60 @@ class Directory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _group(self) -> Group:
+        check = self.history.check_removable
+        return Group(self.log, self.schema, self._written, self.going_on, self.limits, self._label_sets, check)
+
+    def _append(self, drafts: Sequence[Draft], up_to_refusal: bool) -> list[Receipt | StreamDRError]:
+        full = self._storage(sum(draft.size for draft in drafts))
+        if full is not None:
+            return [full] * (1 if up_to_refusal else len(drafts))
+        group = self._group()
+        for draft in drafts:
+            if not group.add(draft) and up_to_refusal:
+                break
+        try:
+            positions = self.log.append(group.events)
+        except InsufficientStorage as e:
+            answers = group.answers([], without_frames(e))
+            refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
+            return answers[: refused + 1] if up_to_refusal else answers
+        if positions:
+            self._adopt(group, positions)
+        return group.answers(positions)
+
+    def _adopt(self, group: Group, positions: Sequence[int]) -> None:
+        """A group is in the log."""
+        self.schema, self._written = group.schema, group.written
+        for model in group.models:
+            model.goal = positions[-1]
+            if group.label_sets:
+                self._label_sets.setdefault(model.id, set()).update(group.label_sets)
+        for position, draft in zip(positions, group.drafts, strict=True):
+            self.recent.put(position, draft)
+
+    def _storage(self, size: int) -> InsufficientStorage | None:
+        needed = self.limits.min_free_bytes
+        free = self._room.free(needed, size)
+        if free >= needed:
+            return None
+        return InsufficientStorage(
+            f"{free} bytes free on the disk of {self.path}; {needed} are needed (min_free_bytes). Make room."
+        )
+
     def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
 
     def _read_schema(self) -> None:
-        """What the events have made of the stream (`written`), and with the settings for what is not decided yet."""
-        self.written = grown(Schema(), self.log.schema_changes())
-        if self.written.layout is None:
+        """What the events have made of the stream (`_written`), and with the settings for what is not decided yet."""
+        self._written = grown(Schema(), self.log.schema_changes())
+        if self._written.layout is None:
             self.schema = self._set
         else:
-            self.schema = self.written._replace(target_kind=self.written.target_kind or self._set.target_kind)
+            self.schema = self._written._replace(target_kind=self._written.target_kind or self._set.target_kind)
 
-    def _same(self, known: Model, spec: Spec, estimator: Any) -> Model:
+    def _same(self, known: Model, spec: Spec, estimator: Estimator) -> Model:
         """The known model, if the spec is its own; a parameter left out is the same as its default."""
         same = type(estimator) is type(known.estimator)
         if not same or estimator.get_params(deep=False) != known.estimator.get_params(deep=False):
@@ -267,11 +326,12 @@ class Directory:
 
     def _restored(self, entry: Entry) -> Model:
         estimator = make(entry.spec.estimator, entry.spec.params)
-        folder = self.path if self.writable else None
-        model = Model(entry.name, entry.id, entry.spec, entry.start, estimator, self.limits.keep_versions, folder)
+        versions = Versions(self.limits.keep_versions, self.path if self.writable else None)
+        reserve = partial(self.table.set_ceiling, entry.id)
+        model = Model(
+            entry.name, entry.id, entry.spec, entry.start, estimator, versions, entry.version_ceiling, reserve
+        )
         model.policy, model.goal = entry.policy, self.position
-        model.version_ceiling = entry.version_ceiling
-        model.next_version = entry.version_ceiling + 1
         restore(model, self.path, self.position, self.writable)
         if entry.failure is not None:
             model.status, model.failure = "failed", entry.failure

@@ -4,27 +4,27 @@ Models are shown as their newest snapshot has them; `position` beside the log's 
 """
 
 from pathlib import Path
-from typing import Any
 
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.model import Model
+from stream_dr.engine.schema import Facts
 from stream_dr.engine.snapshot import snapshot_files, snapshot_folder, state_sha256
 
 
-def inspect(path: Path) -> dict[str, Any]:
+def inspect(path: Path) -> Facts:
     """{"position", "rows", "first", "schema", "models": {name: {…, "state_sha256"}}}. Raises DirectoryMissing and what
     a damaged log raises. Costs reading the newest snapshot of each model."""
     with Directory(path, writable=False) as directory:
         return {
             "position": directory.position,
             "rows": directory.rows,
-            "first": int(directory.log.first),
+            "first": directory.log.first,
             "schema": directory.schema.describe(),
             "models": {name: _model(directory, model) for name, model in directory.models.items()},
         }
 
 
-def _model(directory: Directory, model: Model) -> dict[str, Any]:
+def _model(directory: Directory, model: Model) -> Facts:
     folder = snapshot_folder(directory.path, model.name, model.id)
     told = model.describe(directory.position)
     return told | {

@@ -5,8 +5,9 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any
 
+from stream_dr.engine.model import Model
+from stream_dr.engine.schema import Facts
 from stream_dr.errors import StreamDRError, UnknownJob
 
 log = logging.getLogger("stream_dr.jobs")
@@ -22,10 +23,11 @@ class Job:
     "done", "failed", "cancelled"), progress (JSON-able dict, replaced as a whole), error ({"code", "message"} or None).
     """
 
-    def __init__(self, id: str, kind: str, of: Any) -> None:
-        self.id, self.kind, self.of, self.model = id, kind, of, of.name
+    def __init__(self, id: str, kind: str, of: Model) -> None:
+        self.id, self.kind, self.model = id, kind, of.name
+        self.of: Model | None = of
         self.state = "waiting"
-        self.progress: dict[str, Any] = {}
+        self.progress: Facts = {}
         self.error: dict[str, str] | None = None
         self._cancel = threading.Event()
         self._ended = threading.Event()
@@ -62,7 +64,7 @@ class Job:
             self.of = None  # one that was removed meanwhile is not held
             self._ended.set()
 
-    def tell(self, facts: dict[str, Any]) -> None:
+    def tell(self, facts: Facts) -> None:
         """How far it is."""
         self.progress = {**self.progress, **facts}
 
@@ -70,7 +72,7 @@ class Job:
         """Wait for its end; False when the timeout came first."""
         return self._ended.wait(timeout)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Facts:
         """All that is told about it, JSON-able."""
         return {
             "id": self.id,
@@ -89,7 +91,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
-    def begin(self, kind: str, model: Any, pool: Executor, work: Callable[[Job], None], alone: bool = False) -> Job:
+    def begin(self, kind: str, model: Model, pool: Executor, work: Callable[[Job], None], alone: bool = False) -> Job:
         """Do work for a model in the pool.
 
         alone: where one of this kind is under way for the model, that one is answered, and one that was cancelled ends
@@ -107,7 +109,7 @@ class Jobs:
         pool.submit(job.run, work, before)
         return job
 
-    def _under_way(self, kind: str, model: Any) -> Job | None:
+    def _under_way(self, kind: str, model: Model) -> Job | None:
         found = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.of is model and not j.ended)
         return next(found, None)
 
@@ -120,7 +122,7 @@ class Jobs:
             )
         return job
 
-    def cancel(self, model: Any = None) -> None:
+    def cancel(self, model: Model | None = None) -> None:
         """Ask every job to stop, or every one of a model."""
         for job in self:
             if model is None or job.of is model:

@@ -1,51 +1,50 @@
-"""Model: an estimator's spec, its accumulator, the position it has applied, and the projection it has published.
+"""Model: an estimator's spec, its accumulator, the position it has applied, and the projections it has published.
 
-One thread advances a model; any thread reads it. What readers take is `published`: an immutable value swapped as one
-reference, so a transform needs no lock and never waits.
+One thread advances a model; any thread reads it. A frozen State is solved, oriented like its predecessor, numbered and
+swapped in as one reference: what readers take is `published`, an immutable value, so a transform needs no lock and never
+waits.
 
 Why this way: the accumulator has one owner, and everything that others see of it is a value that no one writes to
-again.
+again. A version's number is taken from a ceiling that was made durable before, so none is used twice, whatever is killed.
 """
 
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from stream_dr.engine.versions import Versions
-from stream_dr.errors import CatchingUp, ModelFailed, NotFitted, StreamDRError, UnknownVersion
+from stream_dr.engine.schema import Facts
+from stream_dr.engine.versions import Published, Versions, change
+from stream_dr.errors import (
+    CatchingUp,
+    DamagedFile,
+    DamagedShard,
+    InsufficientStorage,
+    ModelFailed,
+    NotFitted,
+    SourceMissing,
+    StreamDRError,
+    UnknownVersion,
+)
+from stream_dr.estimators.estimator import Estimator
 from stream_dr.projection import Projection
+from stream_dr.solve.orientation import oriented
+from stream_dr.statistics.protocol import AdditiveAccumulator, State
+from stream_dr.targets import Label
+
+PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, InsufficientStorage)
+"""Errors of the surroundings, not of the event: a model that met one is tried again after a restart."""
+
+RESERVED = 1_000
+"""Version numbers made durable at once."""
 
 
-class Change(NamedTuple):
-    """What leads from one projection to another: z_new ≈ z_old · map + offset.
+class Frozen(NamedTuple):
+    """A model's state at a position."""
 
-    map: (p_old, p_new) float64, least squares. offset: (p_new,) float64. residual: ‖L_old · map − L_new‖ / ‖L_new‖ (0:
-    the same subspace, 1: nothing in common).
-    """
-
-    map: np.ndarray
-    offset: np.ndarray
-    residual: float
-
-
-class Published(NamedTuple):
-    """A projection as readers see it.
-
-    version: ascending, never used twice, also across restarts. position: last event it includes. rows: rows it
-    includes. change: from the version before it, or None. refined_at, residual: position and residual of a refined
-    solution, or None.
-    """
-
-    version: int
+    state: State
     position: int
-    projection: Projection
-    rows: int = 0
-    change: Change | None = None
-    refined_at: int | None = None
-    residual: float | None = None
+    rows: int
 
 
 class Failure(NamedTuple):
@@ -54,6 +53,11 @@ class Failure(NamedTuple):
     position: int
     code: str
     message: str
+
+    @property
+    def passing(self) -> bool:
+        """Whether a restart tries again."""
+        return self.code in {error.code for error in PASSING}
 
 
 class PublishPolicy(NamedTuple):
@@ -90,7 +94,8 @@ class Model:
     name, id (never used twice in a directory), spec, start (first position it learns from), status ("live",
     "catching_up" or "failed"), position (last event applied; start − 1 before any), goal (the log's last), rows,
     rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), advance_seconds and advanced_rows
-    (time spent learning, and rows learned, by this process).
+    (time spent learning, and rows learned, by this process). ceiling: version numbers that may have been handed out;
+    reserve: makes another one durable.
     """
 
     def __init__(
@@ -99,22 +104,22 @@ class Model:
         id: int,
         spec: Spec,
         start: int,
-        estimator: Any,
-        keep_versions: int = 32,
-        folder: Path | None = None,
+        estimator: Estimator,
+        versions: Versions | None = None,
+        ceiling: int = 0,
+        reserve: Callable[[int], None] = lambda ceiling: None,
     ) -> None:
         self.name, self.id, self.spec, self.start = name, id, spec, start
         self.estimator = estimator
         self.policy: PublishPolicy | None = None
         self.status = "catching_up"
-        self.position = start - 1
-        self.goal = start - 1
-        self.accumulator: Any = estimator.accumulator()
+        self.position = self.goal = start - 1
+        self.accumulator: AdditiveAccumulator = estimator.accumulator()
         self.failure: Failure | None = None
         self.published: Published | None = None
-        self.versions = Versions(keep_versions, folder)
-        self.next_version = 1
-        self.version_ceiling = 0
+        self.versions = versions or Versions(32)
+        self.next_version = ceiling + 1
+        self._ceiling, self._reserve = ceiling, reserve
         self.snapshot_position = start - 1
         self.snapshot_version = 0  # what was published then
         self.published_at = time.monotonic()
@@ -139,7 +144,7 @@ class Model:
         return int(self.accumulator.rows_skipped)
 
     @property
-    def classes(self) -> tuple[Any, ...]:
+    def classes(self) -> tuple[Label, ...]:
         """Labels learned so far, sorted."""
         return tuple(sorted(self.accumulator.labels))
 
@@ -152,6 +157,11 @@ class Model:
     def soon(self) -> bool:
         """Whether its policy publishes what it learns within a minute, unasked."""
         return self.policy is None or self.policy.soon
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether rows can be subtracted as they are: a sum whose rows do not weigh less with age."""
+        return self.estimator.additive and getattr(self.estimator, "decay", 1.0) == 1.0
 
     @property
     def kept(self) -> bool:
@@ -168,6 +178,59 @@ class Model:
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
             return False
         return self.published is None or self.published.position < self.position
+
+    def includes(self, position: int) -> bool:
+        """Whether it has applied `position`, and was solved, or at least tried, after it."""
+        return self.position >= position and (not self.stale or self.attempted >= position)
+
+    def freeze(self) -> Frozen:
+        """The state now, from any thread: between two events. Raises ModelFailed: it may be half new."""
+        with self.learning:
+            if self.failure is not None:
+                raise self.failed(self.failure)
+            return Frozen(self.accumulator.freeze(), self.position, self.rows)
+
+    def publish(self, frozen: Frozen) -> Published:
+        """Solve a frozen state and make it what readers see; one at a time. Raises what the solver raises; then nothing has
+        changed."""
+        return self.swap(self.estimator.solve(frozen.state), frozen)
+
+    def swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
+        """Make a projection of a frozen state what readers see; a refined one, which has a residual, until the next
+        refine."""
+        last = self.published
+        projection = oriented(projection, last.projection if last else None)
+        if hasattr(projection, "prepared"):
+            projection = projection.prepared()
+        published = Published(
+            self._next_version(),
+            frozen.position,
+            projection,
+            frozen.rows,
+            change(last.projection, projection) if last else None,
+            None if residual is None else frozen.position,
+            residual,
+        )
+        self.versions.add(published)
+        self.published = published
+        self.published_at = time.monotonic()
+        return published
+
+    def _next_version(self) -> int:
+        version = self.next_version
+        if version > self._ceiling:
+            self._set_ceiling(version + RESERVED - 1)
+        self.next_version = version + 1
+        return version
+
+    def release_versions(self) -> None:
+        """Give back version numbers that were made durable and not used; for a clean end, after the last snapshot."""
+        if self._ceiling >= self.next_version:
+            self._set_ceiling(self.next_version - 1)
+
+    def _set_ceiling(self, ceiling: int) -> None:
+        self._reserve(ceiling)
+        self._ceiling = ceiling
 
     def fail(self, position: int, error: Exception) -> Failure:
         """Stop at the event that could not be applied; what is published goes on serving."""
@@ -211,7 +274,7 @@ class Model:
 
     def version(self, number: int) -> Published:
         """A kept projection by its version. Raises UnknownVersion."""
-        kept: Published | None = self.versions.find(number)
+        kept = self.versions.find(number)
         if kept is None:
             numbers = self.versions.numbers
             raise UnknownVersion(
@@ -219,10 +282,10 @@ class Model:
             )
         return kept
 
-    def describe(self, last: int) -> dict[str, Any]:
+    def describe(self, last: int) -> Facts:
         """All that is told about a model, JSON-able; `last` is the log's last position (for the lag, in events)."""
         published = self.published
-        projection: Any = published.projection if published else None
+        projection = published.projection if published else None
         eigenvalues = getattr(projection, "eigenvalues", None)
         return {
             "name": self.name,
@@ -233,12 +296,12 @@ class Model:
             "rows": self.rows,
             "rows_skipped": self.rows_skipped,
             "lag": max(0, last - self.position),
-            "version": published.version if published else 0,
+            "version": self.published_version,
             "published_position": published.position if published else None,
-            "components": projection.n_components if published else 0,
+            "components": projection.n_components if projection else 0,
             "classes": list(self.classes),
             "eigenvalues": [] if eigenvalues is None else eigenvalues.tolist(),
-            "solution": projection.solution if published else None,
+            "solution": projection.solution if projection else None,
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,
             "bytes": self.estimator.state_bytes(self.accumulator.n_features, max(1, len(self.classes))),

@@ -10,27 +10,28 @@ Why this way: the numerics (estimators/refining.py) are a generator over any Sou
 one, and stopping, resuming and progress are what happens between two steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from stream_dr.engine.catch_up import catch_up
-from stream_dr.engine.history import LogHistory
-from stream_dr.engine.model import Model, Published
-from stream_dr.engine.publish import Frozen, Refined, freeze, publish_refined, release_versions
+from threadpoolctl import threadpool_limits
+
+from stream_dr.block import Block
+from stream_dr.engine.advance import backfill
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.model import Frozen, Model
+from stream_dr.engine.schema import Facts, learned_by
 from stream_dr.engine.snapshot import remove_snapshots, snapshot, snapshot_folder
 from stream_dr.engine.snapshot_file import read_file, write_file
-from stream_dr.engine.unlearn import learned_by
+from stream_dr.engine.versions import Published
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
+from stream_dr.estimators.refining import Refining, check_method, refine_steps
 from stream_dr.statistics.protocol import pack, unpack
 
-Tell = Callable[[dict[str, Any]], None]
+Tell = Callable[[Facts], None]
 
 
-def check_model(directory: Any, model: Model) -> None:
+def check_model(directory: Directory, model: Model) -> None:
     """Raise CannotRefine (no out-of-core solution) or HistoryGone (events the model has learned are no longer kept)."""
-    from stream_dr.estimators.refining import check_method
-
     check_method(model.estimator)
     if directory.log.first > model.start:
         raise HistoryGone(
@@ -40,7 +41,7 @@ def check_model(directory: Any, model: Model) -> None:
 
 
 def refine(
-    directory: Any,
+    directory: Directory,
     model: Model,
     frozen: Frozen,
     tol: float = 1e-6,
@@ -51,8 +52,8 @@ def refine(
     """Refine a frozen model and publish the result; None when it was cancelled before the end, which is asked at every
     event.
 
-    tell: called with {"pass", "rows", "residual", "angle", "seconds", "total_rows"} after each pass, and with {"pass",
-    "rows", "total_rows"} within one. Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted,
+    tell: called with {"pass", "rows", "residual", "angle", "components", "seconds", "converged", "total_rows"} after each
+    pass, and with {"pass", "rows", "total_rows"} within one. Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted,
     InsufficientStorage.
     """
     check_model(directory, model)
@@ -67,10 +68,8 @@ def refine(
 
 
 def _passes(
-    directory: Any, model: Model, frozen: Frozen, learned: Any, tol: float, max_passes: int, told: Tell
+    directory: Directory, model: Model, frozen: Frozen, learned: "_Learned", tol: float, max_passes: int, told: Tell
 ) -> Published:
-    from stream_dr.estimators.refining import refine_steps
-
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
     last = None
     for step in refine_steps(
@@ -83,43 +82,32 @@ def _passes(
         progress=lambda number, rows: told({"pass": number, "rows": rows, "total_rows": frozen.rows}),
     ):
         last = step
-        r = step.report
-        told(
-            {
-                "pass": r.number,
-                "rows": r.rows,
-                "residual": r.residual,
-                "angle": r.angle,
-                "seconds": r.seconds,
-                "converged": r.converged,
-                "total_rows": frozen.rows,
-            }
-        )
+        made = step.report._asdict()
+        told({"pass": made.pop("number"), **made, "total_rows": frozen.rows})
         _remember(path, frozen.position, step.refining)
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
-    refined = Refined(last.projection, last.report.residual, frozen.position, frozen.rows)
     with model.solving:
-        published = publish_refined(model, refined, directory.table)
+        published = model.swap(last.projection, frozen, last.report.residual)
     if last.report.converged:
         path.unlink(missing_ok=True)
     return published
 
 
-def refine_model(directory: Any, model: Model, tol: float, max_passes: int, tell: Tell | None = None) -> Published:
-    """Catch a model up with the log, refine and snapshot it: the whole work of `stream-dr refine`. Raises as
+def refine_model(
+    directory: Directory, model: Model, tol: float, max_passes: int, tell: Tell | None = None
+) -> Published:
+    """Backfill a model, refine and snapshot it: the whole work of `stream-dr refine`. Raises as
     `refine`."""
-    from threadpoolctl import threadpool_limits
-
     check_model(directory, model)
     with threadpool_limits(1):
-        catch_up(directory, [model], directory.position)
-        frozen = freeze(model)
+        backfill(directory, [model], directory.position)
+        frozen = model.freeze()
         published = refine(directory, model, frozen, tol, max_passes, tell)
     if published is None:
         raise CannotRefine("the refine was cancelled.")
     snapshot(model, frozen, directory.path)
-    release_versions(model, directory.table)
+    model.release_versions()
     return published
 
 
@@ -130,28 +118,26 @@ class _Cancelled(Exception):
 class _Learned:
     """What a model has learned, up to a position, as a Source; a pass over it ends with _Cancelled once that is asked."""
 
-    def __init__(self, directory: Any, model: Model, until: int, cancelled: Callable[[], bool] | None) -> None:
-        self._history, self._model, self._until = LogHistory(directory), model, until
+    def __init__(self, directory: Directory, model: Model, until: int, cancelled: Callable[[], bool] | None) -> None:
+        self._history, self._model, self._until = directory.history, model, until
         self._cancelled = cancelled or (lambda: False)
 
-    def events(self, after: int = -1, until: int | None = None) -> Any:
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         last = self._until if until is None else min(until, self._until)
-        for position, block in self._history.remaining(max(after, self._model.start - 1), last):
+        for position, block in self._history.events(max(after, self._model.start - 1), last):
             if self._cancelled():
                 raise _Cancelled
             yield position, learned_by(self._model.estimator, block)
 
 
-def _remember(path: Path, position: int, refining: Any) -> None:
+def _remember(path: Path, position: int, refining: Refining) -> None:
     arrays, description = pack(refining)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, arrays, {"kind": "refine", "position": position, "refining": description})
 
 
-def _begun(path: Path, position: int, max_passes: int) -> Any:
+def _begun(path: Path, position: int, max_passes: int) -> Refining | None:
     """What an earlier refine of the same position left; None when there is nothing to go on from."""
-    from stream_dr.estimators.refining import Refining
-
     if not path.exists():
         return None
     try:
@@ -160,5 +146,5 @@ def _begun(path: Path, position: int, max_passes: int) -> Any:
         return None
     if facts.get("kind") != "refine" or facts["position"] != position:
         return None
-    refining = unpack(Refining, arrays, facts["refining"])
+    refining: Refining = unpack(Refining, arrays, facts["refining"])
     return refining if refining.number < max_passes else None

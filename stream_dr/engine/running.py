@@ -8,44 +8,39 @@ Why this way: the log is the queue. Nothing is acknowledged before it is durable
 it.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, NamedTuple
 
+from threadpoolctl import threadpool_limits
+
 from stream_dr.disk import free_bytes
-from stream_dr.engine.appender import Appender
-from stream_dr.engine.bring_up import BringUp
-from stream_dr.engine.cadence import Cadence
 from stream_dr.engine.directory import Directory, Start
 from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
-from stream_dr.engine.history import picked_rows
+from stream_dr.engine.ingest import Appender
 from stream_dr.engine.jobs import Job, Jobs
-from stream_dr.engine.listeners import Listeners
-from stream_dr.engine.model import Model, Published, PublishPolicy
+from stream_dr.engine.model import Model, PublishPolicy
 from stream_dr.engine.model_thread import ModelThread
-from stream_dr.engine.publish import freeze
-from stream_dr.engine.recent import Recent
 from stream_dr.engine.refine import check_model, refine
-from stream_dr.engine.settle import settle
+from stream_dr.engine.schema import Facts
 from stream_dr.engine.snapshot_file import canonical
-from stream_dr.engine.waits import Waits
-from stream_dr.engine.workers import Workers
+from stream_dr.engine.threads import pool
+from stream_dr.engine.versions import Published
+from stream_dr.engine.workers import Listeners, Workers
 from stream_dr.errors import Overloaded
 
-log = logging.getLogger("stream_dr.running")
+RECENT_BYTES = 32 << 20
+"""Bytes of batches that were just appended and are held, parsed, for the models."""
 
 
 class RunSettings(NamedTuple):
     """How a running directory behaves.
 
     publish: default policy of models. snapshot_rows, snapshot_seconds: models are snapshotted after so many rows or
-    seconds with new rows (None: only on stop), and once when they first publish. retain_rows: rows kept in the log once
-    every snapshot is past them (None: all). workers: threads that solve and snapshot, as many that catch up, and as
-    many that refine.
+    seconds with something new (None: only on stop), and once when they first publish. retain_rows: rows kept in the log once
+    every snapshot is past them (None: all). workers: threads that solve and snapshot; twice as many backfill and refine.
     """
 
     publish: PublishPolicy = PublishPolicy()
@@ -61,67 +56,55 @@ class Running:
     def __init__(self, directory: Directory, settings: RunSettings | None = None) -> None:
         self.directory = directory
         self.settings = settings or RunSettings()
-        self._long = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-catch-up")
-        self._refining = ThreadPoolExecutor(self.settings.workers, thread_name_prefix="stream_dr-refine")
-        self._lanes = ThreadPoolExecutor(8, thread_name_prefix="stream_dr-model")
-        snapshots = Cadence(self.settings.snapshot_rows, self.settings.snapshot_seconds)
+        directory.hold_recent(RECENT_BYTES)
+        self._work = pool("work", self.settings.workers)
+        self._long = pool("long", 2 * self.settings.workers)
+        self._advance = pool("advance")
         self._listeners = Listeners()
-        self._workers = Workers(
-            directory, self.settings.workers, self.settings.retain_rows, self._listeners, self._solved
-        )
+        self._workers = Workers(directory, self._work, self._listeners, self.settings.retain_rows, self._solved)
         self._appender = Appender(directory, self._appended)
         self._waits = Waits(self._included)
         self._models = ModelThread(
             directory,
-            snapshots,
-            self._workers.publish_soon,
-            self._workers.snapshot_soon,
-            self._moved,
-            self._lanes,
+            self._workers,
+            self.settings.snapshot_rows,
+            self.settings.snapshot_seconds,
+            self._advance,
             lambda: self._waits.furthest,
-        )
-        self._stopping = threading.Event()
-        self._bring_up = BringUp(
-            directory, self._models, self._workers, snapshots, self._lanes, self._stopping.is_set, self._moved
+            self._moved,
         )
         self._jobs = Jobs()
+        self._stopping = False
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
-        directory.recent = Recent()
-        self._limits: Any = None
+        self._blas: threadpool_limits | None = None
 
     def start(self) -> None:
-        """Start the threads; models too far behind the log catch up in the background, the others as they go."""
-        from threadpoolctl import threadpool_limits
-
-        self._limits = threadpool_limits(1)
+        """Start the threads; models too far behind the log are backfilled, the others advanced as they are."""
+        self._blas = threadpool_limits(1)
         alive = [m for m in self.directory.models.values() if m.status != "failed"]
         near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
-        far = [m for m in alive if m not in near]
         for model in alive:
             self._prepare(model)
         self._models.start(near)
         self._appender.start()
-        if far:
-            self._long.submit(self._bring_up, far)
+        self._long.submit(self._models.backfill, [m for m in alive if m not in near])
 
     def stop(self, seconds: float | None = None) -> None:
         """Refuse new drafts, append those taken, apply the log (for at most `seconds`), snapshot every model, end the
         threads. The directory stays open. What was not applied in time is applied after the next start."""
-        self._stopping.set()
+        self._stopping = True
         self._waits.end()
         self._jobs.cancel()
         self._appender.close()
         self._models.stop(seconds)
-        for pool in (self._long, self._refining, self._workers.pool, self._lanes):
-            pool.shutdown(wait=True)
-        with ExitStack() as last:  # whatever a model raises, the others are settled
-            last.callback(self._released)
-            for model in self.directory.models.values():
-                last.callback(settle, self.directory, model, model.soon)
-
-    def _released(self) -> None:
-        if self._limits is not None:
-            self._limits.restore_original_limits()
+        self._long.shutdown()
+        try:
+            self._workers.finalize(self.directory.models.values(), lambda model: model.soon)
+        finally:
+            self._work.shutdown()
+            self._advance.shutdown()
+            if self._blas is not None:
+                self._blas.restore_original_limits()
 
     def submit(self, draft: Draft) -> "Future[Receipt]":
         """Queue a draft; the future gives its Receipt once it is durable, or raises what refused it.
@@ -167,13 +150,13 @@ class Running:
     def add_model(
         self, name: str, key: str, params: dict[str, Any], start: Start = "start", policy: PublishPolicy | None = None
     ) -> tuple[Model, bool]:
-        """As Directory.add_model; a new model catches up in the background."""
+        """As Directory.add_model; a new model that is far behind is backfilled."""
         model, new = self.directory.add_model(name, key, params, start, policy)
         if new:
             self._prepare(model)
             model.status = "catching_up"
             if self._models.join([model]):
-                self._long.submit(self._bring_up, [model])
+                self._long.submit(self._models.backfill, [model])
         self._models.wake()
         return model, new
 
@@ -191,7 +174,7 @@ class Running:
         if model.failure is not None:
             raise model.failed(model.failure)
         if model.stale or not model.kept:
-            self._workers.pool.submit(self._workers.publish_for_good, model).result(timeout)
+            self._workers.publish_for_good(model).result(timeout)
         if model.published is None or (model.stale and model.solve_error is not None):
             raise model.unpublished()
         return model.published
@@ -199,9 +182,7 @@ class Running:
     def snapshot(self, name: str) -> Job:
         """Snapshot a model in the background. Raises UnknownModel."""
         model = self.directory.model(name)
-        return self._jobs.begin(
-            "snapshot", model, self._workers.pool, lambda _: self._workers.write([(model, freeze(model))])
-        )
+        return self._jobs.begin("snapshot", model, self._work, lambda _: self._workers.write([(model, model.freeze())]))
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
         """Refine a model in the background over the log up to its position, or the job that is at it. Raises
@@ -209,7 +190,7 @@ class Running:
         model = self.directory.model(name)
         check_model(self.directory, model)
         return self._jobs.begin(
-            "refine", model, self._refining, lambda job: self._refine(model, job, tol, max_passes), alone=True
+            "refine", model, self._long, lambda job: self._refine(model, job, tol, max_passes), alone=True
         )
 
     def unlearn(
@@ -220,7 +201,7 @@ class Running:
         Looking ids up reads the log. Raises InvalidParameter, HistoryGone.
         """
         known = key is not None and self.directory.log.find_key(key) is not None
-        picked = {} if known else picked_rows(self.directory, positions, ids)
+        picked = {} if known else self.directory.history.pick(positions, ids)
         request = canonical({"positions": sorted(positions), "ids": sorted(ids)}).encode()
         return self.submit(unlearn_draft(picked, key, request))
 
@@ -245,14 +226,14 @@ class Running:
 
     def ready(self) -> str | None:
         """None when batches can be taken, else why not (a sentence)."""
-        if self._stopping.is_set():
+        if self._stopping:
             return "the engine is stopping"
         free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
         if free < needed:
             return f"{free} bytes free on the disk, {needed} needed (min_free_bytes)"
         return None
 
-    def listen(self, callback: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[Facts], None]) -> Callable[[], None]:
         """Call `callback` from engine threads with {"event": "appended", "position", "rows"}, {"event": "published",
         "model", "version", "position"}, {"event": "failed", "model", "position", "code"} or {"event": "snapshot",
         "model", "position"}; it must return at once. Gives a function that ends it."""
@@ -286,16 +267,58 @@ class Running:
         self._waits.look()
 
     def _included(self, position: int) -> bool:
-        return all(
-            m.position >= position and (not m.stale or m.attempted >= position)
-            for m in self.directory.models.values()
-            if m.status != "failed"
-        )
+        return all(m.includes(position) for m in self.directory.models.values() if m.status != "failed")
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
-        frozen = freeze(model)
-        published = refine(self.directory, model, frozen, tol, max_passes, job.tell, lambda: job.cancelled)
+        published = refine(self.directory, model, model.freeze(), tol, max_passes, job.tell, lambda: job.cancelled)
         if published is not None:
             self._listeners.tell_published(model, published)
             self._moved()
-            self._workers.write([(model, freeze(model))])  # it may have gone on, or failed, meanwhile
+            self._workers.write([(model, model.freeze())])  # it may have gone on, or failed, meanwhile
+
+
+class Waits:
+    """Futures of who waits for positions. reached: whether one is. A future that was cancelled is forgotten. Thread-safe."""
+
+    def __init__(self, reached: Callable[[int], bool]) -> None:
+        self._reached = reached
+        self._lock = threading.Lock()
+        self._waiting: dict[Future[None], int] = {}
+        self._ended = False
+
+    def add(self, position: int) -> "Future[None]":
+        """A future that is done once `position` is reached, and cancelled when the waits are ended before."""
+        future: Future[None] = Future()
+        future.add_done_callback(self._forget)
+        with self._lock:
+            self._waiting[future] = position
+        self.end() if self._ended else self.look()
+        return future
+
+    @property
+    def furthest(self) -> int:
+        """The last position that somebody waits for; −1 when nobody does."""
+        with self._lock:
+            return max(self._waiting.values(), default=-1)
+
+    def look(self) -> None:
+        """What was waited for may be true now: called after every change."""
+        with self._lock:
+            reached = [future for future, position in self._waiting.items() if self._reached(position)]
+        for future in reached:
+            if self._forget(future) and future.set_running_or_notify_cancel():
+                future.set_result(None)
+
+    def end(self) -> None:
+        """What is not reached now will not be: those futures, and all later ones, are cancelled."""
+        self._ended = True
+        self.look()
+        with self._lock:
+            left = list(self._waiting)
+        for future in left:
+            future.cancel()
+
+    def _forget(self, future: "Future[None]") -> bool:
+        """Whether the future was still waited for."""
+        with self._lock:
+            return self._waiting.pop(future, None) is not None

@@ -1,4 +1,4 @@
-"""Schema: what every batch of one stream has in common, and how it grows.
+"""Schema: what every batch of one stream has in common, how it grows, and up to where (Limits).
 
 A stream is dense (a fixed width), named (numeric columns, matched by name) or sparse (a width that grows). It has one
 kind of targets, decided by the setting or by the first batch that has any; one type of labels; and weights in every
@@ -6,14 +6,46 @@ batch or in none. Each event stores only what it changed (`delta`), as JSON; fol
 the schema back.
 
 Why this way: the schema is part of the log, so one transaction in one file makes a batch and what it changed durable
-together.
+together. An event's Block depends on the event and the schema alone, so every model that reads it sees the same numbers.
 """
 
 import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from stream_dr.targets import Label
+import numpy as np
+
+from stream_dr.arrow.csr import sound_csr
+from stream_dr.block import Block
+from stream_dr.errors import SchemaMismatch
+from stream_dr.estimators.estimator import Estimator
+from stream_dr.targets import Label, all_absent
+
+Facts = dict[str, Any]
+"""What is told of something, JSON-able."""
+
+MEBIBYTE = 1 << 20
+
+
+class Limits(NamedTuple):
+    """Limits of one directory.
+
+    max_features: columns. max_labels: distinct labels, or columns of continuous targets. max_state_bytes: bytes of one
+    model's state. min_free_bytes: bytes the disk must have free before an append. max_body_bytes: bytes of one batch,
+    as sent and as decompressed. max_json_bytes: bytes of one batch sent as JSON. max_queue_bytes: bytes of bodies
+    waiting in memory. max_lag: events a model may be behind before new batches are refused. keep_versions: projections
+    kept a model.
+    """
+
+    max_features: int = 1_000_000
+    max_labels: int = 1_000
+    max_state_bytes: int = 2048 * MEBIBYTE
+    min_free_bytes: int = 1024 * MEBIBYTE
+    max_body_bytes: int = 64 * MEBIBYTE
+    max_json_bytes: int = MEBIBYTE
+    max_queue_bytes: int = 256 * MEBIBYTE
+    max_lag: int = 10_000
+    keep_versions: int = 32
 
 
 class Schema(NamedTuple):
@@ -40,7 +72,7 @@ class Schema(NamedTuple):
         """Number of labels, or of continuous target columns."""
         return self.outputs if self.target_kind == "continuous" else len(self.labels)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Facts:
         """The schema as a JSON-able dict."""
         return {**self._asdict(), "names": list(self.names) if self.names else None, "labels": list(self.labels)}
 
@@ -63,3 +95,32 @@ def grown(schema: Schema, deltas: Iterable[str]) -> Schema:
             changed["names"] = tuple(changed["names"])
         schema = schema._replace(**changed)
     return schema
+
+
+def in_order(block: Block, schema: Schema) -> Block:
+    """The block with named columns in the stream's order and a stated width filled up; no copy where nothing
+    changes."""
+    if schema.names is not None and block.names is not None and block.names != schema.names:
+        at = {name: i for i, name in enumerate(block.names)}
+        missing = [name for name in schema.names if name not in at]
+        if missing or len(at) != len(schema.names):
+            extra = [name for name in block.names if name not in schema.names]
+            raise SchemaMismatch(
+                f"batch lacks columns {missing[:5]} and has unknown columns {extra[:5]}; "
+                f"this stream has {len(schema.names)} named columns. Send exactly those."
+            )
+        order = [at[name] for name in schema.names]
+        block = block._replace(X=np.ascontiguousarray(block.X[:, order]), names=schema.names)
+    if block.sparse and schema.layout == "sparse":
+        block = block._replace(width_stated=schema.stated > 0)
+        if block.features < schema.stated:
+            X = block.X
+            block = block._replace(X=sound_csr(X.data, X.indices, X.indptr, (X.shape[0], schema.stated)))
+    return block
+
+
+def learned_by(estimator: Estimator, block: Block) -> Block:
+    """The block as the estimator takes it: without targets when it is unsupervised, or no row has one, of whatever kind."""
+    if block.y is None or (estimator.target_kinds and not all_absent(block.y)):
+        return block
+    return block._replace(y=None)

@@ -12,20 +12,20 @@ import hashlib
 import logging
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stream_dr import __version__
-from stream_dr.engine.model import Model, Published, Spec
-from stream_dr.engine.publish import Frozen
-from stream_dr.engine.snapshot_file import read_file, write_file
+from stream_dr.engine.model import Frozen, Model, Spec
+from stream_dr.engine.schema import Facts
+from stream_dr.engine.snapshot_file import Arrays, read_file, write_file
+from stream_dr.engine.versions import Published
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamDRError
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.holder import Holder, held
 from stream_dr.projection import Columns, Linear, Projection
-from stream_dr.statistics.protocol import STATES, pack, unpack
+from stream_dr.statistics.protocol import STATES, State, pack, unpack
 
 KEPT = 2
 """Snapshots kept a model."""
@@ -57,9 +57,7 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
     return path
 
 
-def _snapshot(
-    model: Model, frozen: Frozen, published: Published | None
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, Facts]:
     """A snapshot's arrays and facts."""
     arrays, facts = _packed("state", frozen.state)
     if published is not None:
@@ -150,7 +148,7 @@ def forget_snapshots(directory: Path, known: set[tuple[str, int]]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def state_sha256(state: Any) -> str:
+def state_sha256(state: State) -> str:
     """sha256 (hex) over the names and array bytes of a State, by name."""
     arrays, _ = pack(state)
     total = hashlib.sha256()
@@ -164,8 +162,8 @@ def save(estimator: Estimator, path: str | Path) -> None:
     """Write an estimator, fitted or not, to one file. Raises UnknownEstimator or InvalidParameter (not registered, or a
     parameter that is no plain value or was changed after rows were learned with it) and InsufficientStorage."""
     spec = Spec(ESTIMATORS.key_of(estimator), estimator.get_params(deep=False))
-    arrays: dict[str, np.ndarray] = {}
-    facts: dict[str, Any] = {"kind": "estimator", "spec": _jsonable(spec), "stream_dr": __version__}
+    arrays: Arrays = {}
+    facts: Facts = {"kind": "estimator", "spec": _jsonable(spec), "stream_dr": __version__}
     holder: Holder | None = vars(estimator).get("_fitted")
     if holder is not None:
         holder.check(estimator)
@@ -209,7 +207,7 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
     model.snapshot_version = model.published_version
 
 
-def _restore_published(model: Model, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+def _restore_published(model: Model, arrays: Arrays, facts: Facts) -> None:
     model.next_version = max(model.next_version, facts["next_version"])
     if "published" in facts:
         told = dict(facts["published"])
@@ -218,32 +216,32 @@ def _restore_published(model: Model, arrays: dict[str, np.ndarray], facts: dict[
         model.versions.add(model.published)
 
 
-def _packed(prefix: str, state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _packed(prefix: str, state: State) -> tuple[Arrays, Facts]:
     arrays, description = pack(state)
     return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
 
 
-def _packed_projection(prefix: str, projection: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Facts]:
     arrays, facts = _packed(prefix, projection)
     return arrays, {"class": type(projection).__name__, "fields": facts[prefix]}
 
 
-def _packed_published(published: Published) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _packed_published(published: Published) -> tuple[Arrays, Facts]:
     arrays, facts = _packed_projection("published", published.projection)
     told = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
     return arrays, told | {"projection": facts}
 
 
-def _projection(prefix: str, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Projection:
+def _projection(prefix: str, arrays: Arrays, facts: Facts) -> Projection:
     kinds = {"Linear": Linear, "Columns": Columns, **STATES}
     return unpack(kinds[facts["class"]], _part(prefix, arrays), facts["fields"])
 
 
-def _part(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _part(prefix: str, arrays: Arrays) -> Arrays:
     return {n.removeprefix(f"{prefix}."): a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
 
 
-def _jsonable(spec: Spec) -> dict[str, Any]:
+def _jsonable(spec: Spec) -> Facts:
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.params.items()}
     for name, value in plain.items():
         if not isinstance(value, str | int | float | bool | dict | list | None):

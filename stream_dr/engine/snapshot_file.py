@@ -12,12 +12,16 @@ Why this way: one format for a model's snapshot and for a saved estimator, reada
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
 from stream_dr.disk import write_atomically
+from stream_dr.engine.schema import Facts
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
+
+Arrays = dict[str, np.ndarray]
+"""Arrays by name."""
 
 FORMAT = 1
 KEY = "stream_dr"
@@ -39,7 +43,7 @@ _TYPES = {
 """numpy's names of types, and the format's."""
 
 
-def write_file(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+def write_file(path: Path, arrays: Arrays, facts: Facts) -> None:
     """Write arrays and facts to `path`: a temporary file, fsync, rename, fsync of the folder. Raises
     InsufficientStorage."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -47,10 +51,10 @@ def write_file(path: Path, arrays: dict[str, np.ndarray], facts: dict[str, Any])
     write_atomically(path, lambda file: _write(file, arrays, {KEY: canonical(told)}), "snapshot")
 
 
-def _write(file: BinaryIO, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
+def _write(file: BinaryIO, arrays: Arrays, metadata: dict[str, str]) -> None:
     """The safetensors format: the header's length in 8 bytes, the header padded with spaces to 8, the arrays, widest items
     first so that each begins where its type may."""
-    header: dict[str, Any] = {"__metadata__": metadata}
+    header: Facts = {"__metadata__": metadata}
     order, at = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0
     for name in order:
         array = arrays[name]
@@ -67,7 +71,7 @@ def _write(file: BinaryIO, arrays: dict[str, np.ndarray], metadata: dict[str, st
         file.write(_bytes(arrays[name]))
 
 
-def read_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def read_file(path: Path) -> tuple[Arrays, Facts]:
     """Arrays and facts of a file that `write_file` made, bytes checked.
 
     Raises SourceMissing, ForeignFile (not ours), UnknownFormat (another version) or DamagedFile.
@@ -87,12 +91,12 @@ def read_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, told["facts"]
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """JSON with sorted keys and no spaces; floats as repr, so they come back bit-equal."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def digest(arrays: dict[str, np.ndarray], text: str = "") -> str:
+def digest(arrays: Arrays, text: str = "") -> str:
     """sha256 (hex) over text and the arrays' names, types, shapes and bytes, by name."""
     total = hashlib.sha256(text.encode())
     for name in sorted(arrays):
@@ -107,7 +111,7 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
     return array.data.cast("B") if array.size else b""
 
 
-def _told(path: Path, text: str | None) -> dict[str, Any]:
+def _told(path: Path, text: str | None) -> Facts:
     """The checked metadata."""
     if text is None:
         raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")

@@ -5,13 +5,14 @@ Why this way: a checksum that is never read protects nothing; this reads them al
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stream_dr.engine.model_table import ModelTable
-from stream_dr.engine.places import find_shard
+from stream_dr.engine.references import find_shard
 from stream_dr.engine.snapshot import snapshot_files
 from stream_dr.engine.snapshot_file import read_file
 from stream_dr.errors import DirectoryMissing, StreamDRError
@@ -31,7 +32,7 @@ def verify(path: Path) -> Iterator[Finding]:
         with Log(path / "log", writable=False) as log:
             yield _checked(f"log of {log.last + 1} events", log.verify)
             for uri, sha256 in _shards(log):
-                yield _checked(f"shard {uri}", lambda uri=uri, sha256=sha256: _open(path, uri, sha256))
+                yield _checked(f"shard {uri}", partial(_open, path, uri, sha256))
     except DirectoryMissing:
         raise
     except StreamDRError as e:
@@ -39,12 +40,12 @@ def verify(path: Path) -> Iterator[Finding]:
     yield _checked("models.db", ModelTable(path / "models.db", writable=False).check)
     for folder in sorted((path / "snapshots").glob("*")):
         for file in snapshot_files(folder):
-            found = _checked(f"snapshot {folder.name}/{file.name}", lambda file=file: read_file(file))
+            found = _checked(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
             if found.error is None or file.exists():  # a service may have dropped it meanwhile
                 yield found
 
 
-def _checked(what: str, check: Any) -> Finding:
+def _checked(what: str, check: Callable[[], object]) -> Finding:
     try:
         check()
     except StreamDRError as e:

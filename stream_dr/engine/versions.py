@@ -18,9 +18,12 @@ import os
 import tempfile
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from stream_dr.projection import Projection
+from stream_dr.solve.orientation import alignment
 
 log = logging.getLogger("stream_dr.versions")
 
@@ -34,6 +37,35 @@ MOST_BYTES = 256 << 20
 """Older versions are let go past this many bytes a model, whatever number is to be kept; the newest two always stay."""
 
 
+class Change(NamedTuple):
+    """What leads from one projection to another: z_new ≈ z_old · map + offset.
+
+    map: (p_old, p_new) float64, least squares. offset: (p_new,) float64. residual: ‖L_old · map − L_new‖ / ‖L_new‖ (0:
+    the same subspace, 1: nothing in common).
+    """
+
+    map: np.ndarray
+    offset: np.ndarray
+    residual: float
+
+
+class Published(NamedTuple):
+    """A projection as readers see it.
+
+    version: ascending, never used twice, also across restarts. position: last event it includes. rows: rows it
+    includes. change: from the version before it, or None. refined_at, residual: position and residual of a refined
+    solution, or None.
+    """
+
+    version: int
+    position: int
+    projection: Projection
+    rows: int = 0
+    change: Change | None = None
+    refined_at: int | None = None
+    residual: float | None = None
+
+
 class Versions:
     """At most `most` published projections. folder: where older ones are written; None: they stay in memory.
 
@@ -42,10 +74,10 @@ class Versions:
 
     def __init__(self, most: int, folder: Path | None = None) -> None:
         self._folder = folder
-        self._kept: deque[Any] = deque(maxlen=most)
+        self._kept: deque[Published] = deque(maxlen=most)
         self._file: _File | None = None
 
-    def add(self, published: Any) -> None:
+    def add(self, published: Published) -> None:
         """Keep a Published; the one before the newest two goes to the file."""
         self._kept.append(published)
         if self._folder is not None and len(self._kept) > 2:
@@ -53,7 +85,7 @@ class Versions:
         while len(self._kept) > 2 and sum(_bytes(kept.projection) for kept in self._kept) > MOST_BYTES:
             self._kept.popleft()
 
-    def find(self, number: int) -> Any:
+    def find(self, number: int) -> Published | None:
         """The Published of that version, or None."""
         return next((kept for kept in tuple(self._kept) if kept.version == number), None)
 
@@ -111,7 +143,24 @@ class _File:
             os.close(self._descriptor)
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     if isinstance(value, np.ndarray):
         return value.nbytes
     return sum(map(_bytes, value)) if isinstance(value, tuple) else 0
+
+
+def change(old: Projection, new: Projection) -> Change | None:
+    """What leads from old's answers to new's; None where a projection is not linear."""
+    before, after = getattr(old, "loadings", None), getattr(new, "loadings", None)
+    if before is None or after is None:
+        return None
+    found, residual = alignment(before, after)
+    shift = _mean(old, len(after)) - _mean(new, len(after))
+    return Change(found, shift @ after, residual)
+
+
+def _mean(projection: Projection, width: int) -> np.ndarray:
+    mean = np.zeros(width)
+    known = getattr(projection, "mean", np.zeros(0))[:width]
+    mean[: len(known)] = known
+    return mean

@@ -12,7 +12,6 @@ rows like these is compiled as far as it went.
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import orjson
@@ -21,9 +20,10 @@ import scipy.sparse as sp
 from stream_dr.arrow.codec import arrow_from_block, json_rows, write_arrow
 from stream_dr.block import Block
 from stream_dr.engine.draft import rows_draft
-from stream_dr.engine.unlearn import learned_by
+from stream_dr.engine.schema import learned_by
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
+from stream_dr.estimators.estimator import Estimator
 from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 ROWS, FEATURES = 16, 6
@@ -31,7 +31,7 @@ ROWS, FEATURES = 16, 6
 log = logging.getLogger("stream_dr.warm_up")
 
 
-def warm_up(estimators: Iterable[Any] | None = None) -> None:
+def warm_up(estimators: Iterable[Estimator] | None = None) -> None:
     """Compile what the given estimators (default: each registered one with its defaults) use."""
     for estimator in estimators if estimators is not None else [kind() for kind in ESTIMATORS.values()]:
         for kind in estimator.target_kinds or (None,):
@@ -39,7 +39,7 @@ def warm_up(estimators: Iterable[Any] | None = None) -> None:
                 _use(estimator, block)
 
 
-def _use(estimator: Any, block: Block) -> None:
+def _use(estimator: Estimator, block: Block) -> None:
     try:
         accumulator = estimator.accumulator()
         accumulator.add(learned_by(estimator, block))

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load
 
 import stream_dr
-from stream_dr.engine import bring_up
+from stream_dr.engine import model_thread
 from tests.service.serving import ARROW, Served, arrow, in_thread, post
 
 RANDOM = np.random.default_rng(3)
@@ -201,8 +201,8 @@ def test_a_restarted_model_that_has_nothing_to_serve_yet_is_asked_again(
             fill(served)
     with in_thread(tmp_path / "D", max_lag=5) as served:
         go_on = threading.Event()
-        catch_up = bring_up.catch_up
-        monkeypatch.setattr(bring_up, "catch_up", lambda *given: go_on.wait(20) and catch_up(*given))
+        backfill = model_thread.backfill
+        monkeypatch.setattr(model_thread, "backfill", lambda *given: go_on.wait(20) and backfill(*given))
         put(served, "a", "class_means")
         told = post(served.http, arrow(X), path="/transform?model=a")
         assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "catching_up", "1")

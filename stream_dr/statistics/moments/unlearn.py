@@ -18,9 +18,8 @@ import numpy as np
 from stream_dr.errors import CannotUnlearn
 from stream_dr.statistics.moments.centred_part import CentredPart
 from stream_dr.statistics.moments.label_sets import LabelSets
-from stream_dr.statistics.moments.merge import joined_sums, scaled, together
 from stream_dr.statistics.moments.sparse_sums import WEIGHT, SparsePart
-from stream_dr.statistics.moments.state import MomentState, empty_state, keeps, trace
+from stream_dr.statistics.moments.state import MomentState, empty_state, joined_sums, keeps, scaled, together, trace
 
 COSTLY = 1e-6
 """Relative error left by unlearning from which a warning is given."""

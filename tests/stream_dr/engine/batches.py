@@ -10,7 +10,7 @@ from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.block import Block
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
-from stream_dr.engine.limits import Limits
+from stream_dr.engine.schema import Limits
 from stream_dr.shards.dataset import ShardWriter
 from stream_dr.targets import class_targets, multilabel_targets
 

@@ -11,7 +11,7 @@ from stream_dr import errors
 from stream_dr.block import Block
 from stream_dr.engine import admit as admitting
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.limits import Limits
+from stream_dr.engine.schema import Limits
 from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
 from tests.stream_dr.engine.batches import SMALL, dense, draft, opened, put, sparse
 

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from stream_dr.arrow.codec import block_from_json
-from stream_dr.engine.advance import Step, advance, advance_all
-from stream_dr.engine.catch_up import catch_up
-from stream_dr.engine.history import LogHistory
+from stream_dr.engine.advance import Step, advance, advance_all, backfill
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.errors import InsufficientStorage, SourceMissing
 from stream_dr.estimators import ESTIMATORS
@@ -29,7 +27,7 @@ def test_a_model_is_its_estimator_bit_for_bit(tmp_path: Path, workers: int) -> N
         models = list(directory.models.values())
         pool = ThreadPoolExecutor(workers) if workers else None
         put(directory, *(dense(i) for i in range(6)))
-        advance_all(models, steps(6), LogHistory(directory), pool)
+        advance_all(models, steps(6), directory, pool)
         for model in models:
             alone = ESTIMATORS[model.spec.estimator]()
             for step in steps(6):
@@ -45,7 +43,7 @@ def test_an_event_is_applied_once(tmp_path: Path) -> None:
     with opened(tmp_path, cm=("class_means", {})) as directory:
         model = directory.model("cm")
         for step in (*steps(3), *steps(3)):
-            advance(model, step, LogHistory(directory))
+            advance(model, step, directory)
         assert model.rows == 60
 
 
@@ -57,7 +55,7 @@ def test_a_model_that_raises_is_failed_for_good_and_the_others_go_on(tmp_path: P
             raise ZeroDivisionError("boom")
 
         directory.model("lda").accumulator.add = explode
-        advance_all(list(directory.models.values()), steps(4), LogHistory(directory))
+        advance_all(list(directory.models.values()), steps(4), directory, None)
         failure = directory.model("lda").failure
         assert failure is not None
         assert (failure.position, failure.code) == (0, "internal")
@@ -67,7 +65,7 @@ def test_a_model_that_raises_is_failed_for_good_and_the_others_go_on(tmp_path: P
     with opened(tmp_path) as directory:
         model = directory.model("lda")
         assert (model.status, model.failure) == ("failed", failure)
-        advance(model, steps(1)[0], LogHistory(directory))
+        advance(model, steps(1)[0], directory)
         assert model.rows == 0
 
 
@@ -75,7 +73,7 @@ def test_a_model_that_raises_is_failed_for_good_and_the_others_go_on(tmp_path: P
 def test_what_surroundings_lack_fails_a_model_only_until_the_restart(tmp_path: Path, error: Exception) -> None:
     with opened(tmp_path, cm=("class_means", {})) as directory:
         put(directory, dense(0))
-        advance(directory.model("cm"), Step(0, error=error), LogHistory(directory))
+        advance(directory.model("cm"), Step(0, error=error), directory)
         assert directory.model("cm").status == "failed"
     with opened(tmp_path) as directory:
         assert directory.model("cm").status == "catching_up"
@@ -91,7 +89,7 @@ def test_rows_without_targets_of_another_kind_are_rows_without_targets(
     rows = {"rows": [[1.0, 2.0], [2.0, 1.0], [0.0, 3.0]]}
     with opened(tmp_path, m=(key, {})) as directory:
         put(directory, block_from_json(rows | known), block_from_json(rows | given), block_from_json(rows | known))
-        catch_up(directory, [directory.model("m")], directory.position)
+        backfill(directory, [directory.model("m")], directory.position)
         model = directory.model("m")
         assert (model.failure, model.rows, model.rows_skipped) == (None, 6, 3)
 
@@ -106,7 +104,7 @@ def test_a_flipped_bit_of_a_number_is_not_learned(tmp_path: Path) -> None:
     at = stored.index(number)
     file.write_bytes(stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
     with opened(tmp_path) as directory:
-        catch_up(directory, [directory.model("m")], directory.position)
+        backfill(directory, [directory.model("m")], directory.position)
         model = directory.model("m")
         assert model.failure is not None
         assert (model.failure.code, model.rows) == ("damaged_file", 0)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from stream_dr.engine import batches as batching
-from stream_dr.engine.batches import Batches
+from stream_dr.engine import references as batching
 from stream_dr.engine.directory import Directory
+from stream_dr.engine.references import Batches
 from stream_dr.errors import DamagedShard, NotFinite
 from stream_dr.shards.dataset import Shard, open_dataset
 from tests.stream_dr.engine.batches import SMALL, opened, shards

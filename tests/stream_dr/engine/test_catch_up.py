@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from stream_dr import errors
-from stream_dr.engine.catch_up import catch_up
-from stream_dr.engine.reading import ahead
+from stream_dr.engine.advance import backfill
 from stream_dr.engine.snapshot import state_sha256
+from stream_dr.engine.threads import ahead
 from stream_dr.log.log import Log
 from tests.stream_dr.engine.batches import dense, opened, put
 
@@ -17,9 +17,9 @@ def test_models_at_different_positions_end_level(tmp_path: Path) -> None:
     with opened(tmp_path, a=("ccipca", {}), b=("ccipca", {})) as directory, ThreadPoolExecutor(2) as pool:
         put(directory, *(dense(i) for i in range(150)))
         a, b = directory.model("a"), directory.model("b")
-        catch_up(directory, [a], 99)
+        backfill(directory, [a], 99)
         assert (a.position, b.position) == (99, -1)
-        catch_up(directory, [a, b], directory.position, pool)
+        backfill(directory, [a, b], directory.position, pool)
         assert a.position == b.position == 149
         assert state_sha256(a.accumulator.freeze()) == state_sha256(b.accumulator.freeze())
 
@@ -27,7 +27,7 @@ def test_models_at_different_positions_end_level(tmp_path: Path) -> None:
 def test_a_page_may_end_it(tmp_path: Path) -> None:
     with opened(tmp_path, a=("class_means", {})) as directory:
         put(directory, *(dense(i) for i in range(150)))
-        catch_up(directory, list(directory.models.values()), 149, after_page=lambda steps: True)
+        backfill(directory, list(directory.models.values()), 149, after_page=lambda steps: True)
         assert 0 < directory.model("a").position < 149
 
 
@@ -36,7 +36,7 @@ def test_starts(start: str, rows: int, tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         put(directory, *(dense(i) for i in range(10)))
         model, _ = directory.add_model("m", "class_means", {}, start)  # type: ignore[arg-type]
-        catch_up(directory, [model], directory.position)
+        backfill(directory, [model], directory.position)
         assert (model.rows, model.position) == (rows, 9)
 
 
@@ -51,7 +51,7 @@ def test_history_that_is_gone(tmp_path: Path) -> None:
         with pytest.raises(errors.HistoryGone, match="10"):
             directory.add_model("m", "class_means", {})
         model, _ = directory.add_model("m", "class_means", {}, 10)
-        catch_up(directory, [model], 19)
+        backfill(directory, [model], 19)
         assert model.rows == 200
 
 
@@ -64,6 +64,6 @@ def test_reading_ahead_gives_items_then_the_error() -> None:
     assert [next(reading) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(KeyError):
         next(reading)
-    reading = ahead(iter(range(1000)))
+    reading = ahead(number for number in range(1000))
     assert next(reading) == 0
     reading.close()  # type: ignore[attr-defined]

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from stream_dr import errors, failpoints
-from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
-from stream_dr.engine.publish import freeze
 from stream_dr.engine.snapshot import snapshot
 from stream_dr.log import segment
 from stream_dr.log.event import sha256_of
@@ -189,8 +188,8 @@ def test_a_removed_model_leaves_nothing_to_its_successor(tmp_path: Path) -> None
 def test_snapshots_whose_models_nobody_knows_any_more_are_not_removed(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
         put(directory, dense(0))
-        catch_up(directory, [directory.model("m")], 0)
-        snapshot(directory.model("m"), freeze(directory.model("m")), tmp_path)
+        backfill(directory, [directory.model("m")], 0)
+        snapshot(directory.model("m"), directory.model("m").freeze(), tmp_path)
     (tmp_path / "models.db").rename(tmp_path / "away")
     for _ in range(2):
         with pytest.raises(errors.DamagedFile, match=r"models\.db is not there, but snapshots of m\.1 are"):

@@ -8,12 +8,9 @@ import pytest
 
 from stream_dr import hashing, random_fourier
 from stream_dr.engine.advance import Step, advance
-from stream_dr.engine.export import export_projection
-from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model
-from stream_dr.engine.publish import freeze, publish
+from stream_dr.engine.query import export_projection, transform
 from stream_dr.engine.snapshot import snapshot, state_sha256
-from stream_dr.engine.transform import transform
 from tests.stream_dr.engine.batches import dense, opened, put
 
 FOURIER = random_fourier(40, gamma=0.1)
@@ -32,7 +29,7 @@ def learn(directory: Any, model: Model, *seeds: int) -> None:
     for seed in seeds:
         block = dense(seed)
         (position,) = put(directory, block)
-        advance(model, Step(position, block), LogHistory(directory))
+        advance(model, Step(position, block), directory)
     assert model.failure is None
 
 
@@ -41,8 +38,8 @@ def test_a_model_comes_back_with_its_state_and_its_published_projection(name: st
     with opened(tmp_path, m=CASES[name]) as directory:
         model = directory.model("m")
         learn(directory, model, 0, 1)
-        published = publish(model, freeze(model), directory.table)
-        snapshot(model, freeze(model), directory.path)
+        published = model.publish(model.freeze())
+        snapshot(model, model.freeze(), directory.path)
         answered = transform(model, dense(9), directory.schema)
         told = export_projection(model)
         assert told.to_safetensors()
@@ -57,7 +54,7 @@ def test_a_model_comes_back_with_its_state_and_its_published_projection(name: st
         again = export_projection(model)
         assert again.facts == told.facts
         assert {n: a.tobytes() for n, a in again.arrays.items()} == {n: a.tobytes() for n, a in told.arrays.items()}
-        advance(model, Step(2, dense(2)), LogHistory(directory))
+        advance(model, Step(2, dense(2)), directory)
         assert state_sha256(model.accumulator.freeze()) == straight
 
 
@@ -67,7 +64,7 @@ def test_a_second_version_leads_on_from_the_first(name: str, tmp_path: Path) -> 
         model = directory.model("m")
         for seed in range(3):
             learn(directory, model, seed)
-            publish(model, freeze(model), directory.table)
+            model.publish(model.freeze())
         first, last = export_projection(model, 1), export_projection(model)
         assert last.facts["version"] == 3
         linear = hasattr(model.published.projection, "loadings")  # type: ignore[union-attr]

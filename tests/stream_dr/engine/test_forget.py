@@ -6,19 +6,17 @@ from typing import Any
 import numpy as np
 
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import rows_draft, unlearn_draft
-from stream_dr.engine.forget import GONE, forget, row_numbers
-from stream_dr.engine.history import LogHistory, picked_rows
-from stream_dr.engine.publish import freeze
+from stream_dr.engine.history import GONE
 from stream_dr.engine.snapshot import snapshot
 from stream_dr.engine.verify import verify
 from tests.stream_dr.engine.batches import dense, opened, put
 
 
 def unlearn(directory: Directory, positions: tuple[int, ...] = (), ids: tuple[str, ...] = ()) -> None:
-    directory.append([unlearn_draft(picked_rows(directory, positions, ids))])
+    directory.append([unlearn_draft(directory.history.pick(positions, ids))])
 
 
 def settled(directory: Directory) -> None:
@@ -26,13 +24,20 @@ def settled(directory: Directory) -> None:
     model = directory.model("m")
     for seed in (90, 91):
         put(directory, dense(seed))
-        catch_up(directory, [model], directory.position)
-        snapshot(model, freeze(model), directory.path)
+        backfill(directory, [model], directory.position)
+        snapshot(model, model.freeze(), directory.path)
 
 
 def left(directory: Directory) -> dict[int, list[str]]:
     """The ids of the rows still learned, by position."""
-    return {p: b.ids for p, b in LogHistory(directory).events() if b.ids is not None}
+    return {p: b.ids for p, b in directory.history.events() if b.ids is not None}
+
+
+def numbers(directory: Directory) -> list[int]:
+    """The numbers that the rows of the first event have."""
+    found = directory.history.decoder().numbered(directory.log.read(-1, 0)[0], directory.schema)
+    assert found is not None
+    return [int(number) for number in found[1]]
 
 
 def on_disk(path: Path, words: bytes) -> bool:
@@ -45,20 +50,20 @@ def test_bytes_leave_the_disk_when_every_snapshot_is_past_them(tmp_path: Path) -
             put(directory, dense(seed, ids=[f"person-{seed}-{i:02d}" for i in range(20)]))
         unlearn(directory, (1,), ("person-2-05", "person-2-07"))
         expected = left(directory)
-        assert forget(directory) == 0
+        assert directory.history.forget() == 0
         settled(directory)
         assert on_disk(tmp_path, b"person-2-05")
-        assert forget(directory) == 2
-        assert forget(directory) == 0
+        assert directory.history.forget() == 2
+        assert directory.history.forget() == 0
         assert left(directory) == expected
         unlearn(directory, (), ("person-2-00", "person-2-09"))
         assert left(directory)[2] == [i for i in expected[2] if i not in ("person-2-00", "person-2-09")]
         settled(directory)
-        assert forget(directory) == 1
+        assert directory.history.forget() == 1
         assert len(left(directory)[2]) == 16
         assert directory.model("m").rows == 4 * 20 - 20 - 4 + 4 * 20
         late, _ = directory.add_model("late", "class_means", {})
-        catch_up(directory, [late], directory.position)
+        backfill(directory, [late], directory.position)
         assert (late.status != "failed", late.rows) == (True, directory.model("m").rows)
         found = late.estimator.solve(late.accumulator.freeze()).eigenvalues
         wanted = directory.model("m").estimator.solve(directory.model("m").accumulator.freeze()).eigenvalues
@@ -75,22 +80,20 @@ def test_a_model_without_a_snapshot_keeps_everything(tmp_path: Path) -> None:
         unlearn(directory, (0,))
         settled(directory)
         directory.add_model("new", "class_means", {})
-        assert forget(directory) == 0
+        assert directory.history.forget() == 0
         directory.remove_model("new")
-        assert forget(directory) == 1
+        assert directory.history.forget() == 1
 
 
 def test_what_a_body_says_about_rows_taken_out_counts_only_once_it_was_written_anew(tmp_path: Path) -> None:
     batch = arrow_from_block(dense(0)).replace_schema_metadata({GONE: b"[0, 1]"})
     with opened(tmp_path, m=("class_means", {})) as directory:
         directory.append([rows_draft(bytes(write_arrow([batch])), "arrow")])
-        (event,) = directory.log.read(-1)
-        assert row_numbers(event, 20).tolist() == list(range(20))
+        assert numbers(directory) == list(range(20))
         directory.append([unlearn_draft({0: [3]})])
         settled(directory)
-        assert forget(directory) == 1
-        (event,) = directory.log.read(-1, 0)
-        assert row_numbers(event, 19).tolist() == [i for i in range(20) if i != 3]
+        assert directory.history.forget() == 1
+        assert numbers(directory) == [i for i in range(20) if i != 3]
         directory.log.verify()
 
 
@@ -99,13 +102,12 @@ def test_an_unlearning_that_is_done_is_not_looked_at_again(tmp_path: Path, monke
         put(directory, dense(0), dense(1), dense(2))
         unlearn(directory, (0,))
         settled(directory)
-        assert forget(directory) == 1
+        assert directory.history.forget() == 1
         unlearn(directory, (1,))
         settled(directory)
         read, looked_at = directory.log.read, []
         monkeypatch.setattr(directory.log, "read", lambda *a: looked_at.append(a) or read(*a))
-        assert forget(directory) == 1
+        assert directory.history.forget() == 1
         assert looked_at == [(0, 1)]
     with opened(tmp_path) as directory:
-        assert forget(directory) == 0
-        assert directory.forgotten == 6
+        assert directory.history.forget() == 0

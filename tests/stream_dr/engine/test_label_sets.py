@@ -9,11 +9,10 @@ import pytest
 
 from stream_dr import HSL, errors
 from stream_dr.block import Block
-from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt
-from stream_dr.engine.label_sets import label_sets
-from stream_dr.engine.publish import freeze
+from stream_dr.engine.group import label_sets
 from stream_dr.engine.snapshot import snapshot
 from stream_dr.statistics.moments import label_sets as kept
 from stream_dr.targets import class_targets, multilabel_targets
@@ -38,7 +37,7 @@ FOUR = rows(["a"], ["b"], ["a", "b"], ["b", "a"], ["c"], [])
 
 def learn(directory: Directory) -> None:
     """All models apply the log to its end, and none fails."""
-    catch_up(directory, list(directory.models.values()), directory.position)
+    backfill(directory, list(directory.models.values()), directory.position)
     assert [m.failure for m in directory.models.values()] == [None] * len(directory.models)
 
 
@@ -81,7 +80,7 @@ def test_a_restart_knows_the_sets_of_the_state(tmp_path: Path) -> None:
     with opened(tmp_path, m=STAR) as directory:
         put(directory, FOUR)
         learn(directory)
-        snapshot(directory.models["m"], freeze(directory.models["m"]), directory.path)
+        snapshot(directory.models["m"], directory.models["m"].freeze(), directory.path)
     with Directory(tmp_path, limits=SMALL) as directory:
         refused(directory, rows(["a", "c"]))
 

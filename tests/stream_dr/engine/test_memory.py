@@ -12,13 +12,10 @@ import pytest
 from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.block import Block
-from stream_dr.engine.appender import Appender
-from stream_dr.engine.decode import Decoder
+from stream_dr.engine import advance
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.draft import Draft, rows_draft
-from stream_dr.engine.limits import Limits
-from stream_dr.engine.reading import pages, read_steps
-from stream_dr.engine.recent import Recent
+from stream_dr.engine.draft import Draft, Recent, rows_draft
+from stream_dr.engine.ingest import Appender
 from tests.stream_dr.engine.batches import SMALL, dense, draft, opened, put
 
 UNPACKED = 400 * 100 * 8
@@ -55,14 +52,13 @@ def test_what_is_held_for_models_counts_as_unpacked() -> None:
     assert [p for p, _ in recent.take(-1, 10)] == [0, 1]
 
 
-def test_a_page_of_the_log_ends_where_its_rows_are_many(tmp_path: Path) -> None:
+def test_a_page_of_the_log_ends_where_its_rows_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path) as directory:
         directory.append([compressed() for _ in range(5)])
-        decoder = Decoder(Limits())
-        steps = read_steps(directory.log, directory.schema, -1, 4, decoder, 64, UNPACKED + 1)
-        assert [s.position for s in steps] == [0, 1]
-        found = [[s.position for s in page] for page in pages(directory.log, directory.schema, -1, 4, decoder)]
-        assert found == [[0, 1, 2, 3, 4]]
+        steps = advance.Steps(directory)
+        assert [[s.position for s in page] for page in steps.pages(-1, 4)] == [[0, 1, 2, 3, 4]]
+        monkeypatch.setattr(advance, "PAGE_BYTES", UNPACKED + 1)
+        assert [[s.position for s in page] for page in steps.pages(-1, 4)] == [[0, 1], [2, 3], [4]]
 
 
 def test_a_refused_batch_is_let_go(tmp_path: Path) -> None:

@@ -6,14 +6,10 @@ from typing import Any
 import pytest
 
 from stream_dr import errors
-from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import unlearn_draft
-from stream_dr.engine.forget import forget
-from stream_dr.engine.history import picked_rows
 from stream_dr.engine.model import Failure
-from stream_dr.engine.needs import needed, passed
-from stream_dr.engine.publish import freeze
 from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.snapshot import snapshot, snapshot_files, snapshot_folder
 from stream_dr.log import log
@@ -35,18 +31,18 @@ def fill(directory: Directory, seeds: range) -> None:
 
 
 def unlearned(directory: Directory, *positions: int) -> int:
-    directory.append([unlearn_draft(picked_rows(directory, positions, ()))])
+    directory.append([unlearn_draft(directory.history.pick(positions, ()))])
     return directory.position
 
 
 def up(directory: Directory, *names: str, until: int | None = None) -> None:
-    catch_up(directory, [directory.model(n) for n in names], directory.position if until is None else until)
+    backfill(directory, [directory.model(n) for n in names], directory.position if until is None else until)
 
 
 def kept(directory: Directory, *names: str) -> None:
     """Snapshot models where they are."""
     for name in names:
-        snapshot(directory.model(name), freeze(directory.model(name)), directory.path)
+        snapshot(directory.model(name), directory.model(name).freeze(), directory.path)
 
 
 def rows_of(directory: Directory, name: str) -> int:
@@ -73,7 +69,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             return found
 
         monkeypatch.setattr(directory.log, "read_kind", made_in_between)
-        assert forget(directory) == 0
+        assert directory.history.forget() == 0
         up(directory, "late")
         assert rows_of(directory, "late") == rows_of(directory, "old") == 160
         for _ in range(2):
@@ -81,7 +77,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             put(directory, dense(30))
             up(directory, "late", "old")
         kept(directory, "late")
-        assert forget(directory) == 4
+        assert directory.history.forget() == 4
 
 
 @pytest.mark.parametrize("key", ["class_means", "ccipca"])
@@ -94,8 +90,8 @@ def test_what_a_pending_unlearning_names_is_not_dropped(tmp_path: Path, key: str
         fill(directory, range(40, 60))
         up(directory, "a", "b")
         kept(directory, "a")
-        assert passed(directory) == 19 < taken
-        assert needed(directory) == (7 if key == "class_means" else 0)
+        assert directory.history.passed() == 19 < taken
+        assert directory.history.needed() == (7 if key == "class_means" else 0)
         directory.retain(20)
         assert directory.log.first == (5 if key == "class_means" else 0)
     with short(Directory(tmp_path, limits=directory.limits)) as again:
@@ -114,7 +110,7 @@ def test_what_a_pending_unlearning_names_is_not_dropped(tmp_path: Path, key: str
 def test_an_unlearning_of_what_was_dropped_meanwhile_is_refused(tmp_path: Path) -> None:
     with short(opened(tmp_path, m=("class_means", {}))) as directory:
         fill(directory, range(30))
-        late = unlearn_draft(picked_rows(directory, (2,), ()))
+        late = unlearn_draft(directory.history.pick((2,), ()))
         up(directory, "m")
         kept(directory, "m")
         put(directory, dense(31))
@@ -144,11 +140,11 @@ def test_a_model_that_has_failed_for_good_holds_nothing_back(tmp_path: Path) -> 
         fill(directory, range(30))
         up(directory, "good")
         kept(directory, "good")
-        assert needed(directory) == 0
+        assert directory.history.needed() == 0
         directory.model("bad").failure = Failure(3, "invalid_rows", "for the test")
-        assert needed(directory) == 30
+        assert directory.history.needed() == 30
         directory.model("bad").failure = Failure(3, "source_missing", "for the test")
-        assert needed(directory) == 0
+        assert directory.history.needed() == 0
 
 
 def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) -> None:
@@ -168,7 +164,7 @@ def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) ->
         kept(again, "m")
         assert [int(path.stem) for path in snapshot_files(folder)] == [3, 1]
         assert newest.with_suffix(".damaged").exists()
-        assert passed(again) == 1
+        assert again.history.passed() == 1
 
 
 def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:
@@ -216,4 +212,4 @@ def test_what_a_model_that_is_tried_again_would_need_is_refused_too(tmp_path: Pa
         assert directory.retain(20) > 0
         directory.model("c").fail(25, errors.SourceMissing("for the test"))
         with pytest.raises(errors.HistoryGone, match="rebuilt"):
-            picked_rows(directory, [24], ())
+            directory.history.pick([24], ())

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from stream_dr import errors
-from stream_dr.engine import batches as batching
+from stream_dr.engine import references as batching
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import unlearn_draft
-from stream_dr.engine.places import NAME
+from stream_dr.engine.references import PLACES
 from stream_dr.engine.refine import refine_model
 from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.snapshot import state_sha256
@@ -65,7 +65,7 @@ def test_refine_reads_from_the_new_place(tmp_path: Path) -> None:
     run(tmp_path / "d", tmp_path / "new")
     with Directory(tmp_path / "d", limits=SMALL) as directory:
         assert refine_model(directory, directory.model("lda"), 1e-6, 20).projection.solution == "refined"
-    assert (tmp_path / "d" / NAME).stat().st_size > 0
+    assert (tmp_path / "d" / PLACES).stat().st_size > 0
 
 
 def test_unlearning_rebuilds_from_the_new_place(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_unlearning_rebuilds_from_the_new_place(tmp_path: Path) -> None:
 def test_moved_once_more_and_back(tmp_path: Path) -> None:
     folder = shards(tmp_path / "a")
     run(tmp_path / "d", folder)
-    assert not (tmp_path / "d" / NAME).exists()
+    assert not (tmp_path / "d" / PLACES).exists()
     for number, place in enumerate(("b", "c", "a")):
         folder = folder.rename(tmp_path / place)
         run(tmp_path / "d", folder, **{f"late{number}": "pca"})
@@ -110,9 +110,9 @@ def test_other_bytes_in_the_old_place_are_passed_over(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_read_is_named_and_written_anew(tmp_path: Path, text: str) -> None:
     folder = shards(tmp_path / "old")
     run(tmp_path / "d", folder)
-    (tmp_path / "d" / NAME).write_text(text)
+    (tmp_path / "d" / PLACES).write_text(text)
     folder.rename(tmp_path / "new")
-    assert all(NAME in said for said in found_wrong(tmp_path / "d"))
+    assert all(PLACES in said for said in found_wrong(tmp_path / "d"))
     run(tmp_path / "d", tmp_path / "new")
     assert found_wrong(tmp_path / "d") == []
 

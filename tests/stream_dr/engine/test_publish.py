@@ -11,15 +11,13 @@ import pytest
 from stream_dr import random_fourier
 from stream_dr.engine.advance import Step, advance
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.history import LogHistory
-from stream_dr.engine.publish import Refined, freeze, publish, publish_refined, release_versions
 from tests.stream_dr.engine.batches import dense, opened, put
 
 
 def learn(directory: Directory, seed: int, name: str = "m") -> None:
     block = dense(seed, 40)
     (position,) = put(directory, block)
-    advance(directory.model(name), Step(position, block), LogHistory(directory))
+    advance(directory.model(name), Step(position, block), directory)
 
 
 @pytest.mark.parametrize("key", ["lda", "pca", "ccipca"])
@@ -28,7 +26,7 @@ def test_signs_hold_along_a_stream(key: str, tmp_path: Path) -> None:
         model, before = directory.model("m"), None
         for seed in range(15):
             learn(directory, seed)
-            now = publish(model, freeze(model), directory.table)
+            now = model.publish(model.freeze())
             if before is not None:
                 cosines = np.sum(before.projection.loadings * now.projection.loadings, axis=0)  # type: ignore[attr-defined]
                 assert (cosines > 0).all()
@@ -46,7 +44,7 @@ def test_landmarks_keep_their_signs_along_a_stream(key: str, mapped: bool, tmp_p
         model, before = directory.model("m"), None
         for seed in range(6):
             learn(directory, seed)
-            now: Any = publish(model, freeze(model), directory.table).projection
+            now: Any = model.publish(model.freeze()).projection
             rows = getattr(now, "inner", now).landmarks.rows
             if before is not None:
                 rows = rows if not mapped else np.vstack([dense(s, 40).X for s in range(seed + 1)])
@@ -58,9 +56,9 @@ def test_the_map_carries_answers_over(tmp_path: Path) -> None:
     with opened(tmp_path, m=("pca", {"n_components": 4})) as directory:
         model, X = directory.model("m"), dense(99, 30).X
         learn(directory, 0)
-        old = publish(model, freeze(model), directory.table)
+        old = model.publish(model.freeze())
         learn(directory, 1)
-        new = publish(model, freeze(model), directory.table)
+        new = model.publish(model.freeze())
         assert new.change is not None
         carried = old.projection.apply(X) @ new.change.map + new.change.offset
         np.testing.assert_allclose(carried, new.projection.apply(X), atol=1e-9)
@@ -71,8 +69,8 @@ def test_unused_versions_are_given_back(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
         model = directory.model("m")
         learn(directory, 0)
-        publish(model, freeze(model), directory.table)
-        release_versions(model, directory.table)
+        model.publish(model.freeze())
+        model.release_versions()
     with opened(tmp_path) as directory:
         assert directory.model("m").next_version == 2
 
@@ -82,8 +80,8 @@ def test_a_refined_projection_stays(tmp_path: Path) -> None:
         model = directory.model("m")
         learn(directory, 0)
         assert model.stale
-        refined = Refined(model.estimator.solve(model.accumulator.freeze()), 1e-7, 0, model.rows)
-        publish_refined(model, refined, directory.table)
+        frozen = model.freeze()
+        model.swap(model.estimator.solve(frozen.state), frozen, 1e-7)
         learn(directory, 1)
         assert not model.stale
         assert model.published is not None
@@ -94,10 +92,10 @@ def test_a_solver_that_raises_changes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
         model = directory.model("m")
         learn(directory, 0)
-        first = publish(model, freeze(model), directory.table)
+        first = model.publish(model.freeze())
         model.estimator.solve = lambda state: 1 / 0
         with pytest.raises(ZeroDivisionError):
-            publish(model, freeze(model), directory.table)
+            model.publish(model.freeze())
         assert model.published is first
 
 
@@ -115,9 +113,9 @@ def test_a_state_is_frozen_between_events(tmp_path: Path) -> None:
 
         model.accumulator.add = in_halves
         put(directory, block)
-        learned = pool.submit(advance, model, Step(0, block), LogHistory(directory))
+        learned = pool.submit(advance, model, Step(0, block), directory)
         assert half.wait(5.0)
-        frozen = pool.submit(freeze, model)
+        frozen = pool.submit(model.freeze)
         threading.Timer(0.2, asked.set).start()
         learned.result(5.0)
         assert (frozen.result(5.0).position, frozen.result().rows, frozen.result().state.rows) == (0, 40, 40)

@@ -1,27 +1,27 @@
-"""What was just appended is held, bounded, and given out without gaps."""
+"""What was just appended is held, bounded, and learned from without being parsed again."""
 
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from stream_dr.engine.recent import Recent
+from stream_dr.engine.draft import Recent
 from stream_dr.engine.running import Running
 from stream_dr.engine.snapshot import state_sha256
 from tests.stream_dr.engine.batches import dense, draft, opened, put
 
 
 def test_given_out_in_order_without_gaps() -> None:
-    recent, drafts = Recent(), [draft(dense(i)) for i in range(6)]
+    recent, drafts = Recent(1 << 20), [draft(dense(i)) for i in range(6)]
     for position in (2, 3, 4, 6):
         recent.put(position, drafts[position - 2])
     assert recent.take(0, 10) == []
     assert [p for p, _ in recent.take(1, 10)] == [2, 3, 4]
     assert [p for p, _ in recent.take(1, 2)] == [2, 3]
     assert recent.take(2, 1)[0][1] is drafts[1]
+    recent.forget(3)
     assert recent.take(1, 10) == []
     assert [p for p, _ in recent.take(5, 10)] == [6]
+    assert (recent.first(3, 99), recent.first(4, 99), recent.first(6, 99)) == (4, 6, 99)
 
 
 def test_the_oldest_that_fit_are_held() -> None:
@@ -29,24 +29,19 @@ def test_the_oldest_that_fit_are_held() -> None:
     recent = Recent(3 * len(one.body))
     for position in range(10):
         recent.put(position, one)
-    assert recent.first(99) == 0
-    assert recent.take(0, 10) == [(1, one), (2, one)]
-    recent.put(10, one)
+    assert [p for p, _ in recent.take(-1, 10)] == [0, 1, 2]
+    recent.forget(0)
+    recent.put(10, one._replace(body=one.body * 9))
     recent.put(11, one)
-    assert recent.take(2, 10) == []
-    assert recent.first(99) == 10
-    recent.put(12, one._replace(body=one.body * 9))
-    assert recent.take(9, 10) == [(10, one)]
-    assert recent.take(10, 10) == []
-    assert recent.first(99) == 99
+    assert recent.first(2, 99) == 11
 
 
 def test_a_model_that_falls_behind_reads_only_the_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path, pca=("ccipca", {})) as directory:
         run = Running(directory)
-        directory.recent = Recent(3 * len(draft(dense(0)).body))
+        directory.hold_recent(3 * len(draft(dense(0)).body))
         put(directory, *(dense(i) for i in range(8)))  # 0 … 2 are held
-        directory.recent.take(1, 1)
+        directory.recent.forget(1)
         put(directory, *(dense(i) for i in range(8, 10)))  # 2, 8, 9 are held
         read: list[tuple[int, int]] = []
         original = directory.log.read
@@ -67,7 +62,7 @@ def test_the_states_are_the_same_without_it(tmp_path: Path) -> None:
         with opened(tmp_path / name, pca=("ccipca", {}), lda=("lda", {})) as directory:
             run = Running(directory)
             if name == "without":
-                directory.recent = None
+                directory.hold_recent(0)
             run.start()
             for i in range(20):
                 run.submit(draft(dense(i, names=tuple("abcd"))))
@@ -76,31 +71,11 @@ def test_the_states_are_the_same_without_it(tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
-def test_waiting_for_room_ends_when_there_is_some_or_in_time() -> None:
-    one = draft(dense(0))
-    recent = Recent(4 * len(one.body))
-    for position in range(2):
-        recent.put(position, one)
-    recent.wait_for_room(0.0)  # half: there is
-    recent.put(2, one)
-    begun = time.monotonic()
-    recent.wait_for_room(0.05)
-    assert time.monotonic() - begun >= 0.05
-    waiting = threading.Thread(target=recent.wait_for_room, args=(60,))
-    waiting.start()
-    recent.forget(0)
-    waiting.join(30)
-    assert not waiting.is_alive()
-
-
-def test_nothing_is_held_for_no_model(tmp_path: Path) -> None:
-    with opened(tmp_path) as directory:
-        run = Running(directory)
-        run.start()
-        last = run.submit(draft(dense(0))).result(30).position
-        run.wait_applied(last, 30)
-        deadline = time.monotonic() + 30
-        while directory.recent.first(-1) != -1 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert directory.recent.first(-1) == -1
-        run.stop()
+def test_nothing_is_held_once_it_is_learned_or_for_no_model(tmp_path: Path) -> None:
+    for model in ({}, {"m": ("class_means", {})}):
+        with opened(tmp_path / str(len(model)), **model) as directory:
+            run = Running(directory)
+            run.start()
+            run.submit(draft(dense(0))).result(30)
+            run.stop()
+            assert directory.recent.first(-1, 99) == 99

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.draft import unlearn_draft
-from stream_dr.engine.publish import freeze
+from stream_dr.engine.draft import Removal, unlearn_draft
 from stream_dr.engine.refine import refine, refine_model
-from stream_dr.engine.unlearn import Removal
 from stream_dr.estimators import ESTIMATORS
 from tests.stream_dr.engine.batches import SMALL, dense, opened, put
 
@@ -48,7 +46,7 @@ def test_a_cancelled_refine_goes_on_at_its_next_pass(tmp_path: Path) -> None:
     with filled(tmp_path) as directory:
         model = directory.model("lda")
         straight = refine_model(directory, model, 1e-9, 40)
-        frozen = freeze(model)
+        frozen = model.freeze()
         passes: list[int] = []
         for _ in range(40):
             told.clear()
@@ -67,22 +65,22 @@ def test_a_refine_is_cancelled_within_a_pass(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
     with filled(tmp_path) as directory:
         model = directory.model("lda")
-        catch_up(directory, [model], directory.position)
+        backfill(directory, [model], directory.position)
         asked = iter([False, False, True])
-        assert refine(directory, model, freeze(model), 1e-9, 40, told.append, lambda: next(asked)) is None
+        assert refine(directory, model, model.freeze(), 1e-9, 40, told.append, lambda: next(asked)) is None
         assert [t for t in told if "residual" in t] == []
 
 
 def test_a_refine_of_a_removed_model_leaves_nothing(tmp_path: Path) -> None:
     with filled(tmp_path) as directory:
         model = directory.model("lda")
-        catch_up(directory, [model], directory.position)
+        backfill(directory, [model], directory.position)
 
         def told(facts: dict[str, Any]) -> None:
             if "residual" in facts and directory.holds(model):
                 directory.remove_model("lda")
 
-        assert refine(directory, model, freeze(model), 1e-9, 40, told, lambda: not directory.holds(model)) is None
+        assert refine(directory, model, model.freeze(), 1e-9, 40, told, lambda: not directory.holds(model)) is None
         assert list((tmp_path / "snapshots").iterdir()) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from stream_dr import errors, failpoints
 from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.block import Block
-from stream_dr.engine import batches as batching
+from stream_dr.engine import references as batching
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.replay import Progress, ReplaySettings, Report, replay
 from stream_dr.engine.snapshot import state_sha256

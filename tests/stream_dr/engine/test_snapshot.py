@@ -12,9 +12,7 @@ import stream_dr
 from stream_dr import errors
 from stream_dr.engine.advance import Step, advance
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.history import LogHistory
 from stream_dr.engine.model import Model
-from stream_dr.engine.publish import freeze, publish
 from stream_dr.engine.snapshot import snapshot, snapshot_files, snapshot_folder, state_sha256
 from stream_dr.estimators import ESTIMATORS
 from tests.stream_dr.engine.batches import SMALL, dense, opened, put
@@ -27,7 +25,7 @@ def learn(directory: Directory, model: Model, *seeds: int) -> None:
     for seed in seeds:
         block = dense(seed)
         (position,) = put(directory, block)
-        advance(model, Step(position, block), LogHistory(directory))
+        advance(model, Step(position, block), directory)
     assert model.failure is None
 
 
@@ -42,7 +40,7 @@ def test_going_on_from_a_snapshot_is_never_having_stopped(key: str, tmp_path: Pa
         straight = sha(directory.model("m"))
     with opened(tmp_path / "b", m=(key, {})) as directory:
         learn(directory, directory.model("m"), 0, 1)
-        snapshot(directory.model("m"), freeze(directory.model("m")), directory.path)
+        snapshot(directory.model("m"), directory.model("m").freeze(), directory.path)
     with opened(tmp_path / "b") as directory:
         model = directory.model("m")
         assert (model.position, model.rows, model.status) == (1, 40, "live")
@@ -54,12 +52,12 @@ def test_a_snapshot_that_waited_for_another_has_what_was_published_meanwhile(tmp
     with opened(tmp_path, m=("lda", {})) as directory:
         model = directory.model("m")
         learn(directory, model, 0, 1)
-        publish(model, freeze(model), directory.table)
+        model.publish(model.freeze())
         with ThreadPoolExecutor(1) as pool:
             with model.snapshotting:
-                begun = pool.submit(snapshot, model, freeze(model), directory.path)
+                begun = pool.submit(snapshot, model, model.freeze(), directory.path)
                 time.sleep(0.1)
-                newest = publish(model, freeze(model), directory.table)
+                newest = model.publish(model.freeze())
             begun.result()
         assert model.snapshot_version == newest.version
     with opened(tmp_path) as directory:
@@ -70,8 +68,8 @@ def test_the_published_projection_comes_back(tmp_path: Path) -> None:
     with opened(tmp_path, m=("lda", {})) as directory:
         model = directory.model("m")
         learn(directory, model, 0, 1)
-        before = publish(model, freeze(model), directory.table)
-        snapshot(model, freeze(model), directory.path)
+        before = model.publish(model.freeze())
+        snapshot(model, model.freeze(), directory.path)
     with opened(tmp_path) as directory:
         after = directory.model("m").published
         assert after is not None
@@ -83,7 +81,7 @@ def taken(directory: Directory, model: Model) -> list[Path]:
     """Four snapshots; those that were kept, newest first."""
     for seed in range(4):
         learn(directory, model, seed)
-        snapshot(model, freeze(model), directory.path)
+        snapshot(model, model.freeze(), directory.path)
     return snapshot_files(snapshot_folder(directory.path, model.name, model.id))
 
 
@@ -151,7 +149,7 @@ def test_versions_are_never_used_twice(tmp_path: Path) -> None:
         with Directory(tmp_path, limits=SMALL) as directory:
             model, _ = directory.add_model("m", "class_means", {})
             learn(directory, model, run)
-            seen += [publish(model, freeze(model), directory.table).version for _ in range(3)]
+            seen += [model.publish(model.freeze()).version for _ in range(3)]
     assert seen == sorted(set(seen))
 
 

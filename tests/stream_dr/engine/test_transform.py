@@ -10,12 +10,12 @@ import pytest
 from stream_dr import errors
 from stream_dr.arrow.codec import block_from_json, read_arrow
 from stream_dr.block import Block
-from stream_dr.engine.catch_up import catch_up
+from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.model import PublishPolicy
-from stream_dr.engine.projecting import project
-from stream_dr.engine.settle import settle
-from stream_dr.engine.transform import transform
+from stream_dr.engine.query import project, transform
+from stream_dr.engine.threads import pool
+from stream_dr.engine.workers import Workers
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from tests.stream_dr.engine.batches import dense, opened, put, shards, sparse
 
@@ -25,8 +25,9 @@ NAMES = ("a", "b", "c", "d")
 def trained(path: Path, *blocks: object, key: str = "class_means") -> Directory:
     directory = opened(path, m=(key, {}))
     put(directory, *blocks)  # type: ignore[arg-type]
-    catch_up(directory, [directory.model("m")], directory.position)
-    settle(directory, directory.model("m"))
+    backfill(directory, [directory.model("m")], directory.position)
+    with pool("work", 1) as work:
+        Workers(directory, work).finalize(directory.models.values())
     return directory
 
 
@@ -191,7 +192,7 @@ def test_a_model_that_is_behind_the_log_says_so(tmp_path: Path) -> None:
         model, ill = directory.model("m"), directory.model("ill")
         with pytest.raises(errors.CatchingUp, match="up to position -1 of 1"):
             transform(model, dense(2), directory.schema)
-        catch_up(directory, [model], 1)
+        backfill(directory, [model], 1)
         with pytest.raises(errors.CatchingUp, match="not solved yet for its 40 rows"):
             transform(model, dense(2), directory.schema)
         for policy, says in (

@@ -12,9 +12,7 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.engine import versions
-from stream_dr.engine.model import Published
-from stream_dr.engine.publish import freeze, publish
-from stream_dr.engine.versions import Versions
+from stream_dr.engine.versions import Published, Versions
 from stream_dr.projection import Linear
 from tests.stream_dr.engine.batches import dense, opened, put
 
@@ -111,11 +109,11 @@ def test_a_model_keeps_so_many_and_so_many_bytes(tmp_path: Path, monkeypatch: py
         put(directory, dense(0, 40))
         model.accumulator.add(dense(0, 40))
         for _ in range(40):
-            publish(model, freeze(model), directory.table)
+            model.publish(model.freeze())
         assert model.versions.numbers == list(range(9, 41))
         assert model.version(9).version == 9
         with pytest.raises(errors.UnknownVersion, match=r"keeps versions \[9\] … \[40\]; 8 is not there"):
             model.version(8)
         monkeypatch.setattr(versions, "MOST_BYTES", 1)
-        publish(model, freeze(model), directory.table)
+        model.publish(model.freeze())
         assert model.versions.numbers == [40, 41]

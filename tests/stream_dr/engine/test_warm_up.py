@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 
 import stream_dr
 from stream_dr.block import Block
-from stream_dr.engine.unlearn import learned_by
+from stream_dr.engine.schema import learned_by
 from stream_dr.arrow.codec import arrow_from_block, json_rows, write_arrow
 from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
 

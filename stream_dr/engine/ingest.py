@@ -1,9 +1,8 @@
-"""Appender: the thread that writes the log. It takes what is waiting, admits it in order, commits it as one group, then
-answers.
+"""Ingest: the queue of what is to be appended, and the thread that writes the log: it takes what is waiting, admits it in
+order, commits it as one group, then answers.
 
-Batches wait in a queue bounded in bytes, as sent or as unpacked; past the bound `submit` refuses with Overloaded. While
-one group is being committed the next one gathers, so many small posts share one fsync. When models are 16 MB behind, a
-group waits for them, 25 ms at most.
+The queue is bounded in bytes, as sent or as unpacked; past the bound `submit` refuses with Overloaded. While one group is
+being committed the next one gathers, so many small posts share one fsync.
 
 Why this way: one writer gives positions one order, and an answer is given only after the commit returned.
 """
@@ -13,15 +12,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
 
+from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt
+from stream_dr.engine.threads import thread
 from stream_dr.errors import Overloaded, ShuttingDown, StreamDRError, without_frames
 
 log = logging.getLogger("stream_dr.appender")
-
-PATIENCE = 0.025
-"""Seconds for which a group waits at most for models that are behind."""
 
 GROUP_EVENTS = 256
 GROUP_BYTES = 32 << 20
@@ -34,14 +31,14 @@ class Appender:
     """directory: what is appended to. appended: called from the appender's thread after each commit with its
     receipts."""
 
-    def __init__(self, directory: Any, appended: Callable[[Sequence[Receipt]], None]) -> None:
+    def __init__(self, directory: Directory, appended: Callable[[Sequence[Receipt]], None]) -> None:
         self._directory, self._appended = directory, appended
         self._waiting: deque[Waiting] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self.queued_bytes = 0
         self.figures = {"rows_appended": 0, "events_appended": 0, "commits": 0, "duplicates": 0, "refused": 0}
-        self._thread = threading.Thread(target=self._run, name="stream_dr-appender", daemon=True)
+        self._thread = thread("appender", self._run)
 
     def start(self) -> None:
         """Start the thread."""
@@ -80,7 +77,6 @@ class Appender:
                     self._changed.wait()
                 if not self._waiting:
                     return
-            self._wait_for_models()
             self._serve_group()
 
     def _serve_group(self) -> None:
@@ -89,11 +85,6 @@ class Appender:
         self._commit([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
         with self._changed:
             self.queued_bytes -= sum(d.size for d, _ in group)
-
-    def _wait_for_models(self) -> None:
-        """Give models that are behind time to learn what is held in memory, before more is (recent.py)."""
-        if self._directory.recent is not None:
-            self._directory.recent.wait_for_room(PATIENCE)
 
     def _take(self) -> list[Waiting]:
         group: list[Waiting] = []
