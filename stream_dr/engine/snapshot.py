@@ -12,6 +12,7 @@ import hashlib
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from stream_dr.engine.schema import Facts
 from stream_dr.engine.snapshot_file import Arrays, read_file, write_file
 from stream_dr.engine.versions import Published
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamDRError
-from stream_dr.estimators import ESTIMATORS, make
+from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.holder import Holder, held
 from stream_dr.projection import Columns, Linear, Projection
@@ -158,10 +159,11 @@ def state_sha256(state: State) -> str:
     return total.hexdigest()
 
 
-def save(estimator: Estimator, path: str | Path) -> None:
-    """Write an estimator, fitted or not, to one file. Raises UnknownEstimator or InvalidParameter (not registered, or a
-    parameter that is no plain value or was changed after rows were learned with it) and InsufficientStorage."""
-    spec = Spec(ESTIMATORS.key_of(estimator), estimator.get_params(deep=False))
+def save(estimator: Any, path: str | Path) -> None:
+    """Write an estimator or KNearest, fitted or not, to one file. Raises UnknownEstimator (not registered),
+    InvalidParameter (no plain value, or changed after rows were learned with it) and InsufficientStorage."""
+    known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
+    spec = Spec(known.key_of(estimator), estimator.get_params(deep=False))
     arrays: Arrays = {}
     facts: Facts = {"kind": "estimator", "spec": _jsonable(spec), "stream_dr": __version__}
     holder: Holder | None = vars(estimator).get("_fitted")
@@ -175,18 +177,18 @@ def save(estimator: Estimator, path: str | Path) -> None:
     write_file(Path(path), arrays, facts)
 
 
-def load(path: str | Path) -> Estimator:
-    """The estimator that `save` wrote; it goes on bit-equal. Raises SourceMissing, ForeignFile, UnknownFormat,
-    DamagedFile."""
+def load(path: str | Path) -> Any:
+    """The estimator (or KNearest) that `save` wrote; it goes on bit-equal. Raises SourceMissing, ForeignFile,
+    UnknownFormat, DamagedFile."""
     arrays, facts = read_file(Path(path))
     if facts.get("kind") != "estimator":
         raise ForeignFile(
             f"{path} is a {facts.get('kind')} snapshot, not a saved estimator; open its directory instead."
         )
     spec = Spec(**facts["spec"])
-    estimator: Estimator = make(spec.estimator, spec.params)
+    estimator = make(spec.estimator, spec.params, CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
     if "state" in facts:
-        state = unpack(estimator.state_type, _part("state", arrays), facts["state"])  # type: ignore[attr-defined]
+        state = unpack(estimator.state_type, _part("state", arrays), facts["state"])
         holder = held(estimator, state, tuple(facts["names"]) if facts["names"] else None)
         if "refined" in facts:
             holder.refined = _projection("refined", arrays, facts["refined"])

@@ -71,10 +71,13 @@ class Registry(Mapping[str, type]):
 ESTIMATORS = Registry(_PLACES)
 """Every estimator: key → class."""
 
+CLASSIFIERS = Registry({"k_nearest": "k_nearest:KNearest"})
+"""Classifiers that are no projection, so no model of a service: key → class. They are saved and loaded like the others."""
 
-def make(key: str, params: dict[str, Any] | None = None) -> Any:
+
+def make(key: str, params: dict[str, Any] | None = None, registry: Registry = ESTIMATORS) -> Any:
     """An unfitted estimator from its registry key and parameters. Raises UnknownEstimator or InvalidParameter."""
-    kind = ESTIMATORS[key]
+    kind = registry[key]
     allowed = parameters(kind)
     for name in params or {}:
         if name not in allowed:

@@ -27,6 +27,8 @@ class Holder:
         self._then = values[0] if len(values) == 1 else values  # as attrgetter gives them
         self.projection: Projection | None = None
         self.refined: Projection | None = None
+        self.searched: Any = None  # KNearest's search over its sample
+        self.told_fewer: int | None = None  # the n_components that there were fewer of, once that was said
 
     def check(self, estimator: Any) -> None:
         """Raise InvalidParameter where the estimator's parameters are no longer those its accumulator was made with."""

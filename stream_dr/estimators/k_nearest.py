@@ -1,7 +1,7 @@
 """KNearest: k nearest neighbours on a uniform sample of the rows; the classifier the papers put behind a projection.
 
-No projection itself, so it is not in the registry: it goes after one, `KNearest().fit(lda.transform(X), y)`, or on the rows
-as they are. For the nearest class mean, the papers' other classifier, see `ClassMeans.predict`.
+No projection itself, so it is no model of a service: it goes after one, `KNearest().fit(lda.transform(X), y)`, or on the
+rows as they are. For the nearest class mean, the papers' other classifier, see `ClassMeans.predict`.
 
 Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes dense;
 predicting one scikit-learn neighbour search over the sample. Merges: yes, by a hypergeometric draw. Unlearns: no.
@@ -10,16 +10,17 @@ Why this way: a stream's k-NN must forget something; a uniform sample keeps ever
 """
 
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.utils.validation import validate_data
 
 from stream_dr.block import Block, as_rows
 from stream_dr.errors import CannotMerge, EmptyInput, NotFitted, TargetsRequired, WidthMismatch
+from stream_dr.estimators.holder import Holder, held
+from stream_dr.estimators.named_columns import in_order
 from stream_dr.estimators.parameter_checks import check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.label_codes import label_array
@@ -31,7 +32,9 @@ class KNearest(ClassifierMixin, BaseEstimator):
     """k nearest neighbours on a reservoir.
 
     Parameters: n_neighbors, k (fewer where the sample has fewer); reservoir, rows sampled at most; random_state, seed of the
-    sample (None is 0). Fitted: classes_ (classes,) labels seen, n_samples_seen_, n_features_in_, state_ (the Reservoir).
+    sample (None is 0). Fitted: classes_ (classes,) labels seen, sorted; n_samples_seen_; n_features_in_; feature_names_in_
+    where the first rows were a table of named columns; state_, the Reservoir: its kept (sampled, features), its codes
+    (sampled,) into its labels.
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: weights of
     neighbours by distance.
 
@@ -40,82 +43,153 @@ class KNearest(ClassifierMixin, BaseEstimator):
     ['high']
     """
 
+    state_type: ClassVar[type] = Reservoir
+    fixed: ClassVar[tuple[str, ...]] = ("reservoir", "random_state")
+
     def __init__(self, n_neighbors: int = 1, reservoir: int = 2000, *, random_state: int | None = None) -> None:
         self.n_neighbors = n_neighbors
         self.reservoir = reservoir
         self.random_state = random_state
 
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        check_positive_int("n_neighbors", self.n_neighbors)
+        check_positive_int("reservoir", self.reservoir)
+        check_seed(self.random_state)
+
+    def accumulator(self, state: Any = None) -> ReservoirAccumulator:
+        """A reservoir that starts empty, or goes on from `state`."""
+        return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, state)
+
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything, then learn rows X (rows, features) with one label a row."""
-        self._check_columns(X, reset=True)
-        return self._learn(self._fresh(), X, y, refuse_empty=True)
+        self.check_parameters()
+        return self._learn(held(self), X, y, refuse_empty=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Go on learning rows X (rows, features), one label a row. Unchanged on error.
 
         classes: ignored, for callers used to scikit-learn's classifiers; new labels may come at any time.
         """
-        self._check_columns(X, reset=not hasattr(self, "_sample"))
-        return self._learn(self._sample if hasattr(self, "_sample") else self._fresh(), X, y)
+        self.check_parameters()
+        holder = self._fitted if "_fitted" in vars(self) else held(self)
+        holder.check(self)
+        return self._learn(holder, X, y)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label (rows,) most frequent among each row's nearest sampled ones. Raises NotFitted, WidthMismatch."""
-        state = self.state_
-        rows, _ = as_rows(X)
-        self._check_columns(X)
-        if not rows.shape[0]:
-            raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
-        if not self._search:
-            k = min(self.n_neighbors, len(state.numbers))
-            self._search.append(KNeighborsClassifier(k).fit(state.kept, state.codes))
-        return label_array(state.labels)[self._search[0].predict(rows)]
+        """The label (rows,) most frequent among each row's nearest sampled ones, of equally frequent ones the first of
+        `classes_`. Raises NotFitted, WidthMismatch."""
+        rows = self._rows(X)
+        return self.classes_[self._search().predict(rows)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(rows, classes) float64: the share of each of `classes_` among a row's nearest sampled ones."""
+        rows, search = self._rows(X), self._search()
+        shares = np.zeros((rows.shape[0], len(self.classes_)))
+        shares[:, search.classes_] = search.predict_proba(rows)
+        return shares
+
+    def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
+        """Distances (rows, k) and places in `state_.kept` (rows, k) of the sampled rows nearest to each row, nearest first;
+        the places alone unless return_distance.
+
+        X: rows (rows, features); None: the sampled rows themselves, none of which is its own neighbour. n_neighbors: k;
+        None: the parameter's.
+        """
+        rows = None if X is None else self._rows(X)
+        return self._search().kneighbors(rows, n_neighbors, return_distance)
 
     def merge(self, other: "KNearest") -> Self:
         """Make self a sample of both streams; `other` is left alone. Raises CannotMerge."""
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
-        return self._keep(self._fresh(self.state_.merge(other.state_)))
+        mine, theirs = self._holder(), other._holder()
+        if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
+            raise CannotMerge(f"samples of features {theirs.names} and {mine.names} cannot be merged.")
+        self._fitted = held(self, self.state_.merge(other.state_), mine.names or theirs.names)
+        return self
+
+    def save(self, path: Any) -> None:
+        """Write parameters and sample to one file, from which `stream_dr.load` gives this classifier back, bit-equal."""
+        import stream_dr
+
+        stream_dr.save(self, path)
 
     @property
     def state_(self) -> Reservoir:
         """The sample and its labels, immutable. Raises NotFitted before any row."""
-        if not hasattr(self, "_sample") or not self._sample.rows:
-            raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        return self._sample.freeze()
+        return self._holder().accumulator.freeze()
 
     @property
     def classes_(self) -> np.ndarray:
         """Labels seen so far, sorted."""
-        return label_array(sorted(self.state_.labels))
+        return label_array(sorted(self._holder().accumulator.labels))
 
     @property
     def n_samples_seen_(self) -> int:
         """Rows learned."""
-        return self.state_.rows
+        return int(self._holder().accumulator.rows)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Width of the rows learned."""
+        return int(self._holder().accumulator.n_features)
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the features, where the first batch was a table of named columns."""
+        names = self._holder().names
+        if names is None:
+            raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
+        return np.asarray(names, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_sample")
+        return "_fitted" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def _check_columns(self, X: Any, reset: bool = False) -> None:
-        """Raise WidthMismatch for other columns than the first rows', by name or number."""
-        try:
-            validate_data(self, X, skip_check_array=True, reset=reset)
-        except ValueError as e:
-            raise WidthMismatch(str(e)) from e
+    def _holder(self) -> Holder:
+        if "_fitted" not in vars(self) or not self._fitted.accumulator.rows:
+            raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
+        self._fitted.check(self)
+        return self._fitted
 
-    def _fresh(self, state: Reservoir | None = None) -> ReservoirAccumulator:
-        check_positive_int("n_neighbors", self.n_neighbors)
-        check_positive_int("reservoir", self.reservoir)
-        check_seed(self.random_state)
-        return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, state)
+    def _rows(self, X: Any) -> Any:
+        """Rows to be classified, named columns in the order learned. Raises WidthMismatch, EmptyInput."""
+        rows, _ = self._in_order(self._holder(), X)
+        if not rows.shape[0]:
+            raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
+        return rows
 
-    def _learn(self, sample: ReservoirAccumulator, X: Any, y: Any, refuse_empty: bool = False) -> Self:
+    def _in_order(self, holder: Holder, X: Any) -> tuple[Any, tuple[str, ...] | None]:
+        """Rows and their columns' names. Raises WidthMismatch for other columns than the first rows', by name or number."""
         rows, names = as_rows(X)
+        learned = holder.accumulator.n_features
+        if not learned:
+            return rows, names
+        rows, names = in_order(holder.names, names, rows, type(self).__name__)
+        if rows.shape[1] != learned:
+            raise WidthMismatch(
+                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {learned} features as input. "
+                "Send those columns or fit anew."
+            )
+        return rows, names
+
+    def _search(self) -> KNeighborsClassifier:
+        """scikit-learn's search over the sample, by places in `classes_`; made once for a sample and a k."""
+        holder, state = self._holder(), self.state_
+        k = min(self.n_neighbors, len(state.numbers))
+        if holder.searched is None or holder.searched.n_neighbors != k:
+            places = {label: place for place, label in enumerate(sorted(state.labels))}
+            codes = np.array([places[label] for label in state.labels])[state.codes]
+            holder.searched = KNeighborsClassifier(k).fit(state.kept, codes)
+        return holder.searched
+
+    def _learn(self, holder: Holder, X: Any, y: Any, refuse_empty: bool = False) -> Self:
+        rows, names = self._in_order(holder, X)
         if refuse_empty and 0 in rows.shape:
             what = "sample" if not rows.shape[0] else "feature"
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
@@ -127,12 +201,12 @@ class KNearest(ClassifierMixin, BaseEstimator):
                 DataConversionWarning,
                 stacklevel=3,
             )
+        sample = holder.accumulator
         sample.add(Block(rows, parse_targets(y, rows.shape[0], ("class",), known=sample.target_kind), names=names))
-        return self._keep(sample)
-
-    def _keep(self, sample: ReservoirAccumulator) -> Self:
-        self._sample = sample
-        self._search: list[
-            KNeighborsClassifier
-        ] = []  # filled by the first predict, so that predict changes no attribute
+        if refuse_empty and not sample.rows:
+            raise TargetsRequired(
+                f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
+            )
+        holder.names, holder.searched = names, None
+        self._fitted = holder
         return self

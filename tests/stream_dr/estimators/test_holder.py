@@ -12,7 +12,7 @@ from tests.stream_dr.estimators.test_contract import KEYS, rows, targets
 
 CHANGES: dict[str, Any] = {
     "scatter": "exact", "decay": 0.5, "feature_map": stream_dr.hashing(16), "laplacian": "star", "kernel": "rbf",
-    "sigma": 3.0, "n_fourier": 50, "random_state": 7, "n_components": 3, "amnesic": 1.0, "center": False, "a": 3.0,
+    "sigma": 3.0, "n_fourier": 50, "random_state": 7, "n_components": 1, "amnesic": 1.0, "center": False, "a": 3.0,
     "reservoir": 20, "label_aware": True,
 }  # fmt: skip
 CASES = [(key, name) for key in KEYS for name in ESTIMATORS[key].fixed]

@@ -7,8 +7,9 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
+import stream_dr
 from stream_dr import LDA, ClassMeans, KNearest
-from stream_dr.errors import CannotMerge, NotFitted, TargetKindMismatch, WidthMismatch
+from stream_dr.errors import CannotMerge, InvalidParameter, NotFitted, TargetKindMismatch, WidthMismatch
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 1200), slice(1200, 1797)
@@ -58,6 +59,39 @@ def test_merge_and_string_labels():
     assert a.score(X[TEST], names[TEST]) > 0.85
     with pytest.raises(CannotMerge):
         a.merge(KNearest().fit(X[TRAIN], names[TRAIN]))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+def test_shares_and_neighbours_are_scikit_learns(form):
+    rows, y = X[:300] + np.random.default_rng(0).normal(size=(300, 64)), np.array(["no", "yes", "maybe"])[Y[:300] % 3]
+    model, peer = (
+        KNearest(n_neighbors=5).fit(form(rows), y),
+        KNeighborsClassifier(5, algorithm="brute").fit(form(rows), y),
+    )
+    asked = form(X[300:400])
+    assert model.classes_.tolist() == peer.classes_.tolist()
+    np.testing.assert_array_equal(model.predict_proba(asked), peer.predict_proba(asked))
+    np.testing.assert_array_equal(model.predict(asked), peer.predict(asked))
+    for given in ((asked,), (asked, 2), (None, 3)):
+        for mine, theirs in zip(model.kneighbors(*given), peer.kneighbors(*given), strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    model.set_params(n_neighbors=1)
+    assert np.array_equal(model.predict(asked), KNeighborsClassifier(1).fit(rows, y).predict(X[300:400]))
+
+
+def test_saved_it_goes_on_bit_equal(tmp_path):
+    model = KNearest(n_neighbors=3, reservoir=200).fit(X[:600], Y[:600])
+    model.save(tmp_path / "saved")
+    back = stream_dr.load(tmp_path / "saved")
+    for each in (model, back):
+        each.partial_fit(X[600:1200], Y[600:1200])
+    assert np.array_equal(back.state_.numbers, model.state_.numbers)
+    assert np.array_equal(back.predict_proba(X[TEST]), model.predict_proba(X[TEST]))
+    KNearest(n_neighbors=3).save(tmp_path / "unfitted")
+    assert stream_dr.load(tmp_path / "unfitted").get_params() == KNearest(n_neighbors=3).get_params()
+    back.set_params(reservoir=100)
+    with pytest.raises(InvalidParameter, match="was made with reservoir=200"):
+        back.predict(X)
 
 
 def test_what_is_refused_leaves_it_as_it_was():
