@@ -43,6 +43,7 @@ class InformationGain(AdditiveEstimator):
     array([0])
     """
 
+    limit: ClassVar[str] = "there are no more features"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     state_type: ClassVar[Any] = StateType(FeatureCounts)
     fixed: ClassVar[tuple[str, ...]] = ("feature_map",)
@@ -90,6 +91,18 @@ class InformationGain(AdditiveEstimator):
     def scores_(self) -> np.ndarray:
         """(components,) float64 information gain of the features kept, in nats."""
         return self._linear("scores")
+
+    def get_support(self, indices: bool = False) -> np.ndarray:
+        """Mask (features,) bool of the features kept or, with `indices`, their indices (components,), ascending.
+
+        As scikit-learn's selectors have it; `columns_` has the order of `transform`, best first. With a feature map, of the
+        mapped features.
+        """
+        if indices:
+            return np.sort(self.columns_)
+        mask = np.zeros(self._width(), dtype=bool)
+        mask[self.columns_] = True
+        return mask
 
     @property
     def components_(self) -> np.ndarray:

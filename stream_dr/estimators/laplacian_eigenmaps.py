@@ -14,21 +14,21 @@ placed by; LPP and NPE, whose new rows need no graph, have the option.
 from typing import Any, Literal
 
 from stream_dr.estimators.parameter_checks import check_choice, check_number
-from stream_dr.estimators.reservoir_method import ReservoirMethod
+from stream_dr.estimators.reservoir_method import Embedding
 from stream_dr.solve.graph import neighbourhood_graph
 from stream_dr.solve.laplacian_eigenmaps import Eigenmap, laplacian_eigenmaps
 from stream_dr.statistics.reservoir import Reservoir
 
 
-class LaplacianEigenmaps(ReservoirMethod):
+class LaplacianEigenmaps(Embedding):
     """Laplacian eigenmaps of a uniform sample of the rows.
 
     Parameters: n_components; n_neighbors, k, a row counting as the first of its own k (as scikit-learn's
     SpectralEmbedding has it); reservoir, rows sampled at most; weights, "binary" (edges of weight 1) or "heat"
     (exp(−|·|²/t)); temperature, t, None for the mean squared length of the edges; feature_map, None or the spec of a
     map that rows go through first; random_state, seed of the sample.
-    Fitted: eigenvalues_ (components,) λ of the normalised Laplacian, ascending; parts_, parts of the graph; no
-    components_, the map is not linear.
+    Fitted: eigenvalues_ (components,) λ of the normalised Laplacian, ascending; embedding_ (sampled rows, components),
+    their places; parts_, parts of the graph; no components_, the map is not linear.
     Time a row O(1) to learn, O(reservoir · features) to transform; memory 8 · reservoir · features bytes. Merges;
     does not unlearn. Left out: label-aware weights (see the module), components with 1 − λ ≤ 1e-6, which new rows
     cannot have.

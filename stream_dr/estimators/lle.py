@@ -14,18 +14,19 @@ the local Gram matrix, unit-length places), so that one can be checked against t
 from typing import Any
 
 from stream_dr.estimators.parameter_checks import check_number
-from stream_dr.estimators.reservoir_method import ReservoirMethod
+from stream_dr.estimators.reservoir_method import Embedding
 from stream_dr.solve.lle import Barycentre, locally_linear
 from stream_dr.statistics.reservoir import Reservoir
 
 
-class LLE(ReservoirMethod):
+class LLE(Embedding):
     """Locally linear embedding of a uniform sample of the rows.
 
     Parameters: n_components; n_neighbors, k others; reservoir, rows sampled at most; reg, share of each local Gram
     matrix's trace added to its diagonal; feature_map, None or the spec of a map that rows go through first;
     random_state, seed of the sample.
-    Fitted: eigenvalues_ (components,) of (I − W)ᵀ(I − W), ascending; no components_, the map is not linear.
+    Fitted: eigenvalues_ (components,) of (I − W)ᵀ(I − W), ascending; embedding_ (sampled rows, components), their places;
+    no components_, the map is not linear.
     Time a row O(1) to learn, O((reservoir + k²) · features) to transform; memory 8 · reservoir · features bytes.
     Merges; does not unlearn. Left out: label-aware neighbours (a new row has no label), the Hessian and modified
     variants.

@@ -1,5 +1,5 @@
 """ReservoirMethod: what is shared by the estimators fitted on a uniform sample of the rows (LPP, NPE,
-LaplacianEigenmaps, LLE).
+LaplacianEigenmaps, LLE); the last two place the sampled rows themselves.
 
 They look at pairs of rows, so no sum over rows is enough for them: what is remembered is a sample of at most
 `reservoir` rows, and the projection is exact for those rows. Up to `reservoir` rows the sample is all of them.
@@ -13,6 +13,8 @@ Why this way: see statistics/reservoir.py.
 
 from abc import abstractmethod
 from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
 
 from stream_dr.errors import CannotUnlearn
 from stream_dr.estimators.additive import AdditiveEstimator
@@ -30,6 +32,7 @@ SPARSE_WIDTH = 4096
 class ReservoirMethod(Estimator):
     """Base of estimators fitted on a reservoir. See the module's text."""
 
+    limit: ClassVar[str] = "the sampled rows, or their graph, give no more"
     state_type: ClassVar[Any] = StateType(Reservoir)
     fixed: ClassVar[tuple[str, ...]] = ("reservoir", "random_state", "feature_map")
     n_components: int
@@ -83,6 +86,16 @@ class ReservoirMethod(Estimator):
             f"{type(self).__name__} keeps a sample: a row taken out of it cannot be replaced by one that was not kept. "
             "Use an additive estimator (PCA, LDA …), or rebuild from the log without those rows."
         )
+
+
+class Embedding(ReservoirMethod):
+    """Base of the reservoir methods that place the sampled rows themselves."""
+
+    @property
+    def embedding_(self) -> np.ndarray:
+        """(sampled rows, components) float64: places of the sampled rows, in the order of `state_.kept`."""
+        projection: Any = self._projection()
+        return np.asarray(getattr(projection, "inner", projection).places)
 
 
 class ByClass:

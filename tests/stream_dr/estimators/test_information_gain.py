@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
+from sklearn.feature_selection import SelectKBest
 from sklearn.metrics import mutual_info_score
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -142,6 +143,14 @@ def test_keeps_columns_and_names_them():
     assert list(model.get_feature_names_out()) == [f"x{j}" for j in model.columns_]
     assert model.transform(sp.csr_matrix(X)).shape == (200, 2)
     assert InformationGain().fit(X, y).transform(X).shape == (200, 12)
+
+
+def test_its_support_is_what_a_selector_of_scikit_learn_says():
+    X, y = load_digits(return_X_y=True)
+    model = InformationGain(n_components=9).fit(X, y)
+    peer = SelectKBest(lambda rows, labels: information_gain(model.state_), k=9).fit(X, y)
+    np.testing.assert_array_equal(model.get_support(), peer.get_support())
+    np.testing.assert_array_equal(model.get_support(indices=True), peer.get_support(indices=True))
 
 
 def test_continuous_targets_are_refused():

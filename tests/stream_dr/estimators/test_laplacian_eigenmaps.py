@@ -81,3 +81,10 @@ def test_components_without_an_extension_are_left_out():
 def test_far_rows_get_a_place_under_the_heat_kernel():
     model = LaplacianEigenmaps(weights="heat").fit(X)
     assert np.isfinite(model.transform(X + 1e5)).all()
+
+
+def test_the_embedding_is_that_of_the_sampled_rows():
+    X = load_digits().data[:300]
+    model = LaplacianEigenmaps(reservoir=120, random_state=3).fit(X)
+    assert model.embedding_.shape == (120, 2)
+    np.testing.assert_array_equal(model.embedding_, model.transform(model.state_.kept))

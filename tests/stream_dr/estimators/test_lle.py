@@ -53,3 +53,10 @@ def test_places_do_not_depend_on_the_unit():
 
 def test_no_regularisation_is_legal():
     assert np.isfinite(LLE(reg=0.0, n_neighbors=8).fit(X).transform(X)).all()
+
+
+def test_the_embedding_is_that_of_the_sampled_rows():
+    X = load_digits().data[:300]
+    model = LLE(reservoir=120, random_state=3).fit(X)
+    assert model.embedding_.shape == (120, 2)
+    np.testing.assert_array_equal(model.embedding_, model.transform(model.state_.kept))
