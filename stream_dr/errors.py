@@ -37,6 +37,11 @@ def without_frames(error: _Error) -> _Error:
     return error
 
 
+class FewerComponents(UserWarning):
+    """Warned, once a fit, when there are fewer components than `n_components` asked for; the message says how many and
+    why."""
+
+
 class InvalidParameter(StreamDRError):
     """Raised when a parameter, of an estimator or of a request, has an unknown name or a value outside its range."""
 

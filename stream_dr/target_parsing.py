@@ -2,8 +2,8 @@
 
 The form decides the kind once, unless `target` or an earlier batch has: 1-D str, int or bool is class; 1-D float class where
 the method takes one label a row and every value is whole, else continuous; 2-D of only 0 and 1 multilabel, any other
-numeric 2-D continuous; a list of lists label sets. None, and among strings, objects or pandas' own types also NaN and NA,
-is a row without a target.
+numeric 2-D continuous; a list of lists label sets. None, pandas' NA, and NaN in a column of one target a row, is a row
+without a target.
 
 Why this way: all that depends on how y happens to be written stands here; `targets` knows values only.
 """
@@ -204,6 +204,9 @@ def _parse_column(y: np.ndarray, kinds: Sequence[str], kind: str | None) -> Targ
     if np.iscomplexobj(y):
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
     if y.dtype.kind == "f":
+        present = ~np.isnan(y)
+        if not present.all():
+            return _spread(_parse_column(y[present], kinds, kind), present)
         given, y = y, y.astype(np.float64, copy=False)
         if not np.all(np.abs(y) <= LARGEST):
             raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")

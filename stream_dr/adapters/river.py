@@ -4,7 +4,8 @@
     model = compose.Pipeline(to_river(stream_dr.LDA()), linear_model.SoftmaxRegression())
 
 A feature's name becomes a column when it is first seen; a feature missing from a row counts as 0. Rows are sparse inside, so
-names may appear at any time. `transform_one` gives {"z0": …, "z1": …}, as many as there are components so far, and follows
+names may appear at any time. `transform_one` gives {"lda0": …, "lda1": …}, the names of `get_feature_names_out`, so that a
+union of several keeps the components of all; as many as there are so far, and it follows
 every row learned: nothing is put off. It is {} before the first row. What a row's projection is solved into anew keeps the
 signs and order of the one before it, or a classifier behind it would see its inputs flip.
 
@@ -27,6 +28,7 @@ import scipy.sparse as sp
 from river import base
 from sklearn.base import clone
 
+from stream_dr.block import Block
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.solve.orientation import oriented
@@ -68,18 +70,20 @@ class RiverTransformer(base.MiniBatchTransformer):
     """An unsupervised estimator as a river transformer.
 
     estimator: any stream_dr estimator that learns without targets. It is left as it is; a clone of it learns (`learner`).
-    Raises InvalidParameter for a supervised one.
+    prefix: what the components' names begin with; None: the class's name in lower case, as in `get_feature_names_out`. Give
+    one where a union holds two estimators of one class. Raises InvalidParameter for a supervised one.
     """
 
     supervised = False
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: Any, prefix: str | None = None) -> None:
         if bool(estimator.target_kinds) != self.supervised:
             raise InvalidParameter(
                 f"{type(estimator).__name__} {'takes no' if self.supervised else 'needs'} targets; make its river "
                 "transformer with to_river(estimator), which picks the right class."
             )
         self.estimator = estimator
+        self.prefix = prefix
         self.learner = clone(estimator)
         self._by_name = bool(self.learner._goes_by_name())
         self._columns: dict[Hashable, int] = {}
@@ -96,21 +100,22 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.learner.partial_fit(self._rows(X, grow=True))
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-        """Project one row to {"z0": …}; names never learned contribute nothing; {} before the first row was learned."""
+        """Project one row to {"lda0": …}; names never learned contribute nothing; {} before the first row was learned."""
         projected = self._project(self._row(x, grow=False))[0]
         return dict(zip(self._names(len(projected)), projected.tolist(), strict=True))
 
     def transform_many(self, X: Any) -> Any:
-        """Project a data frame's rows to a data frame of the same kind and index with columns z0, z1 …"""
+        """Project a data frame's rows to a data frame of the same kind and index with columns lda0, lda1 …"""
         projected = self._project(self._rows(X, grow=False))
         columns = dict(zip(self._names(projected.shape[1]), projected.T, strict=True))
         return type(X)(columns, index=X.index) if hasattr(X, "index") else type(X)(columns)
 
     def _names(self, components: int) -> list[Hashable]:
-        """z0, z1 … or, where the estimator chooses features, their own names."""
+        """The prefix with 0, 1 … or, where the estimator chooses features, their own names."""
         chosen = getattr(self.learner, "columns_", None) if components else None
         if chosen is None or getattr(self.learner, "feature_map", None) is not None:
-            return [f"z{i}" for i in range(components)]
+            prefix = type(self.learner).__name__.lower() if self.prefix is None else self.prefix
+            return [f"{prefix}{i}" for i in range(components)]
         names = list(self._columns)
         return [names[j] for j in chosen]
 
@@ -119,7 +124,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         if not self._by_name and rows.shape[1] == 0:
             return nothing
         try:
-            return np.asarray(self.learner._project(self._projection(), rows))
+            given = rows if self._by_name else Block(rows, width_stated=False)  # names grow by declaration
+            return np.asarray(self.learner._project(self._projection(), given))
         except NotFitted:
             return nothing
 
@@ -191,8 +197,10 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         self.learner.partial_fit(self._rows(X, grow=True), [target(v) for v in y])
 
 
-def to_river(estimator: Any) -> RiverTransformer:
+def to_river(estimator: Any, prefix: str | None = None) -> RiverTransformer:
     """A river transformer of any stream_dr estimator: a `base.SupervisedTransformer` where it learns from targets.
+
+    prefix: what the components' names begin with; None: the class's name in lower case.
 
     Raises InvalidParameter for what is no such estimator.
     """
@@ -201,7 +209,7 @@ def to_river(estimator: Any) -> RiverTransformer:
             f"an object of type {type(estimator).__name__} was given; give an estimator of stream_dr with a transform, say "
             "stream_dr.LDA()."
         )
-    return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator)
+    return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator, prefix)
 
 
 def one_target(y: Any, kinds: tuple[str, ...]) -> Any:

@@ -29,6 +29,7 @@ class CCA(ClosedForm):
     1
     """
 
+    limit: ClassVar[str] = "there are at most as many as targets that do not follow from each other"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "first_stage"
 

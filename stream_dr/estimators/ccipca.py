@@ -39,6 +39,7 @@ class CCIPCA(Estimator):
     unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has no place for them.
     """
 
+    limit: ClassVar[str] = "there are at most as many as features, and a row starts at most one"
     state_type: ClassVar[Any] = StateType(CCIPCAState)
     fixed: ClassVar[tuple[str, ...]] = ("n_components", "amnesic", "center", "feature_map")
 

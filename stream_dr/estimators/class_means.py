@@ -30,6 +30,7 @@ class ClassMeans(ClosedForm):
     ['b']
     """
 
+    limit: ClassVar[str] = "there are at most as many as classes less 1, and as features that vary"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     needs_scatter: ClassVar[bool] = False
 

@@ -11,7 +11,10 @@ Why this way: all checks are made before the accumulator is touched, the accumul
 and `fit` swaps in a new holder only at its end; so after any error the estimator is what it was before.
 """
 
+import inspect
+import warnings
 from abc import ABC, abstractmethod
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +25,7 @@ from stream_dr.errors import (
     CannotMerge,
     CannotUnlearn,
     EmptyInput,
+    FewerComponents,
     InvalidWeights,
     NotFitted,
     TargetsRequired,
@@ -45,6 +49,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """Whether its state is a sum: mergeable, unlearnable, weighted."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters that the accumulator is made with, and that may not change once rows were learned."""
+    limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
+    """Why there may be fewer components than asked for."""
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -74,8 +80,16 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self._partial_fit(X, y, None)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Project rows X (rows, features) to (rows, components) float64. Raises NotFitted before any row."""
-        return self._project(self._projection(), X)
+        """Project rows X (rows, features) to (rows, components): float32 for float32 rows, otherwise float64.
+
+        X of another width than learned is refused, dense or sparse. Features that grow by declaration are those of
+        `Block(X, width_stated=False)` (sparse rows whose number of columns is only their largest index so far) and of a
+        feature map that goes by name (hashing): there an index never learned contributes nothing. Raises NotFitted before
+        any row, WidthMismatch, NotFinite. Warns FewerComponents, once a fit, where there are fewer than n_components.
+        """
+        projection = self._projection()
+        self._tell_fewer(projection.n_components)
+        return self._project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
         """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
@@ -175,6 +189,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = bool(self.target_kinds)
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _fit(self, X: Any, y: Any, weights: Any) -> Self:
@@ -243,15 +258,21 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
-    def _project(self, projection: Any, X: Any) -> np.ndarray:
-        """X projected, named columns in the stream's order or, with a map that goes by name, as they are."""
-        by_name = self._goes_by_name()
-        rows, names = rows_and_names(X, by_name)
+    def _project(self, projection: Any, X: Any, keep_dtype: bool = False) -> np.ndarray:
+        """X, rows or a Block of them, projected in float64; keep_dtype: float32 rows give float32.
+
+        Named columns come in the stream's order or, with a map that goes by name, as they are.
+        """
+        block = X if isinstance(X, Block) else Block(X)
+        by_name, learned = self._goes_by_name(), self.n_features_in_
+        rows, names = rows_and_names(block.X, by_name)
         if not by_name:
             rows, _ = in_order(self._holder().names, names, rows, type(self).__name__)
-        if not (by_name and names) and not hasattr(rows, "indptr") and rows.shape[1] != projection.n_features:
-            self._refuse_width(rows.shape[1], projection.n_features)
-        return np.asarray(projection.apply(rows, names) if by_name else projection.apply(rows))
+        grows = hasattr(rows, "indptr") and (by_name or not block.width_stated)
+        if not (by_name and names) and not grows and rows.shape[1] != learned:
+            self._refuse_width(rows.shape[1], learned)
+        projected = np.asarray(projection.apply(rows, names) if by_name else projection.apply(rows))
+        return projected.astype(rows.dtype, copy=False) if keep_dtype else projected
 
     def _goes_by_name(self) -> bool:
         """Whether columns are told apart by name, by a feature map, so that any may come."""
@@ -274,6 +295,23 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             holder.check(self)
             holder.projection = holder.refined or self.solve(holder.accumulator.freeze())
         return holder.projection
+
+    def _tell_fewer(self, found: int) -> None:
+        """Warn, once a fit, that there are fewer components than asked for. A default was not asked for."""
+        asked, holder = getattr(self, "n_components", None), self._holder()
+        if not isinstance(asked, Integral) or found >= asked or holder.told_fewer == asked:
+            return
+        if asked == inspect.signature(type(self)).parameters["n_components"].default:
+            return
+        holder.told_fewer = int(asked)
+        learned = holder.accumulator
+        labels = f" and {len(learned.labels)} labels" if learned.labels else ""
+        warnings.warn(
+            f"{type(self).__name__} has {found} components, not the n_components={asked} asked for: {self.limit} "
+            f"(so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers with {found}.",
+            FewerComponents,
+            stacklevel=3,
+        )
 
     def _linear(self, name: str) -> np.ndarray:
         projection = self._projection()

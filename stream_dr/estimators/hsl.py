@@ -37,6 +37,7 @@ class HSL(ClosedForm):
     2
     """
 
+    limit: ClassVar[str] = "there are at most as many as labels"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "laplacian")
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "first_stage"

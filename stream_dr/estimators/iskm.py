@@ -42,6 +42,7 @@ class IncrementalSKM(Estimator):
     no place for them.
     """
 
+    limit: ClassVar[str] = "past classes less 1 the matrix it follows need not have positive eigenvalues"
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
     state_type: ClassVar[Any] = StateType(SKMState)
     fixed: ClassVar[tuple[str, ...]] = ("n_components", "a", "feature_map")

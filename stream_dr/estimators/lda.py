@@ -28,6 +28,7 @@ class LDA(ClosedForm):
     (1, ['a', 'b'])
     """
 
+    limit: ClassVar[str] = "there are at most as many as classes less 1, and as features that vary"
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "first_stage"
 

@@ -22,6 +22,7 @@ class OPLS(ClosedForm):
     (1, 2)
     """
 
+    limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "first_stage"
 

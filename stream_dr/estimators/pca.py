@@ -24,6 +24,7 @@ class PCA(ClosedForm):
     [[0.707, 0.707]]
     """
 
+    limit: ClassVar[str] = "the rows vary in no more directions than features, or than rows less 1"
     target_kinds: ClassVar[tuple[str, ...]] = ()
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
     encoding: ClassVar[str] = "none"

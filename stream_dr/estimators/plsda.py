@@ -27,6 +27,7 @@ class PLSDA(ClosedForm):
     [[1.0, 0.0]]
     """
 
+    limit: ClassVar[str] = "past these the rows have no covariance with the targets"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
     solves_eigenproblem: ClassVar[bool] = False
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"

@@ -139,9 +139,11 @@ def test_missing_sets_and_missing_numbers():
         assert parse_targets(y, 3, KINDS).row_labels() == [None, ["a"], None]
     for y in (pd.Series([0.5, None, 2], dtype=object), [0.5, None, 2]):
         assert parse_targets(y, 3, KINDS, target="continuous").row_labels() == [[0.5], None, [2.0]]
-    for y in (np.array([0.5, np.nan, 2.0]), [0.5, np.nan, 2.0], pd.Series([1.0, np.nan, 2.0])):
-        with pytest.raises(InvalidTargets, match="NaN or infinity"):
-            parse_targets(y, 3, KINDS)
+    for y in (np.array([0.5, np.nan, 2.0]), [0.5, np.nan, 2.0], pd.Series([0.5, np.nan, 2.0])):
+        assert parse_targets(y, 3, KINDS).row_labels() == [[0.5], None, [2.0]]
+    for y in (np.array([1.0, np.nan, 2.0]), np.array([1.0, np.nan, 2.0], np.float32), pd.Series([1.0, None, 2.0])):
+        assert parse_targets(y, 3, SINGLE).row_labels() == [1, None, 2]
+    assert parse_targets(np.full(3, np.nan), 3, SINGLE).row_labels() == [None, None, None]
     with pytest.raises(TargetKindMismatch, match=r"labels were given .'x'"):
         parse_targets([None, "x", 1.0], 3, KINDS, known="continuous")
 
@@ -159,7 +161,7 @@ def test_take_picks_rows_of_every_kind():
         ([["a", "b"], ["a"]], SINGLE, TargetKindMismatch, "OPLS, CCA or HSL"),
         (np.eye(2), SINGLE, TargetKindMismatch, "OPLS, CCA or HSL"),
         ([0.5, 1.5], SINGLE, InvalidTargets, "not whole"),
-        ([0.5, np.nan], KINDS, InvalidTargets, "NaN or infinity"),
+        ([0.5, np.inf], KINDS, InvalidTargets, "NaN or infinity"),
         (["a"], SINGLE, InvalidTargets, "2 rows but 1 targets"),
         (["a", 1], SINGLE, InvalidTargets, "all str, all int or all bool"),
         ([True, 1], SINGLE, InvalidTargets, "all str, all int or all bool"),

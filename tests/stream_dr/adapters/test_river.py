@@ -110,7 +110,9 @@ def test_names_come_and_go() -> None:
     assert model.learner.n_features_in_ == 2
     full = model.transform_one({"a": 1.0, "b": 2.0})
     assert full == model.transform_one({"b": 2.0, "never seen": 5.0, "a": 1.0})
-    assert model.transform_one({}) == pytest.approx({"z0": full["z0"] - float(model.learner.components_[0] @ [1, 2])})
+    assert model.transform_one({}) == pytest.approx(
+        {"ccipca0": full["ccipca0"] - float(model.learner.components_[0] @ [1, 2])}
+    )
 
 
 def test_supervised_and_unsupervised_are_what_river_expects() -> None:
@@ -120,6 +122,15 @@ def test_supervised_and_unsupervised_are_what_river_expects() -> None:
         RiverTransformer(stream_dr.LDA())
     with pytest.raises(errors.InvalidParameter, match="to_river"):
         RiverSupervisedTransformer(stream_dr.CCIPCA())
+
+
+def test_a_union_keeps_the_components_of_all() -> None:
+    parts = [to_river(stream_dr.LDA(), prefix=name) for name in ("one", "two")]
+    model = compose.TransformerUnion(to_river(stream_dr.LDA()), to_river(stream_dr.PCA(2)), *parts)
+    for x, y in stream(30, "class"):
+        model.learn_one(x, y)
+    assert sorted(model.transform_one(x)) == ["lda0", "lda1", "one0", "one1", "pca0", "pca1", "two0", "two1"]
+    assert list(stream_dr.LDA().fit([[0.0], [1.0]], ["a", "b"]).get_feature_names_out()) == ["lda0"]
 
 
 @pytest.mark.parametrize("value", ["text", None, float("nan"), 1e101])

@@ -100,7 +100,7 @@ def test_targets_of_wrong_number_kind_or_type(key: str) -> None:
     refuses(errors.InvalidTargets, lambda e: e.partial_fit(X, Y[:29]), estimator, "30 rows but 29 targets")
     refuses(errors.InvalidTargets, lambda e: e.partial_fit(X, np.arange(30)), estimator, "labels are int")
     refuses(errors.InvalidTargets, lambda e: e.partial_fit(X, ["a", 1] * 15), estimator)
-    refuses(errors.InvalidTargets, lambda e: e.partial_fit(X, np.full(30, np.nan)), estimator)
+    refuses(errors.InvalidTargets, lambda e: e.partial_fit(X, np.full(30, np.inf)), estimator)
     refuses(errors.TargetKindMismatch, lambda e: e.partial_fit(X, [["a"], ["b"]] * 15), estimator)
     refuses(errors.TargetKindMismatch, lambda e: e.partial_fit(X, np.eye(3, dtype=int)[np.arange(30) % 3]), estimator)
 

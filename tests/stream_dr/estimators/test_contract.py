@@ -169,6 +169,44 @@ def test_fitted_attributes_are_the_projection_or_say_what_to_read(key: str) -> N
 
 
 @pytest.mark.parametrize("key", KEYS)
+def test_a_sparse_width_other_than_learned_is_refused_unless_features_grow(key: str) -> None:
+    X, y = rows()
+    X[np.abs(X) < 2.0] = 0.0
+    estimator = learned(key, sp.csr_matrix(X), targets(key, y))
+    answer = estimator.transform(sp.csr_matrix(X))
+    wide = sp.csr_matrix(np.pad(X, ((0, 0), (0, 2)), constant_values=5.0))
+    for other in (wide, sp.csr_matrix(X[:, :4])):
+        with pytest.raises(errors.WidthMismatch, match=f"X has {other.shape[1]} features.*expecting 6"):
+            estimator.transform(other)
+    assert np.array_equal(estimator.transform(stream_dr.Block(wide, width_stated=False)), answer)
+    assert estimator.transform(stream_dr.Block(sp.csr_matrix(X[:, :4]), width_stated=False)).shape == answer.shape
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_rows_in_single_precision_give_single_precision(key: str) -> None:
+    X, y = rows()
+    estimator = learned(key, X, targets(key, y))
+    single = estimator.transform(X.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_array_equal(
+        single, estimator.transform(X.astype(np.float32).astype(np.float64)).astype(np.float32)
+    )
+    assert estimator.transform(X.astype(np.int64)).dtype == np.float64
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if hasattr(ESTIMATORS[key](), "n_components")])
+def test_fewer_components_than_asked_for_are_told_once(key: str) -> None:
+    X, y = rows()
+    estimator = ESTIMATORS[key](n_components=500 if key != "information_gain" else 501).fit(X, targets(key, y))
+    if estimator.rank_ == 500:  # a random projection has as many as it is asked for
+        return
+    with pytest.warns(errors.FewerComponents, match=f"{estimator.rank_} components, not the n_components=50") as told:
+        estimator.transform(X)
+    estimator.transform(X)  # a second warning would be an error
+    assert "60 rows of 6 features" in str(told[0].message)
+
+
+@pytest.mark.parametrize("key", KEYS)
 def test_transform_changes_nothing(key: str) -> None:
     X, y = rows()
     estimator = learned(key, X, targets(key, y))

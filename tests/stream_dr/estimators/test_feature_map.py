@@ -95,7 +95,8 @@ def test_sparse_rows_are_dense_rows(name):
     dense = stream_dr.LDA(gamma=0.1, feature_map=MAPS[name]).fit(X, Y)
     sparse = stream_dr.LDA(gamma=0.1, feature_map=MAPS[name]).fit(sp.csr_matrix(X), Y)
     close(sparse.transform(sp.csr_matrix(X)), dense.transform(X))
-    close(sparse.transform(sp.csr_matrix(np.pad(X, ((0, 0), (0, 2)), constant_values=7.0))), dense.transform(X))
+    wide = sp.csr_matrix(np.pad(X, ((0, 0), (0, 2)), constant_values=7.0))
+    close(sparse.transform(stream_dr.Block(wide, width_stated=False)), dense.transform(X))
 
 
 @pytest.mark.parametrize("name", ["rbf", "laplace"])
