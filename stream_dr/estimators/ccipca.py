@@ -16,23 +16,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.linear_gaussian import Gaussian, LinearGaussian
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
+from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import basis_bytes
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
 
 
-class CCIPCA(Estimator):
+class CCIPCA(LinearGaussian):
     """Candid covariance-free incremental PCA [CCIPCA]: sample by sample exactly, sparse or dense. Unsupervised.
 
     n_components: components looked for. amnesic: ℓ ≥ 0; recent rows weigh more. center: subtract the running mean.
     feature_map: None, or the spec of a map that rows go through first (with random_fourier: kernel PCA, approximately).
 
     Fitted: `components_` (rank, features) of unit length, `eigenvalues_` (rank,) the recurrence's own estimates ‖v_i‖ in
-    the unit of X², `mean_`. Left out are components not started, those below 1e-10 of the largest, and those past as many
+    the unit of X², `mean_`; named as in scikit-learn's IncrementalPCA, by those estimates (divisor n; about zero where not
+    centred, and as if `components_` were orthonormal, which they are in the limit): `explained_variance_`,
+    `explained_variance_ratio_`, `singular_values_` (rank,), `noise_variance_`, `get_covariance`, `score_samples`, `score`,
+    `inverse_transform`. Left out are components not started, those below 1e-10 of the largest, and those past as many
     as there are features, which hold what the recurrence has left over; `rank_` says how many there are.
 
     Cost: a row O(nonzeros · p + p²); memory 8 · k · (d + 2 k) bytes, k = p + 1 to the next 8. Does not merge, does not
@@ -78,6 +82,25 @@ class CCIPCA(Estimator):
         loadings, eigenvalues = unit_columns(vectors, smallest=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
+
+    @property
+    def singular_values_(self) -> np.ndarray:
+        """(components,) of the centred rows: √(n · eigenvalues_)."""
+        return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
+
+    def _gaussian(self) -> Gaussian:
+        projection: Any = self._projection()
+        state = self.state_.inner if isinstance(self.state_, MappedState) else self.state_
+        d, n = len(projection.mean), state.rows
+        return Gaussian(
+            projection.mean,
+            projection.loadings,
+            projection.eigenvalues,
+            float(state.variance[0]),
+            np.ones(d),
+            n,
+            min(d, n),
+        )
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """8 · k · (d + 2 k), k = p + 1 to the next multiple of 8, d as mapped where there is a map."""

@@ -77,7 +77,7 @@ class ClosedForm(AdditiveEstimator):
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
-        check_positive_int("n_components", self.n_components, optional=True)
+        self.check_components()
         check_number("gamma", self.gamma, low=0.0)
         check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
         check_choice("standardize", self.standardize, (False, True))
@@ -89,6 +89,10 @@ class ClosedForm(AdditiveEstimator):
             )
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
+
+    def check_components(self) -> None:
+        """Raise InvalidParameter for an n_components outside its range."""
+        check_positive_int("n_components", self.n_components, optional=True)
 
     def accumulator(self, state: Any = None) -> Any:
         """A new accumulator of moments, or one that goes on from `state`."""
@@ -139,9 +143,13 @@ class ClosedForm(AdditiveEstimator):
         loadings, eigenvalues = found
         if self.solves_eigenproblem:
             loadings = canonical(loadings, eigenvalues)
-        p = len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
+        p = self.wanted(eigenvalues, moments)
         loadings = signed(loadings[:, :p] * moments.scale[:, None])
         return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution)
+
+    def wanted(self, eigenvalues: np.ndarray, moments: Moments) -> int:
+        """How many of the components found, largest first, are kept."""
+        return len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
 
     @abstractmethod
     def directions(self, moments: Moments, state: Any) -> Directions:

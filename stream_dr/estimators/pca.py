@@ -2,17 +2,31 @@
 
 from typing import Any, ClassVar, Literal
 
-from stream_dr.errors import NeedsRefine
+import numpy as np
+
+from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.closed_form import ClosedForm, Directions
-from stream_dr.estimators.moments import Moments
+from stream_dr.estimators.linear_gaussian import Gaussian, LinearGaussian
+from stream_dr.estimators.moments import Moments, moments_of
+from stream_dr.estimators.parameter_checks import check_choice
+from stream_dr.projection import Linear
 from stream_dr.solve.spectral import symmetric
 
 
-class PCA(ClosedForm):
+class PCA(LinearGaussian, ClosedForm):
     """Principal component analysis: eigenvectors of Cxx, exact from one pass, mergeable and unlearnable [MATH §2].
 
     Orthonormal, at most min(features, rows − 1). Eigenvalues are those of Cxx = Σ w (x − x̄)(x − x̄)ᵀ: divided by N they
     are variances.
+
+    n_components: how many; a float in (0, 1): as few as explain more than that share of all variance; None: all. whiten:
+    `transform` gives every component variance 1 (divisor N − 1), `components_` stay orthonormal. The other parameters are
+    common to the closed-form estimators.
+
+    Fitted, as in scikit-learn's PCA, weights counting as repetition: `explained_variance_` (components,), divisor N − 1 (N
+    where N ≤ 1), `explained_variance_ratio_`, `singular_values_` (components,), `noise_variance_`; and `get_covariance`,
+    `score_samples`, `score`, `inverse_transform`. With `standardize` variances are those of the standardised columns; rows,
+    covariance and density are in the columns' own units.
 
     State: O(d²). Learning a row costs O(d²); solving O(d³). Unsupervised: y is ignored.
 
@@ -29,6 +43,77 @@ class PCA(ClosedForm):
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
     encoding: ClassVar[str] = "none"
 
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        whiten: bool = False,
+        gamma: float = 0.0,
+        scatter: Literal["auto", "exact", "diagonal"] = "auto",
+        standardize: bool = False,
+        decay: float = 1.0,
+        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
+        feature_map: dict[str, Any] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        super().__init__(
+            None, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
+            feature_map=feature_map, random_state=random_state,
+        )  # fmt: skip
+        self.n_components = n_components  # type: ignore[assignment]
+        self.whiten = whiten
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        super().check_parameters()
+        check_choice("whiten", self.whiten, (False, True))
+
+    def check_components(self) -> None:
+        """Raise InvalidParameter unless n_components is None, a whole number ≥ 1 or a share in (0, 1)."""
+        if not isinstance(self.n_components, float):
+            super().check_components()
+        elif not 0.0 < self.n_components < 1.0:
+            raise InvalidParameter(
+                f"n_components={self.n_components!r}; as a share of all variance it must lie between 0 and 1, both left out."
+            )
+
+    def wanted(self, eigenvalues: np.ndarray, moments: Moments) -> int:
+        """How many components: given, or as many as explain the share that is given."""
+        if not isinstance(self.n_components, float):
+            return super().wanted(eigenvalues, moments)
+        shares = np.cumsum(eigenvalues) / max(float(moments.diagonal.sum()), np.finfo(float).tiny)
+        return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
+
+    def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:
+        """The projection, of unit variance where `whiten`."""
+        projection = super().finished(moments, found, solution)
+        if not self.whiten:
+            return projection
+        return projection._replace(loadings=projection.loadings / np.sqrt(projection.eigenvalues / freedom(moments)))
+
+    @property
+    def components_(self) -> np.ndarray:
+        """(components, features) float64, orthonormal, whitened or not."""
+        components: np.ndarray = super().components_
+        return components * np.sqrt(self.explained_variance_)[:, None] if self.whiten else components
+
+    @property
+    def singular_values_(self) -> np.ndarray:
+        """(components,) of the centred rows, each times √weight."""
+        return np.sqrt(self.eigenvalues_)
+
+    def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
+        return Z * np.sqrt(self.explained_variance_) if self.whiten else Z
+
+    def _gaussian(self) -> Gaussian:
+        projection: Any = self._projection()
+        m = moments_of(self.state_, self.standardize)
+        variances = projection.eigenvalues / freedom(m)
+        loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
+        total = float(m.diagonal.sum()) / freedom(m)
+        most = min(len(m.mean), m.weight)
+        return Gaussian(projection.mean, loadings / m.scale[:, None], variances, total, m.scale, m.weight, most)
+
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Eigenvectors above the rank cut."""
         if moments.scatter is None:
@@ -38,3 +123,8 @@ class PCA(ClosedForm):
             )
         values, vectors = symmetric(moments.scatter, moments.rounding.floor(moments.diagonal))
         return vectors, values
+
+
+def freedom(moments: Moments) -> float:
+    """What summed scatter is divided by for a variance: N − 1; N where that is not positive."""
+    return moments.weight - 1.0 if moments.weight > 1.0 else moments.weight

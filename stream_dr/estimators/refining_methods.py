@@ -69,6 +69,11 @@ class OnSubspace:
     def __init__(self, estimator: Any, moments: Moments, state: Any, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
+        if isinstance(estimator.n_components, float):
+            raise CannotRefine(
+                f"n_components={estimator.n_components} is a share of all variance, and refine looks for a given number of "
+                "components. State how many."
+            )
         self._wanted = estimator.n_components or moments.cross.shape[1]
         if self._wanted == 0:
             self._refuse_all()

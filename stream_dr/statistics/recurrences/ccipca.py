@@ -15,6 +15,8 @@ difference.
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stream_dr.block import Block
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
@@ -22,7 +24,9 @@ from stream_dr.statistics.recurrences.ccipca_loop import LOOPS
 
 
 class CCIPCAState(NamedTuple):
-    """What CCIPCA remembers. `basis`: its vectors and, when centred, the sum of rows; the rest as every State has it."""
+    """What CCIPCA remembers. `basis`: its vectors and, when centred, the sum of rows; variance: (1,) float64, the mean of
+    |u_1|² by the same amnesic weights, of which each eigenvalue is a share; the rest as every State has it.
+    """
 
     rows: int
     rows_skipped: int
@@ -30,6 +34,7 @@ class CCIPCAState(NamedTuple):
     target_kind: str | None
     labels: tuple[Any, ...]
     basis: BasisState
+    variance: np.ndarray
 
 
 class CCIPCAAccumulator:
@@ -42,6 +47,7 @@ class CCIPCAAccumulator:
     def __init__(self, components: int, amnesic: float, center: bool, state: CCIPCAState | None = None) -> None:
         self._amnesic = float(amnesic)
         self.rows = 0 if state is None else int(state.rows)
+        self._variance = np.zeros(1) if state is None else state.variance.copy()
         self._basis = BlockBasis(components, int(center), bool(center), None if state is None else state.basis)
 
     @property
@@ -54,9 +60,9 @@ class CCIPCAAccumulator:
         self._basis.check(block, "CCIPCA")
         if block.rows:
             self._basis.start(block, shift=self._basis.centred)
-            self._basis.learn(block.X, LOOPS, self.rows, self._amnesic)
+            self._basis.learn(block.X, LOOPS, self.rows, self._amnesic, self._variance)
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:
         """The State so far; later adds do not change it. O(d p)."""
-        return CCIPCAState(self.rows, 0, self.n_features, None, (), self._basis.freeze())
+        return CCIPCAState(self.rows, 0, self.n_features, None, (), self._basis.freeze(), self._variance.copy())

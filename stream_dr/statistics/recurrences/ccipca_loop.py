@@ -43,7 +43,7 @@ def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic
 
     products (k,): Dᵀx. squared: |x − s|². raw: |x|². row: its number n. table: [Gram | M] of BlockBasis, changed in
     place. residual (2k,): scratch. weights (k,): filled with q, by which D ← D + x qᵀ. Returns the number of live
-    components, and by how much the residual's squared length fell on its way.
+    components, by how much the residual's squared length fell on its way, and |x − x̄(n)|² (|x|² where not centred).
     """
     size = products.shape[0]
     weights[:] = 0.0
@@ -96,7 +96,14 @@ def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic
         live += 1
     if centred:
         weights[p] = 1.0
-    return live, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
+    return live, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0, first
+
+
+@compiled(fastmath=FAST, forceinline=True)
+def average(variance, left, row, unit, amnesic):  # type: ignore[no-untyped-def]
+    """Take |u_1|² of row n into variance[0], by the weights that the components have."""
+    ell = amnesic if row > amnesic + 1.0 else 0.0
+    variance[0] = (row - 1.0 - ell) / row * variance[0] + (1.0 + ell) / row * left / (unit * unit)
 
 
 @compiled(fastmath=FAST, forceinline=True)
@@ -117,7 +124,9 @@ def centre(products, squared, row, table, counts, live, p, residual):  # type: i
 
 
 @compiled(fastmath=FAST)
-def learn_sparse(indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, amnesic):  # type: ignore[no-untyped-def]
+def learn_sparse(  # type: ignore[no-untyped-def]
+    indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, amnesic, variance
+):
     """Learn sparse rows from `at` on; stops after a row that leaves M worn. See Loops."""
     size = columns.shape[1]
     products, weights, residual = np.empty(size), np.empty(size), np.empty(2 * size)
@@ -126,9 +135,10 @@ def learn_sparse(indptr, indices, values, at, before, columns, table, lengths, c
         squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return t, live, TOO_LONG
-        live, deflated = learn_row(
+        live, deflated, left = learn_row(
             products, squared, squared, row, table, counts, live, p, unit, amnesic, residual, weights
         )
+        average(variance, left, row, unit, amnesic)
         scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         measure(lengths[0], products, weights, squared)
         if worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
@@ -137,7 +147,7 @@ def learn_sparse(indptr, indices, values, at, before, columns, table, lengths, c
 
 
 @compiled(fastmath=FAST)
-def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, amnesic):  # type: ignore[no-untyped-def]
+def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, amnesic, variance):  # type: ignore[no-untyped-def]
     """Learn dense rows from `at` on, a block at a time; stops after a row that leaves M worn. See Loops."""
     size = columns.shape[1]
     residual = np.empty(2 * size)
@@ -155,9 +165,10 @@ def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, tur
                 why = TOO_LONG
                 break
             settle(products, inner, weights, t)
-            live, deflated = learn_row(
+            live, deflated, left = learn_row(
                 products[t], inner[t, t], raw[t], row, table, counts, live, p, unit, amnesic, residual, weights[t]
             )
+            average(variance, left, row, unit, amnesic)
             measure(lengths[0], products[t], weights[t], inner[t, t])
             if worn(table, lengths[0], counts, p, live, row, turned, 8, deflated):
                 why = WORN
