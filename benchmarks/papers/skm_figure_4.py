@@ -22,7 +22,7 @@ PANELS = {
     "PCA, 1": (PCA, {"n_components": 1}),
     "SKM a=1, 1": (SKM, {"n_components": 1, "a": 1.0}),
     "SKM a=3, 1": (SKM, {"n_components": 1, "a": 3.0}),
-    "LDA, 1": (LDA, {"n_components": 1}),
+    "LDA, 1": (LDA, {"n_components": 1, "scaling": "source"}),
     "PCA, 2": (PCA, {"n_components": 2}),
     "SKM a=3, 2": (SKM, {"n_components": 2, "a": 3.0}),
 }

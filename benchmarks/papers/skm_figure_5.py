@@ -24,7 +24,11 @@ SETS = {
     "monks-1": (1, 2, 3, 4, 5),
     "bupa": (1, 2, 3, 4, 5, 6),
 }
-METHODS: dict[str, list[Any]] = {"SKM": [SKM(a=a) for a in (1.0, 2.0, 3.0)], "PCA": [PCA()], "LDA": [LDA()]}
+METHODS: dict[str, list[Any]] = {
+    "SKM": [SKM(a=a) for a in (1.0, 2.0, 3.0)],
+    "PCA": [PCA()],
+    "LDA": [LDA(scaling="source")],
+}
 
 
 def main(arguments: list[str] | None = None) -> dict[str, dict[str, list[float]]]:

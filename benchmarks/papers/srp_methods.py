@@ -23,7 +23,8 @@ KERNEL = ("kernel PCA", "KSPCA", "KSRP")
 def method(name: str, k: int, gamma: float, seed: int, n_features: int = 1000) -> Any:
     """The estimator, asked for k components; with γ and the number of Fourier features where it is a kernel method."""
     spec = random_fourier(n_features, gamma=gamma, seed=seed) if name in KERNEL else None
-    return METHODS[name](n_components=k, feature_map=spec, random_state=seed)
+    papers = {"scaling": "source"} if METHODS[name] is SRP else {}
+    return METHODS[name](n_components=k, feature_map=spec, random_state=seed, **papers)
 
 
 def measure(name: str, k: int, gamma: float, seed: int, rows: tuple[Any, ...], n_features: int) -> tuple[float, float]:

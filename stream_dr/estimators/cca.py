@@ -1,21 +1,23 @@
 """CCA: canonical correlation analysis (the rows' side) by the two-stage method."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.moments import Moments
+from stream_dr.estimators.two_stage import TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, symmetric
 
 
-class CCA(ClosedForm):
+class CCA(TwoStage):
     """Canonical correlation analysis: directions of the rows most correlated with some combination of targets.
 
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2), targets centred, eigenvalues of Cyy (scaled to unit
     diagonal) above 1e-10 of the largest [2S, Table 1; MATH §3]. Eigenvalues are squared canonical correlations at γ = 0,
-    each in [0, 1]. At most rank(Cyy) components. On one label a row the indicator's Cyy is singular and CCA is LDA.
+    each in [0, 1]. At most rank(Cyy) components. On one label a row the indicator's Cyy is singular and CCA is LDA
+    (with scaling="source", to the length; with "unit" projected rows have variance 1, LDA's within their classes).
+    Parameters gamma, shrinkage, scaling: see TwoStage.
 
     Targets: one or several labels a row (their indicator), or numbers. State: O(d·(k + 2) + k²) for k labels or columns,
     + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ +
@@ -31,16 +33,15 @@ class CCA(ClosedForm):
 
     limit: ClassVar[str] = "there are at most as many as targets that do not follow from each other"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "first_stage"
 
     def transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Project rows X (rows, features) to (rows, components) float64; y is ignored. Raises NotFitted before any row."""
         return super().transform(X)
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
-        """At most rank(Cyy) components."""
+    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+        """Cxy (Cyy)^(−1/2)."""
         root = self._inverse_root(moments)
-        return self._two_stage(moments, moments.cross @ root, root.shape[1] ** 0.5)
+        return moments.cross @ root, root.shape[1] ** 0.5
 
     @staticmethod
     def _inverse_root(m: Moments) -> np.ndarray:

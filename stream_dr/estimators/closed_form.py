@@ -14,16 +14,14 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, NeedsRefine
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.additive import AdditiveEstimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
 from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
-from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.spectral import canonical, signed
-from stream_dr.solve.two_stage import condition, two_stage
 from stream_dr.statistics.moments.accumulator import EXACT_WIDTH, MomentAccumulator, MomentState
 from stream_dr.statistics.moments.state import check_kept, moment_bytes
 from stream_dr.targets import KINDS
@@ -36,7 +34,7 @@ class ClosedForm(AdditiveEstimator):
     """Base of the closed-form estimators; parameters common to all.
 
     n_components: how many; None: all of positive eigenvalue. gamma ≥ 0: ridge added to Cxx, in the units of the summed
-    scatter, as in [2S]; methods that do not invert Cxx are unaffected. scatter: "auto" (exact up to 4,096 features for
+    scatter; methods that do not invert Cxx are unaffected (see TwoStage). scatter: "auto" (exact up to 4,096 features for
     dense rows and sparse rows of stated width, else diagonal), "exact" or "diagonal"; decided at the first batch.
     standardize: solve as if every feature had variance 1. decay in (0, 1]: row i weighs decay^(rows after it).
     target: "auto", or the kind of targets. feature_map: None, or the spec of a map that rows go through first, as
@@ -139,12 +137,12 @@ class ClosedForm(AdditiveEstimator):
         return self.finished(moments, self.directions(moments, state), "exact" if exact else "diagonal")
 
     def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:
-        """The projection made of directions: axes and signs settled, scale undone, at most n_components."""
+        """The projection made of directions: axes, lengths and signs settled, at most n_components."""
         loadings, eigenvalues = found
         if self.solves_eigenproblem:
             loadings = canonical(loadings, eigenvalues)
         p = self.wanted(eigenvalues, moments)
-        loadings = signed(loadings[:, :p] * moments.scale[:, None])
+        loadings = signed(self.scaled(loadings[:, :p], moments, solution) * moments.scale[:, None])
         return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution)
 
     def wanted(self, eigenvalues: np.ndarray, moments: Moments) -> int:
@@ -154,6 +152,10 @@ class ClosedForm(AdditiveEstimator):
     @abstractmethod
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Loadings and eigenvalues, largest first, from the moments."""
+
+    def scaled(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+        """Loadings (features, p) of the scaled features at the length they are to have; as they are."""
+        return loadings
 
     def centre(self, moments: Moments) -> np.ndarray:
         """What a row is centred on before it is projected (features,)."""
@@ -199,24 +201,3 @@ class ClosedForm(AdditiveEstimator):
         kept = self.scatter_kept()
         exact = kept == "exact" or (kept == "auto" and n_features <= EXACT_WIDTH)
         return moment_bytes(self.target_encoding(), n_features, n_targets, exact, self.keeps_class_scatter())
-
-    @property
-    def condition_(self) -> float:
-        """Condition number of Cxx + γI on the space that is kept: the solution's error is 2e-16 times it. O(d³).
-
-        Raises NeedsRefine where only the diagonal of Cxx is kept: the number is not known then.
-        """
-        self._projection()
-        moments = moments_of(self.state_, self.standardize)
-        if moments.scatter is None:
-            raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
-        return condition(moments.scatter, self.gamma, moments.rounding)
-
-    def _two_stage(self, moments: Moments, xh: np.ndarray, h_norm: float) -> Directions:
-        """[2S, Algorithm 2] on XH (features, k); none where XH is all rounding."""
-        kept = moments.significant(xh, h_norm)  # (Cxx + γI)⁻¹ would magnify what is rounding
-        if kept.shape[1] == 0:
-            return np.zeros((len(xh), 0)), np.zeros(0)
-        if moments.first_stage is not None:
-            return second_stage(moments.first_stage(xh), xh)
-        return two_stage(moments.spread, kept, float(self.gamma), moments.rounding)

@@ -5,14 +5,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_choice
+from stream_dr.estimators.two_stage import TwoStage
 from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.moments.label_sets import most_sets
 
 
-class HSL(ClosedForm):
+class HSL(TwoStage):
     """Hypergraph spectral learning: rows are vertices, labels are hyperedges, L a normalised Laplacian of that graph.
 
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L, X centred [2S, Table 1; MATH §3]. `laplacian`:
@@ -25,7 +25,7 @@ class HSL(ClosedForm):
     of each distinct label set and compute degrees when read: exact in one pass, whatever the order of rows. They keep at
     most 20,000 sets, and 1 GiB of dense rows' sums; a batch that would pass that is refused, in a directory before it is in
     the log. At most one component a label; eigenvalues lie in [0, 1]. Rows with an empty list of labels count in the mean
-    and in Cxx only.
+    and in Cxx only. Parameters gamma, shrinkage, scaling: see TwoStage; projected rows have variance 1 with scaling="unit".
 
     Targets: one or several labels a row. State: O(d·(k + 2)), for clique and star one sparse row sum a distinct label
     set, + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving
@@ -39,8 +39,7 @@ class HSL(ClosedForm):
 
     limit: ClassVar[str] = "there are at most as many as labels"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
-    fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "laplacian")
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "first_stage"
+    fixed: ClassVar[tuple[str, ...]] = (*TwoStage.fixed, "laplacian")
 
     def __init__(
         self,
@@ -48,6 +47,8 @@ class HSL(ClosedForm):
         n_components: int | None = None,
         *,
         gamma: float = 0.0,
+        shrinkage: float | None = None,
+        scaling: Literal["unit", "source"] = "unit",
         scatter: Literal["auto", "exact", "diagonal"] = "auto",
         standardize: bool = False,
         decay: float = 1.0,
@@ -56,8 +57,8 @@ class HSL(ClosedForm):
         random_state: int | None = None,
     ) -> None:
         super().__init__(
-            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
+            n_components, gamma=gamma, shrinkage=shrinkage, scaling=scaling, scatter=scatter, standardize=standardize,
+            decay=decay, target=target, feature_map=feature_map, random_state=random_state,
         )  # fmt: skip
         self.laplacian = laplacian
 
@@ -83,17 +84,15 @@ class HSL(ClosedForm):
         made = feature_map(self.feature_map)
         return most_sets(made.out_features, not made.sparse)
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
-        """At most one component a label."""
+    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+        """XH of the hypergraph; see the class."""
         k = len(moments.label_weights)
         if self.laplacian == "zhou" or k == 0:
-            xh = moments.cross / np.sqrt(moments.label_weights)
-        else:
-            n_e = np.zeros(len(moments.present))
-            n_e[moments.present] = moments.label_weights
-            columns = edge_columns(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
-            xh = state.label_set_cross(columns) * moments.scale[:, None]
-        return self._two_stage(moments, xh, k**0.5)
+            return moments.cross / np.sqrt(moments.label_weights), k**0.5
+        n_e = np.zeros(len(moments.present))
+        n_e[moments.present] = moments.label_weights
+        columns = edge_columns(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
+        return state.label_set_cross(columns) * moments.scale[:, None], k**0.5
 
 
 def edge_columns(sets: Any, n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:

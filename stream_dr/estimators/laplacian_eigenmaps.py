@@ -25,7 +25,8 @@ class LaplacianEigenmaps(Embedding):
 
     Parameters: n_components; n_neighbors, k, a row counting as the first of its own k (as scikit-learn's
     SpectralEmbedding has it); reservoir, rows sampled at most; weights, "binary" (edges of weight 1) or "heat"
-    (exp(−|·|²/t)); temperature, t, None for the mean squared length of the edges; feature_map, None or the spec of a
+    (exp(−|·|²/t)); temperature, t, None for the mean squared length of the edges; scaling, "unit" (the sampled rows have
+    variance 1 along every component) or "source" (zᵀ D z = 1, as scikit-learn's); feature_map, None or the spec of a
     map that rows go through first; random_state, seed of the sample.
     Fitted: eigenvalues_ (components,) λ of the normalised Laplacian, ascending; embedding_ (sampled rows, components),
     their places; parts_, parts of the graph; no components_, the map is not linear.
@@ -47,6 +48,7 @@ class LaplacianEigenmaps(Embedding):
         *,
         weights: Literal["binary", "heat"] = "binary",
         temperature: float | None = None,
+        scaling: Literal["unit", "source"] = "unit",
         feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -55,6 +57,7 @@ class LaplacianEigenmaps(Embedding):
         self.reservoir = reservoir
         self.weights = weights
         self.temperature = temperature
+        self.scaling = scaling
         self.feature_map = feature_map
         self.random_state = random_state
 
@@ -68,7 +71,7 @@ class LaplacianEigenmaps(Embedding):
     def fitted(self, state: Reservoir) -> Eigenmap:
         """Places of the sampled rows, and the rule for others."""
         graph = neighbourhood_graph(state.kept, self.n_neighbors, self.weights == "heat", self.temperature, None)
-        return laplacian_eigenmaps(state.kept, graph, self.n_components)
+        return laplacian_eigenmaps(state.kept, graph, self.n_components, self.scaling == "unit")
 
     @property
     def parts_(self) -> int:

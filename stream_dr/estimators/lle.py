@@ -11,7 +11,7 @@ Why this way: scikit-learn's LocallyLinearEmbedding on the sampled rows, to the 
 the local Gram matrix, unit-length places), so that one can be checked against the other.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from stream_dr.estimators.parameter_checks import check_number
 from stream_dr.estimators.reservoir_method import Embedding
@@ -23,7 +23,8 @@ class LLE(Embedding):
     """Locally linear embedding of a uniform sample of the rows.
 
     Parameters: n_components; n_neighbors, k others; reservoir, rows sampled at most; reg, share of each local Gram
-    matrix's trace added to its diagonal; feature_map, None or the spec of a map that rows go through first;
+    matrix's trace added to its diagonal; scaling, "unit" (the sampled rows have variance 1 along every component) or
+    "source" (places of unit length, as scikit-learn's); feature_map, None or the spec of a map that rows go through first;
     random_state, seed of the sample.
     Fitted: eigenvalues_ (components,) of (I − W)ᵀ(I − W), ascending; embedding_ (sampled rows, components), their places;
     no components_, the map is not linear.
@@ -44,6 +45,7 @@ class LLE(Embedding):
         reservoir: int = 2000,
         *,
         reg: float = 1e-3,
+        scaling: Literal["unit", "source"] = "unit",
         feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -51,6 +53,7 @@ class LLE(Embedding):
         self.n_neighbors = n_neighbors
         self.reservoir = reservoir
         self.reg = reg
+        self.scaling = scaling
         self.feature_map = feature_map
         self.random_state = random_state
 
@@ -61,4 +64,4 @@ class LLE(Embedding):
 
     def fitted(self, state: Reservoir) -> Barycentre:
         """Places of the sampled rows, and the rule for others."""
-        return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg)
+        return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit")

@@ -27,8 +27,9 @@ class LPP(ReservoirMethod):
     Parameters: n_components; n_neighbors, k, a row counting as the first of its own k; reservoir, rows sampled at most;
     weights, "heat" (exp(−|·|²/t)) or "binary" (edges of weight 1); temperature, t, None for the mean squared length
     of the edges; label_aware, cut edges between classes (needs y); gamma, ridge in both quadratic forms (0: none, but
-    1e-3 of the mean eigenvalue where the sample has no more rows than features); feature_map, None or the spec of a
-    map that rows go through first; random_state, seed of the sample.
+    1e-3 of the mean eigenvalue where the sample has no more rows than features); scaling, "unit" (the sampled rows
+    have variance 1 along every component) or "source" (wᵀ Xᵀ D X w = 1); feature_map, None or the spec of a map that
+    rows go through first; random_state, seed of the sample.
     Fitted: components_ (components, features); eigenvalues_ (components,) λ, ascending; mean_ (features,).
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
     which the sampled rows do not vary.
@@ -52,6 +53,7 @@ class LPP(ReservoirMethod):
         temperature: float | None = None,
         label_aware: bool = False,
         gamma: float = 0.0,
+        scaling: Literal["unit", "source"] = "unit",
         feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -62,6 +64,7 @@ class LPP(ReservoirMethod):
         self.temperature = temperature
         self.label_aware = label_aware
         self.gamma = gamma
+        self.scaling = scaling
         self.feature_map = feature_map
         self.random_state = random_state
 
@@ -81,4 +84,4 @@ class LPP(ReservoirMethod):
         codes = state.codes if self.label_aware else None
         graph = neighbourhood_graph(state.kept, self.n_neighbors, self.weights == "heat", self.temperature, codes)
         D = sp.diags_array(graph.degrees, format="csr")
-        return locality(state.kept, D - graph.weights, D, self.n_components, self.gamma)
+        return locality(state.kept, D - graph.weights, D, self.n_components, self.gamma, self.scaling == "unit")

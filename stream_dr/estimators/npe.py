@@ -8,7 +8,7 @@ dense; solving O(reservoir · features · min(reservoir, features)); transform O
 yes, by a hypergeometric draw. Unlearns: no.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +27,8 @@ class NPE(ReservoirMethod):
     Parameters: n_components; n_neighbors, k others; reservoir, rows sampled at most; label_aware, look for neighbours
     within a row's own class (needs y); reg, share of each local Gram matrix's trace added to its diagonal; gamma,
     ridge in both quadratic forms (0: none, but 1e-3 of the mean eigenvalue where the sample has no more rows than
-    features); feature_map, None or the spec of a map that rows go through first; random_state, seed of the sample.
+    features); scaling, "unit" (the sampled rows have variance 1 along every component) or "source" (wᵀ Xᵀ X w = 1);
+    feature_map, None or the spec of a map that rows go through first; random_state, seed of the sample.
     Fitted: components_ (components, features); eigenvalues_ (components,) λ, ascending; mean_ (features,).
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
     which the sampled rows do not vary.
@@ -50,6 +51,7 @@ class NPE(ReservoirMethod):
         label_aware: bool = False,
         reg: float = 1e-3,
         gamma: float = 0.0,
+        scaling: Literal["unit", "source"] = "unit",
         feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -59,6 +61,7 @@ class NPE(ReservoirMethod):
         self.label_aware = label_aware
         self.reg = reg
         self.gamma = gamma
+        self.scaling = scaling
         self.feature_map = feature_map
         self.random_state = random_state
 
@@ -77,4 +80,11 @@ class NPE(ReservoirMethod):
             return Linear(mean, np.zeros((d, 0)), np.zeros(0), "exact")
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
         W = weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
-        return locality(state.kept, alignment(W), sp.eye_array(r, format="csr"), self.n_components, self.gamma)
+        return locality(
+            state.kept,
+            alignment(W),
+            sp.eye_array(r, format="csr"),
+            self.n_components,
+            self.gamma,
+            self.scaling == "unit",
+        )

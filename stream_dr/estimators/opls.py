@@ -1,16 +1,19 @@
 """OPLS: orthonormalised partial least squares by the two-stage method."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions
+import numpy as np
+
 from stream_dr.estimators.moments import Moments
+from stream_dr.estimators.two_stage import TwoStage
 
 
-class OPLS(ClosedForm):
+class OPLS(TwoStage):
     """Orthonormalised partial least squares: the directions that predict all targets best, from one pass.
 
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy [2S, Table 1; MATH §3]: the span of ridge regression on every
-    target, ordered by what it explains. At most (targets) components; eigenvalues are in the targets' squared units.
+    target, ordered by what it explains. At most (targets) components; eigenvalues are in the targets' squared units,
+    summed over rows. Parameters gamma, shrinkage, scaling: see TwoStage; projected rows have variance 1 with scaling="unit".
 
     Targets: one or several labels a row (their indicator), or numbers. State: O(d·(k + 2)) for k labels or columns, + d²
     with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ + d
@@ -24,8 +27,7 @@ class OPLS(ClosedForm):
 
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "first_stage"
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
-        """At most one component a target."""
-        return self._two_stage(moments, moments.cross, moments.target_size)
+    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+        """Cxy."""
+        return moments.cross, moments.target_size

@@ -3,7 +3,7 @@
 Both offer the same four verbs. `start()` gives a solve (a NamedTuple of arrays), `take(solve, product)` the next one from
 the product of Cxx with `solve.directions`, `answer(solve)` the loadings, eigenvalues and relative residual so far.
 
-- FirstStage (LDA, OPLS, CCA, HSL): block conjugate gradient on (Cxx + γI) W1 = XH.
+- FirstStage (LDA, OPLS, CCA, HSL): block conjugate gradient on (aCxx + ρI) W1 = XH.
 - OnSubspace (PCA, PLSDA, SKM, MMC): the method itself on a growing Krylov basis, where its scatter is exact.
 
 Why this way: neither knows a method. What a method does with W1, or with the moments of a basis, is its own
@@ -33,6 +33,10 @@ class FirstStage:
     def __init__(self, estimator: Any, moments: Moments, state: Any, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
+        if not estimator.ridge(moments)[0]:
+            raise CannotRefine(
+                f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
+            )
 
     def start(self) -> cg.BlockSolve:
         """The solve for the method's XH; nothing to solve where XH is all rounding."""
@@ -47,7 +51,8 @@ class FirstStage:
 
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
         """One step of conjugate gradient."""
-        return cg.advance(solve, product + float(self._estimator.gamma) * solve.directions)
+        share, ridge = self._estimator.ridge(self._moments)
+        return cg.advance(solve, share * product + ridge * solve.directions)
 
     def answer(self, solve: cg.BlockSolve) -> Answer:
         """The method's second stage on W1 so far."""

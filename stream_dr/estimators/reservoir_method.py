@@ -4,6 +4,9 @@ LaplacianEigenmaps, LLE); the last two place the sampled rows themselves.
 They look at pairs of rows, so no sum over rows is enough for them: what is remembered is a sample of at most
 `reservoir` rows, and the projection is exact for those rows. Up to `reservoir` rows the sample is all of them.
 
+The methods' own conditions (zᵀ D z = 1, |z| = 1 and the like) make coordinates shrink as the sample fills; with
+`scaling="unit"` the sampled rows have variance 1 along every component, with "source" they are the papers'.
+
 Weights (`partial_fit(X, y, sample_weight)`, or those of a stream) decide how likely a row is to be sampled; in the
 graph every sampled row counts alike. That is why `fit` takes none: on rows that all fit in the sample they would
 change nothing. `decay` is left out: the sample is of the whole stream.
@@ -20,7 +23,7 @@ from stream_dr.errors import CannotUnlearn
 from stream_dr.estimators.additive import AdditiveEstimator
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
-from stream_dr.estimators.parameter_checks import check_positive_int
+from stream_dr.estimators.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
@@ -39,6 +42,7 @@ class ReservoirMethod(Estimator):
     n_neighbors: int
     reservoir: int
     random_state: int | None
+    scaling: str
     feature_map: dict[str, Any] | None
 
     def check_parameters(self) -> None:
@@ -46,6 +50,7 @@ class ReservoirMethod(Estimator):
         check_positive_int("n_components", self.n_components)
         check_positive_int("n_neighbors", self.n_neighbors)
         check_positive_int("reservoir", self.reservoir)
+        check_choice("scaling", self.scaling, ("unit", "source"))
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
 

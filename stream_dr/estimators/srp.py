@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.moments import Moments
-from stream_dr.estimators.parameter_checks import check_number, check_positive_int
+from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.statistics.moments.encoding import Fourier
 from stream_dr.targets import Label
 
@@ -26,9 +26,10 @@ class SRP(ClosedForm):
     components drawn again for the old ones may take their first signs. With two classes all components are ± the
     difference of the class means: one direction, whatever p is.
 
-    W is used as it is: not orthonormal, and rows are not centred (`mean_` is zero). Its rank is at most min(p, c − 1), so
-    more components than classes only average the randomness. Eigenvalues are the columns' squared lengths (W has none of
-    its own), in the columns' order. Several labels a row use the linear kernel on the indicator.
+    W is used as it is: not orthonormal, and rows are not centred (`mean_` is zero). scaling="unit": it is (Cxy / N) R, of
+    covariances, which does not grow with N; "source": of the sums, as in the paper. Its rank is at most min(p, c − 1), so
+    more components than classes only average the randomness. Eigenvalues are the squared lengths of the columns of Cxy R (W
+    has none of its own), in the columns' order. Several labels a row use the linear kernel on the indicator.
 
     Targets: one or several labels a row, or numbers. State: O(d·(k + 2)), k labels or p Fourier features. Learning a row
     costs O(its entries × its labels); solving O(d k p). Cxx is not needed. Merges and unlearns.
@@ -45,6 +46,7 @@ class SRP(ClosedForm):
         sigma: float = 1.0,
         *,
         gamma: float = 0.0,
+        scaling: Literal["unit", "source"] = "unit",
         scatter: Literal["auto", "exact", "diagonal"] = "auto",
         standardize: bool = False,
         decay: float = 1.0,
@@ -57,12 +59,14 @@ class SRP(ClosedForm):
             feature_map=feature_map, random_state=random_state,
         )  # fmt: skip
         self.sigma = sigma
+        self.scaling = scaling
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_positive_int("n_components", self.n_components)
         check_number("sigma", self.sigma, low=0.0, open_low=True)
+        check_choice("scaling", self.scaling, ("unit", "source"))
 
     def target_encoding(self) -> Any:
         """Labels as their indicator, numbers as n_components Fourier features."""
@@ -78,6 +82,10 @@ class SRP(ClosedForm):
             draw = differing_signs if state.target_kind == "class" else random_signs
             cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)
+
+    def scaled(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+        """Of the covariances Cxy / N, or of the sums."""
+        return loadings / moments.weight if self.scaling == "unit" and moments.weight > 0 else loadings
 
     def centre(self, moments: Moments) -> np.ndarray:
         """Zero: rows are projected as they are."""

@@ -47,6 +47,12 @@ def kept(rows: Any) -> Kept:
     return Kept(rows, None, None, rows.shape[1])
 
 
+def of_variance_1(places: np.ndarray) -> np.ndarray:
+    """Places (r, components) divided by their standard deviation along each component; a constant one stays."""
+    spread = places.std(axis=0) if len(places) else np.ones(places.shape[1])
+    return places / np.where(spread > 0, spread, 1.0)
+
+
 Rule = Callable[[Any, np.ndarray], np.ndarray]
 """Places (rows, components) of rows at squared distances (rows, r) from the landmarks."""
 

@@ -18,7 +18,7 @@ from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
 from stream_dr.solve.graph import Graph
-from stream_dr.solve.landmarks import Kept, kept, placed
+from stream_dr.solve.landmarks import Kept, kept, of_variance_1, placed
 from stream_dr.solve.spectral import signed
 from stream_dr.statistics.protocol import nested_state
 
@@ -82,8 +82,11 @@ class Eigenmap(NamedTuple):
         return (edges @ self.places) / np.where(total > 0, total, 1.0) / (1.0 - self.eigenvalues)
 
 
-def laplacian_eigenmaps(rows: Any, graph: Graph, n_components: int) -> Eigenmap:
-    """Places of rows (r, features) by their graph: at most n_components smallest eigenvalues past the parts' zeros."""
+def laplacian_eigenmaps(rows: Any, graph: Graph, n_components: int, unit: bool = False) -> Eigenmap:
+    """Places of rows (r, features) by their graph: at most n_components smallest eigenvalues past the parts' zeros.
+
+    unit: places have variance 1 along every component; otherwise zᵀ D z = 1.
+    """
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
     last = min(parts + n_components, r)
@@ -93,6 +96,7 @@ def laplacian_eigenmaps(rows: Any, graph: Graph, n_components: int) -> Eigenmap:
         normal = sp.diags(1.0 / root) @ graph.weights @ sp.diags(1.0 / root)
         values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[parts, last - 1])
         places = signed(vectors / root[:, None])
+        places = of_variance_1(places) if unit else places
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
     return Eigenmap(

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from stream_dr.solve.landmarks import Kept, kept, placed
+from stream_dr.solve.landmarks import Kept, kept, of_variance_1, placed
 from stream_dr.solve.neighbours import CHUNK, nearest
 from stream_dr.solve.spectral import EPS, signed
 from stream_dr.statistics.protocol import nested_state
@@ -70,8 +70,11 @@ class Barycentre(NamedTuple):
         return np.einsum("nk,nkp->np", weights, self.places[near])
 
 
-def locally_linear(rows: Any, n_components: int, n_neighbors: int, reg: float) -> Barycentre:
-    """Places of rows (r, features), at most n_components; k = n_neighbors others, at most r − 1."""
+def locally_linear(rows: Any, n_components: int, n_neighbors: int, reg: float, unit: bool = False) -> Barycentre:
+    """Places of rows (r, features), at most n_components; k = n_neighbors others, at most r − 1.
+
+    unit: places have variance 1 along every component; otherwise they are of unit length.
+    """
     r = rows.shape[0]
     if r < 2:
         return Barycentre(kept(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
@@ -82,7 +85,8 @@ def locally_linear(rows: Any, n_components: int, n_neighbors: int, reg: float) -
     if last == parts:
         return Barycentre(kept(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
     values, places = eigh(alignment(W).toarray(), subset_by_index=[parts, last - 1])
-    return Barycentre(kept(rows), signed(places), np.maximum(values, 0.0), k, reg)
+    places = signed(of_variance_1(places) if unit else places)
+    return Barycentre(kept(rows), places, np.maximum(values, 0.0), k, reg)
 
 
 def weight_matrix(rows: Any, n_neighbors: int, reg: float, codes: np.ndarray | None = None) -> sp.csr_matrix:

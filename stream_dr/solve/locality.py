@@ -23,10 +23,11 @@ RIDGE = 1e-3
 """Ridge where there are no more rows than features and none is asked for, as a share of the mean eigenvalue of Xᵀ B X."""
 
 
-def locality(rows: Any, A: Any, B: Any, n_components: int, gamma: float) -> Linear:
+def locality(rows: Any, A: Any, B: Any, n_components: int, gamma: float, unit: bool = False) -> Linear:
     """The n_components directions of smallest ratio for rows (r, features), dense or CSR; A, B sparse (r, r).
 
-    gamma: ridge ρ in the units of Xᵀ B X, 0 for none; where r ≤ features, 0 takes RIDGE.
+    gamma: ridge ρ in the units of Xᵀ B X, 0 for none; where r ≤ features, 0 takes RIDGE. unit: the rows have variance 1
+    along every component; otherwise wᵀ(Xᵀ B X + ρI)w = 1.
     """
     r, d = rows.shape
     mean = np.asarray(rows.mean(axis=0)).ravel()
@@ -44,6 +45,8 @@ def locality(rows: Any, A: Any, B: Any, n_components: int, gamma: float) -> Line
         _symmetric(f[:, None] * small_b * f) + g,
         subset_by_index=[0, min(n_components, len(s)) - 1],
     )
+    if unit:
+        vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))  # rows times loadings are U @ (f ∘ vectors)
     return Linear(mean, signed(V @ (vectors / scale[:, None])), values, "exact")
 
 

@@ -182,7 +182,7 @@ def test_answers_do_not_flip_from_row_to_row(estimator: Any) -> None:
 
 
 def test_oriented_answers_serve_a_classifier_better() -> None:
-    """LDA before a classifier on ImageSegments: 0.66 with the signs as solved, 0.71 with those of the row before."""
+    """LDA before a classifier on ImageSegments: 0.58 with the signs as solved, 0.72 with those of the row before."""
 
     class AsSolved(RiverSupervisedTransformer):
         def _projection(self) -> Any:
@@ -191,7 +191,7 @@ def test_oriented_answers_serve_a_classifier_better() -> None:
     scores = []
     for adapter in (AsSolved, RiverSupervisedTransformer):
         classifier = linear_model.SoftmaxRegression()
-        model = compose.Pipeline(preprocessing.StandardScaler(), adapter(stream_dr.LDA(gamma=0.1)), classifier)
+        model = compose.Pipeline(preprocessing.StandardScaler(), adapter(stream_dr.LDA(gamma=10.0)), classifier)
         stream_of_rows = datasets.ImageSegments().take(500)
         scores.append(evaluate.progressive_val_score(stream_of_rows, model, metrics.Accuracy()).get())
     assert scores[1] > scores[0] + 0.02
@@ -224,3 +224,11 @@ def test_string_values_are_learned_behind_hashing() -> None:
 def test_what_is_no_estimator_with_a_transform_is_told(given):
     with pytest.raises(errors.InvalidParameter, match="give an estimator of stream_dr"):
         to_river(given)
+
+
+def test_a_logistic_regression_behind_lda_learns_phishing() -> None:
+    """At the paper's lengths, which shrink as rows come, it stays at the share of the larger class, 0.56."""
+    model = compose.Pipeline(
+        preprocessing.StandardScaler(), to_river(stream_dr.LDA()), linear_model.LogisticRegression()
+    )
+    assert evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy()).get() > 0.86

@@ -40,7 +40,7 @@ def test_any_order_and_batching_is_the_direct_solution(laplacian: str, gamma: fl
     W0, eigenvalues = direct(X, labels, laplacian, gamma)
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(80)
-        hsl = HSL(laplacian, gamma=gamma)
+        hsl = HSL(laplacian, gamma=gamma, scaling="source")
         for at in np.split(order, [1, 10, 40]):
             hsl.partial_fit(sp.csr_matrix(X[at]) if sparse else X[at], pick(labels, at))
         assert naive.distance(W0, hsl.components_.T) <= 1e-10
@@ -71,7 +71,7 @@ def test_weights_are_counts(laplacian: str) -> None:
     w = np.arange(80) % 3
     often = np.repeat(np.arange(80), w)
     W0, _ = direct(X[often], pick(labels, often), laplacian, 0.1)
-    weighted = HSL(laplacian, gamma=0.1).fit(X, labels, sample_weight=w)
+    weighted = HSL(laplacian, gamma=0.1, scaling="source").fit(X, labels, sample_weight=w)
     assert naive.distance(W0, weighted.components_.T) <= 1e-10
 
 
@@ -79,8 +79,8 @@ def test_weights_are_counts(laplacian: str) -> None:
 def test_merge_and_unlearn(laplacian: str) -> None:
     X, labels = rows()
     W0, _ = direct(X[20:], labels[20:], laplacian, 0.0)
-    first = HSL(laplacian).fit(X[:50], labels[:50])
-    second = HSL(laplacian).fit(X[50:][::-1], labels[50:][::-1])
+    first = HSL(laplacian, scaling="source").fit(X[:50], labels[:50])
+    second = HSL(laplacian, scaling="source").fit(X[50:][::-1], labels[50:][::-1])
     first.merge(second).unlearn(X[:20], labels[:20])
     assert naive.distance(W0, first.components_.T) <= 1e-9
 
@@ -91,7 +91,7 @@ def test_a_label_emptied_by_unlearning_is_no_hyperedge(laplacian: str) -> None:
     without = [i for i, s in enumerate(labels) if "e" not in s]
     gone = [i for i, s in enumerate(labels) if "e" in s]
     assert gone
-    hsl = HSL(laplacian).fit(X, labels).unlearn(X[gone], pick(labels, gone))
+    hsl = HSL(laplacian, scaling="source").fit(X, labels).unlearn(X[gone], pick(labels, gone))
     W0, _ = direct(X[without], pick(labels, without), laplacian, 0.0)
     assert naive.distance(W0, hsl.components_.T) <= 1e-9
 
@@ -100,7 +100,7 @@ def test_a_label_emptied_by_unlearning_is_no_hyperedge(laplacian: str) -> None:
 def test_standardize_and_decay(laplacian: str) -> None:
     X, labels = rows()
     W0, _ = direct((X - X.mean(axis=0)) / X.std(axis=0), labels, laplacian, 1.0)
-    hsl = HSL(laplacian, gamma=1.0, standardize=True).fit(X, labels)
+    hsl = HSL(laplacian, gamma=1.0, standardize=True, scaling="source").fit(X, labels)
     assert naive.distance(W0 / X.std(axis=0)[:, None], hsl.components_.T) <= 1e-10
     w = 0.95 ** np.arange(79, -1, -1.0)
     decayed = HSL(laplacian, decay=0.95).partial_fit(X[:33], labels[:33]).partial_fit(X[33:], labels[33:])

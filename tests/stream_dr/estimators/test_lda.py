@@ -38,7 +38,7 @@ def test_decay_is_a_weight_a_row() -> None:
 
 def test_standardize_is_exact_at_any_time() -> None:
     X, y = rows("constant column")
-    lda = learn(LDA(gamma=1.0, standardize=True), X, y)
+    lda = learn(LDA(gamma=1.0, standardize=True, scaling="source"), X, y)
     scale = np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     scaled = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 1e-6, scale, 1.0)
     Y, _ = naive.indicator(y.tolist())
@@ -58,7 +58,7 @@ def test_diagonal_is_the_answer_with_the_diagonal_of_cxx(gamma: float) -> None:
     root = np.where(varying, 1 / np.sqrt(np.where(varying, diagonal, 1.0) + gamma), 0.0)
     vectors, values, _ = np.linalg.svd(root[:, None] * xh, full_matrices=False)
     for given in (X, sp.csr_matrix(X)):
-        lda = LDA(gamma=gamma, scatter="diagonal").fit(given, y)
+        lda = LDA(gamma=gamma, scatter="diagonal", scaling="source").fit(given, y)
         assert lda.solution_ == "diagonal"
         np.testing.assert_allclose(lda.eigenvalues_, values[:2] ** 2)
         assert naive.distance(root[:, None] * vectors[:, :2], lda.components_.T) <= 1e-9

@@ -30,7 +30,7 @@ def test_equals_the_definition(options, definition):
     S, _ = naive.graph(X, 10, **definition)
     D = np.diag(S.sum(axis=1))
     values, vectors = naive.locality(X, D - S, D, 3)
-    model = LPP(n_components=3, **options).fit(X, CODES)
+    model = LPP(n_components=3, scaling="source", **options).fit(X, CODES)
     assert model.eigenvalues_ == pytest.approx(values, abs=1e-11)
     assert aligned(model.components_.T, vectors) == pytest.approx(vectors, abs=1e-9)
     assert model.transform(X) == pytest.approx((X - X.mean(axis=0)) @ model.components_.T, abs=1e-12)
@@ -41,7 +41,7 @@ def test_ridge_stands_in_both_forms(gamma):
     S, _ = naive.graph(X, 10, True)
     D = np.diag(S.sum(axis=1))
     values, vectors = naive.locality(X, D - S, D, 2, gamma)
-    model = LPP(gamma=gamma).fit(X)
+    model = LPP(gamma=gamma, scaling="source").fit(X)
     assert model.eigenvalues_ == pytest.approx(values, abs=1e-11)
     assert aligned(model.components_.T, vectors) == pytest.approx(vectors, abs=1e-9)
 
@@ -53,6 +53,6 @@ def test_no_more_rows_than_features_takes_a_ridge_of_its_own():
     centred = rows - rows.mean(axis=0)
     ridge = RIDGE * np.trace(centred.T @ D @ centred) / 29
     values, vectors = naive.locality(rows, D - S, D, 2, ridge)
-    model = LPP().fit(rows)
+    model = LPP(scaling="source").fit(rows)
     assert model.eigenvalues_ == pytest.approx(values, abs=1e-9)
     assert aligned(model.components_.T, vectors) == pytest.approx(vectors, abs=1e-7)

@@ -17,7 +17,7 @@ def test_equals_the_definition(codes, reg):
     W = naive.barycentric_weights(X, 10, reg, codes)
     M = (np.eye(70) - W).T @ (np.eye(70) - W)
     values, vectors = naive.locality(X, M, np.eye(70), 3)
-    model = NPE(n_components=3, reg=reg, label_aware=codes is not None).fit(X, CODES)
+    model = NPE(n_components=3, reg=reg, scaling="source", label_aware=codes is not None).fit(X, CODES)
     assert model.eigenvalues_ == pytest.approx(values, abs=1e-11)
     signs = np.sign((model.components_.T * vectors).sum(axis=0))
     assert model.components_.T * signs == pytest.approx(vectors, abs=1e-9)

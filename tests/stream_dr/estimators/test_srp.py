@@ -12,7 +12,7 @@ from tests.stream_dr.estimators.closed_form_cases import learn, rows
 def test_components_are_cxy_r() -> None:
     X, y = rows()
     labels = np.array(["a", "b", "c"])[y]
-    srp = learn(SRP(n_components=6, random_state=3), X, labels)
+    srp = learn(SRP(n_components=6, random_state=3, scaling="source"), X, labels)
     Y, names = naive.indicator(labels.tolist())
     W = (X - X.mean(axis=0)).T @ Y @ differing_signs(names, 6, 3)
     signs = np.sign((W * srp.components_.T).sum(axis=0))
@@ -44,14 +44,14 @@ def test_numbers_go_through_fourier_features() -> None:
     K = np.exp(-((y[:, None] - y) ** 2) / 2)
     H = np.eye(90) - 1 / 90
     direct = X.T @ H @ K @ H @ X
-    W = SRP(n_components=5000).fit(X, y).components_.T
+    W = SRP(n_components=5000, scaling="source").fit(X, y).components_.T
     assert np.linalg.norm(W @ W.T - direct) <= 0.08 * np.linalg.norm(direct)
 
 
 def test_several_labels_a_row() -> None:
     X, y = rows()
     labels = [["a"] if v == 0 else ["a", "b"] if v == 1 else [] for v in y]
-    srp = SRP(n_components=4).fit(X, labels)
+    srp = SRP(n_components=4, scaling="source").fit(X, labels)
     Y, names = naive.indicator(labels)
     W = (X - X.mean(axis=0)).T @ Y @ random_signs(names, 4, 0)
     np.testing.assert_allclose(np.abs(srp.components_.T), np.abs(W), atol=1e-9)
@@ -75,7 +75,7 @@ def test_two_classes_are_projected_under_every_seed(kind: str) -> None:
     X, y = rows() if kind == "plain" else rows("offset")
     cross = (X - X.mean(axis=0)).T @ np.eye(2)[y % 2]
     for seed in range(12):
-        W = SRP(n_components=2, random_state=seed).fit(X, y % 2).components_
+        W = SRP(n_components=2, random_state=seed, scaling="source").fit(X, y % 2).components_
         np.testing.assert_allclose(W.T @ W, cross @ cross.T, rtol=1e-6, atol=1e-6 * np.abs(cross @ cross.T).max())
 
 

@@ -27,7 +27,11 @@ def reference(method: str, Y: np.ndarray) -> np.ndarray:
 def estimator(method: str, gamma: float) -> Any:
     """The estimator of the method."""
     kinds = {"lda": LDA, "cca": CCA, "opls": OPLS}
-    return kinds[method](gamma=gamma) if method in kinds else HSL(method.removeprefix("hsl-"), gamma=gamma)
+    return (
+        kinds[method](gamma=gamma, scaling="source")
+        if method in kinds
+        else HSL(method.removeprefix("hsl-"), gamma=gamma, scaling="source")
+    )
 
 
 def check(method: str, X: np.ndarray, y: list[Any]) -> None:
