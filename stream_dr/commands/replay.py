@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.specs import parse_spec
 from stream_dr.errors import StreamDRError
+
+if TYPE_CHECKING:
+    from stream_dr.engine.directory import Directory
 
 
 def replay(
@@ -90,7 +93,7 @@ def _no_model(dir: Path) -> typer.BadParameter:
 
 
 @contextmanager
-def _made(directory: Any, specs: list[tuple[str, str, dict[str, Any]]]) -> Iterator[None]:
+def _made(directory: "Directory", specs: list[tuple[str, str, dict[str, Any]]]) -> Iterator[None]:
     """The models there for a replay; if it is refused, those it made go again unless an event has reached them."""
     new = []
     try:

@@ -4,9 +4,8 @@ There is one maker of Steps, whoever advances a model: live, backfill or replay.
 reads: no cursor stays open on it); an event that was just appended may be taken from the directory's `recent` drafts, whose
 rows are parsed already, from the very bytes that were written.
 
-An unlearn event takes rows out: a model whose state is a sum subtracts them; any other is rebuilt from the log up to the
-event without them (and without what earlier events took out). A sum under decay subtracts whole events that are its oldest
-or its newest; rows from between have made those before them older, which no subtraction undoes, so it is rebuilt.
+An unlearn event takes rows out: a model whose state is a sum subtracts them; any other, also a sum under decay (its rows
+have made those before them older), is rebuilt from the log up to the event without them and what earlier events took out.
 
 What comes here was admitted, so it must not raise. If it does all the same, that model becomes `failed` with the event's
 position, the error's code and message; its last projection goes on serving, the other models go on, and the failure is
@@ -36,15 +35,11 @@ from stream_dr.engine.schema import in_order, learned_by
 from stream_dr.engine.threads import ahead
 from stream_dr.errors import DamagedFile, HistoryGone
 from stream_dr.log.event import Event
-from stream_dr.targets import labelled_rows
 
 log = logging.getLogger("stream_dr.advance")
 
 PAGE_BYTES = 64 << 20
 """A page ends past so many bytes of bodies, or of their rows: what is compressed or in shards unpacks."""
-
-LEAST = 1e-3
-"""Share of its weight that a decayed sum must keep when its newest rows are subtracted; below, it is rebuilt."""
 
 
 class Step(NamedTuple):
@@ -189,38 +184,8 @@ def _take_out(model: Model, position: int, removal: Removal, directory: Director
     if model.subtracts:
         for block in directory.history.picked(removal, model.start - 1, position):
             model.accumulator.remove(learned_by(model.estimator, block))
-    elif not (model.estimator.additive and _take_from_an_end(model, position, removal, directory)):
-        accumulator = model.estimator.accumulator()
-        for _, block in directory.history.events(model.start - 1, position):
-            accumulator.add(learned_by(model.estimator, block))
-        model.accumulator = accumulator
-
-
-def _take_from_an_end(model: Model, position: int, removal: Removal, directory: Directory) -> bool:
-    """Subtract the oldest or the newest events from a decayed sum; False where they are neither, or would leave too few
-    digits: what was subtracted until then is of no use."""
-    events = sorted(p for p in removal if p >= model.start)
-    oldest = next(directory.history.events(model.start - 1, position), None)
-    if not events or oldest is None:
-        return not events
-    if oldest[0] > events[-1]:
-        return _subtract(model, events, position, removal, directory, newest=False)
-    if next(directory.history.events(events[0] - 1, position), None) is None:
-        return _subtract(model, events[::-1], position, removal, directory, newest=True)
-    return False
-
-
-def _subtract(
-    model: Model, events: Sequence[int], position: int, removal: Removal, directory: Directory, newest: bool
-) -> bool:
-    """Subtract events in this order, each then the newest or the oldest; False where too little weight would remain."""
-    left = 1.0
-    for event in events:
-        for block in directory.history.picked({event: removal[event]}, model.start - 1, position):
-            given = learned_by(model.estimator, block)
-            rows = labelled_rows(given)[0].rows if model.estimator.target_kinds else given.rows
-            left *= getattr(model.estimator, "decay", 1.0) ** rows if newest else 1.0
-            if left < LEAST:
-                return False
-            model.accumulator.remove(given, age=0 if newest else model.accumulator.rows - rows)
-    return True
+        return
+    accumulator = model.estimator.accumulator()
+    for _, block in directory.history.events(model.start - 1, position):
+        accumulator.add(learned_by(model.estimator, block))
+    model.accumulator = accumulator

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.disk import DirectoryLock, Room
-from stream_dr.engine.admit import admit_model
+from stream_dr.engine.admit import Group, admit_model
 from stream_dr.engine.draft import Draft, Receipt, Recent
-from stream_dr.engine.group import Group
 from stream_dr.engine.history import History
 from stream_dr.engine.model import Failure, Model, PublishPolicy, Spec
 from stream_dr.engine.model_table import Entry, ModelTable

@@ -106,7 +106,7 @@ class _Replay:
         """Catch up, append and advance, publish, snapshot; what ends it leaves what was learned snapshotted."""
         begun = time.monotonic()
         try:
-            self._catch_up()
+            self._backfill()
             self._learn_all()
             self.checkpoints.wait()
             self.workers.finalize(self.models)
@@ -126,7 +126,7 @@ class _Replay:
         seconds = time.monotonic() - begun
         return Report(self.rows, self.events, self.caught_up, seconds, self.passes, tuple(self.batches.skipped))
 
-    def _catch_up(self) -> None:
+    def _backfill(self) -> None:
         """Bring the models to the end of the log."""
         remember_places(self.directory.path, self.directory.log, self.dataset)
         if self.noted:

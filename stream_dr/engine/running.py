@@ -9,9 +9,8 @@ it.
 """
 
 import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
@@ -134,18 +133,11 @@ class Running:
         self._models.wake()
         return future
 
-    def wait_applied(self, position: int, timeout: float, stop: threading.Event | None = None) -> bool:
-        """Wait for what `applied` gives. False when `timeout` seconds, or those until `stop`, were not enough."""
-        future, deadline = self.applied(position), time.monotonic() + timeout
-        try:
-            while stop is not None and not future.done() and not stop.is_set() and time.monotonic() < deadline:
-                wait([future], min(max(deadline - time.monotonic(), 0), 0.25))
-            future.result(0 if stop is not None else timeout)
-        except (TimeoutError, CancelledError):
-            return False
-        finally:
-            future.cancel()
-        return True
+    def wait_applied(self, position: int, timeout: float) -> bool:
+        """Wait for what `applied` gives; False when `timeout` seconds, or those until the engine stops, were not enough."""
+        future = self.applied(position)
+        wait([future], timeout)
+        return not future.cancel() and not future.cancelled()
 
     def add_model(
         self, name: str, key: str, params: dict[str, Any], start: Start = "start", policy: PublishPolicy | None = None

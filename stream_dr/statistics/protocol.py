@@ -46,9 +46,8 @@ class Accumulator(Protocol):
 class AdditiveAccumulator(Accumulator, Protocol):
     """An accumulator whose state is a sum: batches can also be taken out again."""
 
-    def remove(self, block: Block, age: int = 0) -> None:
-        """Take out a batch learned before; raises CannotUnlearn when more would go than was learned. age: rows learned after
-        it, asked for where rows weigh less with age."""
+    def remove(self, block: Block) -> None:
+        """Take out a batch learned before; raises CannotUnlearn when more would go than was learned."""
         ...
 
 

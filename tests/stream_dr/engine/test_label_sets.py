@@ -9,10 +9,10 @@ import pytest
 
 from stream_dr import HSL, errors
 from stream_dr.block import Block
+from stream_dr.engine.admit import label_sets
 from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt
-from stream_dr.engine.group import label_sets
 from stream_dr.engine.snapshot import snapshot
 from stream_dr.statistics.moments import label_sets as kept
 from stream_dr.targets import class_targets, multilabel_targets

@@ -1,5 +1,6 @@
 """What was just appended is held, bounded, and learned from without being parsed again."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -77,5 +78,8 @@ def test_nothing_is_held_once_it_is_learned_or_for_no_model(tmp_path: Path) -> N
             run = Running(directory)
             run.start()
             run.submit(draft(dense(0))).result(30)
-            run.stop()
+            deadline = time.monotonic() + 30
+            while directory.recent.first(-1, 99) != 99 and time.monotonic() < deadline:
+                time.sleep(0.01)
             assert directory.recent.first(-1, 99) == 99
+            run.stop()

@@ -793,17 +793,6 @@ def test_snapshots_do_not_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         go_on.set()
 
 
-def test_nobody_is_waited_for_once_it_is_said_to_stop(tmp_path: Path) -> None:
-    with running(tmp_path) as run:
-        run.add_model("m", "class_means", {})
-        run.submit(draft(dense(0))).result(WAIT)
-        stop = threading.Event()
-        threading.Timer(0.3, stop.set).start()
-        begun = time.monotonic()
-        assert not run.wait_applied(99, WAIT, stop)
-        assert time.monotonic() - begun < 5
-
-
 def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
         directory.log._limits = (1 << 30, 4)
