@@ -12,6 +12,7 @@ Why this way: a recurrence keeps p vectors where exact PCA keeps d² numbers, an
 row, so what is trained behind it (a classifier in a river pipeline) is not thrown off by components that turn or swap.
 """
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from stream_dr.statistics.recurrences.block_basis import basis_bytes
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
 
 
+@dataclass(eq=False, repr=False)
 class CCIPCA(LinearGaussian):
     """Candid covariance-free incremental PCA [CCIPCA]: sample by sample exactly, sparse or dense. Unsupervised.
 
@@ -47,17 +49,10 @@ class CCIPCA(LinearGaussian):
     state_type: ClassVar[Any] = StateType(CCIPCAState)
     fixed: ClassVar[tuple[str, ...]] = ("n_components", "amnesic", "center", "feature_map")
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        amnesic: float = 2.0,
-        center: bool = True,
-        feature_map: dict[str, Any] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.amnesic = amnesic
-        self.center = center
-        self.feature_map = feature_map
+    n_components: int = 2
+    amnesic: float = 2.0
+    center: bool = True
+    feature_map: dict[str, Any] | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter for n_components < 1, amnesic < 0 or a center that is not a bool."""

@@ -10,6 +10,7 @@ method's file is its formula.
 """
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ Directions = tuple[np.ndarray, np.ndarray]
 """Loadings (features, components) and eigenvalues (components,), largest first."""
 
 
+@dataclass(eq=False, repr=False)
 class ClosedForm(AdditiveEstimator):
     """Base of the closed-form estimators; parameters common to all.
 
@@ -52,26 +54,15 @@ class ClosedForm(AdditiveEstimator):
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
     """How refine solves it (refining_methods.py), None where it cannot."""
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        gamma: float = 0.0,
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.gamma = gamma
-        self.scatter = scatter
-        self.standardize = standardize
-        self.decay = decay
-        self.target = target
-        self.feature_map = feature_map
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    gamma: float = 0.0
+    scatter: Literal["auto", "exact", "diagonal"] = "auto"
+    standardize: bool = False
+    decay: float = 1.0
+    target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
+    feature_map: dict[str, Any] | None = None
+    random_state: int | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

@@ -1,9 +1,9 @@
 """Estimator: the scikit-learn face shared by all; an estimator's own file says what it remembers and how it is solved.
 
-A subclass gives its parameters (`__init__`, stored as given), `accumulator(state)` (a new accumulator, or one that goes
-on from a State), `solve(state)` (State → Projection, pure) and the class attributes `target_kinds`, `additive`. Everything
-else is here: parsing of rows, targets and weights, the kind of targets fixed by the first batch, fitted attributes, the
-cached projection, merge, unlearn, save.
+A subclass gives its parameters (fields of a dataclass, stored as given: scikit-learn and type checkers read them off
+`__init__`), `accumulator(state)` (a new accumulator, or one that goes on from a State), `solve(state)` (State → Projection,
+pure) and the class attributes `target_kinds`, `additive`. Everything else is here: parsing of rows, targets and weights,
+the kind of targets fixed by the first batch, fitted attributes, the cached projection, merge, unlearn, save.
 
 The engine uses four things only: `check_parameters`, `accumulator`, `solve`, `state_bytes`; it never sees this face.
 

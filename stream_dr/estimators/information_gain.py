@@ -12,6 +12,7 @@ Why this way: the counts are sums, so nothing is lost by a single pass; a featur
 comes last, ties are broken by index so that equal counts give equal choices.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ CHUNK = 1 << 20
 """Entries of the (features, labels) table worked on at a time."""
 
 
+@dataclass(eq=False, repr=False)
 class InformationGain(AdditiveEstimator):
     """Keeps the `n_components` features of highest information gain (at most as many as there are).
 
@@ -48,16 +50,10 @@ class InformationGain(AdditiveEstimator):
     state_type: ClassVar[Any] = StateType(FeatureCounts)
     fixed: ClassVar[tuple[str, ...]] = ("feature_map",)
 
-    def __init__(
-        self,
-        n_components: int = 500,
-        *,
-        target: Literal["auto", "class", "multilabel"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.target = target
-        self.feature_map = feature_map
+    n_components: int = 500
+    _: KW_ONLY
+    target: Literal["auto", "class", "multilabel"] = "auto"
+    feature_map: dict[str, Any] | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter unless n_components ≥ 1 and target is known."""

@@ -9,6 +9,7 @@ Why this way: at a = 1 `SKM`, the closed form from class means, is exact at ever
 a ≠ 1 at large d, where the closed form would need a scatter matrix, and for an answer that moves smoothly.
 """
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from stream_dr.statistics.recurrences.block_basis import basis_bytes
 from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
 
 
+@dataclass(eq=False, repr=False)
 class IncrementalSKM(Estimator):
     """Incremental Supervised Kampong Measure [SKM, eq. 22, 23]: sample by sample exactly, sparse or dense; one label a
     row.
@@ -47,17 +49,10 @@ class IncrementalSKM(Estimator):
     state_type: ClassVar[Any] = StateType(SKMState)
     fixed: ClassVar[tuple[str, ...]] = ("n_components", "a", "feature_map")
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        a: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.a = a
-        self.target = target
-        self.feature_map = feature_map
+    n_components: int = 2
+    a: float = 1.0
+    target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
+    feature_map: dict[str, Any] | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter for n_components < 1 or an a or target outside its range."""

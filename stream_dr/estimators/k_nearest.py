@@ -10,6 +10,7 @@ Why this way: a stream's k-NN must forget something; a uniform sample keeps ever
 """
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.target_parsing import parse_targets
 
 
+@dataclass(eq=False, repr=False)
 class KNearest(ClassifierMixin, BaseEstimator):
     """k nearest neighbours on a reservoir.
 
@@ -46,10 +48,10 @@ class KNearest(ClassifierMixin, BaseEstimator):
     state_type: ClassVar[type] = Reservoir
     fixed: ClassVar[tuple[str, ...]] = ("reservoir", "random_state")
 
-    def __init__(self, n_neighbors: int = 1, reservoir: int = 2000, *, random_state: int | None = None) -> None:
-        self.n_neighbors = n_neighbors
-        self.reservoir = reservoir
-        self.random_state = random_state
+    n_neighbors: int = 1
+    reservoir: int = 2000
+    _: KW_ONLY
+    random_state: int | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

@@ -11,6 +11,7 @@ Why this way: no label-aware weights here. A new row has no label, so it could n
 placed by; LPP and NPE, whose new rows need no graph, have the option.
 """
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from stream_dr.estimators.parameter_checks import check_choice, check_number
@@ -20,6 +21,7 @@ from stream_dr.solve.laplacian_eigenmaps import Eigenmap, laplacian_eigenmaps
 from stream_dr.statistics.reservoir import Reservoir
 
 
+@dataclass(eq=False, repr=False)
 class LaplacianEigenmaps(Embedding):
     """Laplacian eigenmaps of a uniform sample of the rows.
 
@@ -40,26 +42,9 @@ class LaplacianEigenmaps(Embedding):
     (12, 1)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        n_neighbors: int = 10,
-        reservoir: int = 2000,
-        *,
-        weights: Literal["binary", "heat"] = "binary",
-        temperature: float | None = None,
-        scaling: Literal["unit", "source"] = "unit",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.reservoir = reservoir
-        self.weights = weights
-        self.temperature = temperature
-        self.scaling = scaling
-        self.feature_map = feature_map
-        self.random_state = random_state
+    _: KW_ONLY
+    weights: Literal["binary", "heat"] = "binary"
+    temperature: float | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

@@ -11,7 +11,7 @@ Why this way: scikit-learn's LocallyLinearEmbedding on the sampled rows, to the 
 the local Gram matrix, unit-length places), so that one can be checked against the other.
 """
 
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
 
 from stream_dr.estimators.parameter_checks import check_number
 from stream_dr.estimators.reservoir_method import Embedding
@@ -19,6 +19,7 @@ from stream_dr.solve.lle import Barycentre, locally_linear
 from stream_dr.statistics.reservoir import Reservoir
 
 
+@dataclass(eq=False, repr=False)
 class LLE(Embedding):
     """Locally linear embedding of a uniform sample of the rows.
 
@@ -38,24 +39,8 @@ class LLE(Embedding):
     (12, 1)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        n_neighbors: int = 10,
-        reservoir: int = 2000,
-        *,
-        reg: float = 1e-3,
-        scaling: Literal["unit", "source"] = "unit",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.reservoir = reservoir
-        self.reg = reg
-        self.scaling = scaling
-        self.feature_map = feature_map
-        self.random_state = random_state
+    _: KW_ONLY
+    reg: float = 1e-3
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

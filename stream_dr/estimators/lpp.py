@@ -8,7 +8,8 @@ dense; solving O(reservoir · features · min(reservoir, features)); transform O
 yes, by a hypergeometric draw. Unlearns: no.
 """
 
-from typing import Any, ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +22,7 @@ from stream_dr.solve.locality import locality
 from stream_dr.statistics.reservoir import Reservoir
 
 
+@dataclass(eq=False, repr=False)
 class LPP(ReservoirMethod):
     """Locality preserving projections.
 
@@ -43,30 +45,11 @@ class LPP(ReservoirMethod):
     target_kinds = ByClass()  # type: ignore[assignment]
     fixed: ClassVar[tuple[str, ...]] = (*ReservoirMethod.fixed, "label_aware")
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        n_neighbors: int = 10,
-        reservoir: int = 2000,
-        *,
-        weights: Literal["heat", "binary"] = "heat",
-        temperature: float | None = None,
-        label_aware: bool = False,
-        gamma: float = 0.0,
-        scaling: Literal["unit", "source"] = "unit",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.reservoir = reservoir
-        self.weights = weights
-        self.temperature = temperature
-        self.label_aware = label_aware
-        self.gamma = gamma
-        self.scaling = scaling
-        self.feature_map = feature_map
-        self.random_state = random_state
+    _: KW_ONLY
+    weights: Literal["heat", "binary"] = "heat"
+    temperature: float | None = None
+    label_aware: bool = False
+    gamma: float = 0.0
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

@@ -1,5 +1,6 @@
 """MMC: the (weighted) maximum margin criterion."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from stream_dr.estimators.closed_form import ClosedForm, Directions
@@ -8,6 +9,7 @@ from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_number
 
 
+@dataclass(eq=False, repr=False)
 class MMC(ClosedForm):
     """Maximum margin criterion, weighted: eigenvectors of Sb − α Sw (Li, Jiang, Zhang; [WMV]; MATH §2).
 
@@ -32,24 +34,7 @@ class MMC(ClosedForm):
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        alpha: float = 1.0,
-        *,
-        gamma: float = 0.0,
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
-        )  # fmt: skip
-        self.alpha = alpha
+    alpha: float = 1.0
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

@@ -8,7 +8,8 @@ dense; solving O(reservoir · features · min(reservoir, features)); transform O
 yes, by a hypergeometric draw. Unlearns: no.
 """
 
-from typing import Any, ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +22,7 @@ from stream_dr.solve.locality import locality
 from stream_dr.statistics.reservoir import Reservoir
 
 
+@dataclass(eq=False, repr=False)
 class NPE(ReservoirMethod):
     """Neighbourhood preserving embedding.
 
@@ -42,28 +44,10 @@ class NPE(ReservoirMethod):
     target_kinds = ByClass()  # type: ignore[assignment]
     fixed: ClassVar[tuple[str, ...]] = (*ReservoirMethod.fixed, "label_aware")
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        n_neighbors: int = 10,
-        reservoir: int = 2000,
-        *,
-        label_aware: bool = False,
-        reg: float = 1e-3,
-        gamma: float = 0.0,
-        scaling: Literal["unit", "source"] = "unit",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_neighbors = n_neighbors
-        self.reservoir = reservoir
-        self.label_aware = label_aware
-        self.reg = reg
-        self.gamma = gamma
-        self.scaling = scaling
-        self.feature_map = feature_map
-        self.random_state = random_state
+    _: KW_ONLY
+    label_aware: bool = False
+    reg: float = 1e-3
+    gamma: float = 0.0
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

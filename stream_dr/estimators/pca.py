@@ -1,5 +1,6 @@
 """PCA: principal components from exact moments."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from stream_dr.projection import Linear
 from stream_dr.solve.spectral import symmetric
 
 
+@dataclass(eq=False, repr=False)
 class PCA(LinearGaussian, ClosedForm):
     """Principal component analysis: eigenvectors of Cxx, exact from one pass, mergeable and unlearnable [MATH §2].
 
@@ -43,25 +45,9 @@ class PCA(LinearGaussian, ClosedForm):
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
     encoding: ClassVar[str] = "none"
 
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        whiten: bool = False,
-        gamma: float = 0.0,
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            None, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
-        )  # fmt: skip
-        self.n_components = n_components  # type: ignore[assignment]
-        self.whiten = whiten
+    n_components: int | float | None = None  # type: ignore[assignment]  # a share of the variance, too
+    _: KW_ONLY
+    whiten: bool = False
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

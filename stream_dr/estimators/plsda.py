@@ -1,5 +1,6 @@
 """PLSDA: partial least squares on the class indicator, or on any targets."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from stream_dr.estimators.closed_form import ClosedForm, Directions
@@ -7,6 +8,7 @@ from stream_dr.estimators.moments import Moments
 from stream_dr.solve.pls import rotations
 
 
+@dataclass(eq=False, repr=False)
 class PLSDA(ClosedForm):
     """Partial least squares discriminant analysis, from moments: the NIPALS solution without a second pass.
 
@@ -33,22 +35,7 @@ class PLSDA(ClosedForm):
     solves_eigenproblem: ClassVar[bool] = False
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
-    def __init__(
-        self,
-        n_components: int | None = 2,
-        *,
-        gamma: float = 0.0,
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
-        )  # fmt: skip
+    n_components: int | None = 2
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """At most n_components, or as many as there is covariance left for."""

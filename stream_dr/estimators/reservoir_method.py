@@ -15,7 +15,8 @@ Why this way: see statistics/reservoir.py.
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NoReturn, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
@@ -32,18 +33,20 @@ SPARSE_WIDTH = 4096
 """Rows wider than this are taken to be sparse, with no more than this many entries each, when memory is estimated."""
 
 
+@dataclass(eq=False, repr=False)
 class ReservoirMethod(Estimator):
     """Base of estimators fitted on a reservoir. See the module's text."""
 
     limit: ClassVar[str] = "the sampled rows, or their graph, give no more"
     state_type: ClassVar[Any] = StateType(Reservoir)
     fixed: ClassVar[tuple[str, ...]] = ("reservoir", "random_state", "feature_map")
-    n_components: int
-    n_neighbors: int
-    reservoir: int
-    random_state: int | None
-    scaling: str
-    feature_map: dict[str, Any] | None
+    n_components: int = 2
+    n_neighbors: int = 10
+    reservoir: int = 2000
+    _: KW_ONLY
+    scaling: Literal["unit", "source"] = "unit"
+    feature_map: dict[str, Any] | None = None
+    random_state: int | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

@@ -1,6 +1,6 @@
 """Signatures: an estimator's parameters as types, for whoever validates or documents them (the service's PUT /models).
 
-Why this way: a parameter is written down once, in `__init__`; its type, default and name are read from there.
+Why this way: a parameter is written down once, as a field; its type, default and name are read from there.
 """
 
 import inspect

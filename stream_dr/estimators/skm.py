@@ -1,5 +1,6 @@
 """SKM: the closed form of the scalable kernel maximisation criterion of [SKM], solved from class means and scatter."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from stream_dr.estimators.closed_form import ClosedForm, Directions
@@ -8,6 +9,7 @@ from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_number
 
 
+@dataclass(eq=False, repr=False)
 class SKM(ClosedForm):
     """Supervised subspace learning of Yan et al. in closed form: eigenvectors of S_c = 2 Sb + (1 − a) Sw.
 
@@ -33,24 +35,7 @@ class SKM(ClosedForm):
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        a: float = 1.0,
-        *,
-        gamma: float = 0.0,
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
-        )  # fmt: skip
-        self.a = a
+    a: float = 1.0
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

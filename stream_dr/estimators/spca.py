@@ -1,5 +1,6 @@
 """SPCA: supervised principal component analysis with a kernel on the targets."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from stream_dr.estimators.closed_form import ClosedForm, Directions
@@ -17,6 +18,7 @@ class KernelKinds:
         return {"delta": ("class",), "rbf": ("class", "continuous")}.get(kernel, ("class", "multilabel", "continuous"))
 
 
+@dataclass(eq=False, repr=False)
 class SPCA(ClosedForm):
     """Supervised PCA (Barshan et al.): directions of largest dependence (HSIC) on the targets [SRP §2; MATH §2].
 
@@ -36,28 +38,9 @@ class SPCA(ClosedForm):
     fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "kernel", "sigma", "n_fourier", "random_state")
     needs_scatter: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        kernel: Literal["linear", "delta", "rbf"] = "linear",
-        sigma: float = 1.0,
-        n_fourier: int = 1000,
-        *,
-        gamma: float = 0.0,
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
-        )  # fmt: skip
-        self.kernel = kernel
-        self.sigma = sigma
-        self.n_fourier = n_fourier
+    kernel: Literal["linear", "delta", "rbf"] = "linear"
+    sigma: float = 1.0
+    n_fourier: int = 1000
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from stream_dr.statistics.moments.encoding import Fourier
 from stream_dr.targets import Label
 
 
+@dataclass(eq=False, repr=False)
 class SRP(ClosedForm):
     """Supervised random projections: W = Cxy R, R random signs, one row of it a label [SRP eq. 13; MATH §2].
 
@@ -40,26 +42,10 @@ class SRP(ClosedForm):
     solves_eigenproblem: ClassVar[bool] = False
     needs_scatter: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        sigma: float = 1.0,
-        *,
-        gamma: float = 0.0,
-        scaling: Literal["unit", "source"] = "unit",
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
-        )  # fmt: skip
-        self.sigma = sigma
-        self.scaling = scaling
+    n_components: int = 10
+    sigma: float = 1.0
+    _: KW_ONLY
+    scaling: Literal["unit", "source"] = "unit"
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

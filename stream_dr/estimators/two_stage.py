@@ -10,6 +10,7 @@ Why this way: variances are quadratic forms of the scatter that the solution was
 """
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition, two_stage
 
 
+@dataclass(eq=False, repr=False)
 class TwoStage(ClosedForm):
     """Base of the two-stage methods; parameters they have beside those of ClosedForm.
 
@@ -42,26 +44,9 @@ class TwoStage(ClosedForm):
 
     refined_by = "first_stage"
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        gamma: float = 0.0,
-        shrinkage: float | None = None,
-        scaling: Literal["unit", "source"] = "unit",
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
-        )  # fmt: skip
-        self.shrinkage = shrinkage
-        self.scaling = scaling
+    _: KW_ONLY
+    shrinkage: float | None = None
+    scaling: Literal["unit", "source"] = "unit"
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range, or gamma and shrinkage are both given."""

@@ -1,5 +1,6 @@
 """WMV: two-parameter weighted maximum variance."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from stream_dr.estimators.parameter_checks import check_number
 from stream_dr.solve.spectral import algebraic
 
 
+@dataclass(eq=False, repr=False)
 class WMV(ClosedForm):
     """Weighted maximum variance with two parameters [WMV; MATH §2].
 
@@ -32,26 +34,10 @@ class WMV(ClosedForm):
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        alpha: float = -1.0,
-        beta: float = 1.0,
-        *,
-        gamma: float = 0.0,
-        scatter: Literal["auto", "exact"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components, gamma=gamma, scatter=scatter, standardize=standardize, decay=decay, target=target,
-            feature_map=feature_map, random_state=random_state,
-        )  # fmt: skip
-        self.alpha = alpha
-        self.beta = beta
+    alpha: float = -1.0
+    beta: float = 1.0
+    _: KW_ONLY
+    scatter: Literal["auto", "exact"] = "auto"
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
