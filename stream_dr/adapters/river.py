@@ -6,8 +6,8 @@
 A feature's name becomes a column when it is first seen; a feature missing from a row counts as 0. Rows are sparse inside, so
 names may appear at any time. `transform_one` gives {"lda0": …, "lda1": …}, the names of `get_feature_names_out`, so that a
 union of several keeps the components of all; as many as there are so far, and it follows
-every row learned: nothing is put off. It is {} before the first row. What a row's projection is solved into anew keeps the
-signs and order of the one before it, or a classifier behind it would see its inputs flip.
+every row learned: nothing is put off. It is {} before the first row. As in every estimator, what is solved anew keeps the
+signs and order of what was shown before it, or a classifier behind it would see its inputs flip.
 
 With a feature map that goes by name (hashing) rows are passed on as dicts: a name's column is its hash, whichever names came
 before, a string value is legal, and names never learned count.
@@ -31,7 +31,6 @@ from sklearn.base import clone
 from stream_dr.block import Block
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
 from stream_dr.estimators.estimator import Estimator
-from stream_dr.solve.orientation import oriented
 from stream_dr.targets import Targets
 
 FIRST_CODE = np.zeros(1, dtype=np.int32)
@@ -88,8 +87,6 @@ class RiverTransformer(base.MiniBatchTransformer):
         self._by_name = bool(self.learner._goes_by_name())
         self._columns: dict[Hashable, int] = {}
         self._last = Layout.of((), {})
-        self._solved: Any = None
-        self._shown: Any = None
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one row: feature name → number."""
@@ -125,17 +122,9 @@ class RiverTransformer(base.MiniBatchTransformer):
             return nothing
         try:
             given = rows if self._by_name else Block(rows, width_stated=False)  # names grow by declaration
-            return np.asarray(self.learner._project(self._projection(), given))
+            return np.asarray(self.learner._project(self.learner._projection(), given))
         except NotFitted:
             return nothing
-
-    def _projection(self) -> Any:
-        """The learner's projection, oriented like the last one shown; a recurrence's own moves smoothly as it is."""
-        solved = self.learner._projection()
-        if solved is not self._solved:
-            self._shown = solved if solved.solution == "recurrence" else oriented(solved, self._shown)
-            self._solved = solved
-        return self._shown
 
     def _row(self, x: Mapping[Hashable, Any], grow: bool) -> Any:
         """One row as CSR (1, columns so far); new names get columns when `grow`. By name: the dict, in a list."""

@@ -171,9 +171,10 @@ def save(estimator: Any, path: str | Path) -> None:
         holder.check(estimator)
         arrays, described = _packed("state", holder.accumulator.freeze())
         facts |= described | {"names": list(holder.names) if holder.names else None}
-        if holder.refined is not None:
-            more, facts["refined"] = _packed_projection("refined", holder.refined)
-            arrays |= more
+        for name, projection in (("refined", holder.refined), ("shown", holder.shown)):
+            if projection is not None and (name == "refined" or projection is not holder.refined):
+                more, facts[name] = _packed_projection(name, projection)
+                arrays |= more
     write_file(Path(path), arrays, facts)
 
 
@@ -191,7 +192,9 @@ def load(path: str | Path) -> Any:
         state = unpack(estimator.state_type, _part("state", arrays), facts["state"])
         holder = held(estimator, state, tuple(facts["names"]) if facts["names"] else None)
         if "refined" in facts:
-            holder.refined = _projection("refined", arrays, facts["refined"])
+            holder.refined = holder.shown = _projection("refined", arrays, facts["refined"])
+        if "shown" in facts:
+            holder.shown = _projection("shown", arrays, facts["shown"])
         estimator._fitted = holder
     return estimator
 

@@ -26,7 +26,8 @@ class AdditiveEstimator(Estimator):
         return self._partial_fit(X, y, sample_weight)
 
     def merge(self, other: Estimator) -> Self:
-        """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
+        """Add what `other` has learned to self, whose components keep their signs; `other` is left alone. Raises
+        CannotMerge."""
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
@@ -38,6 +39,7 @@ class AdditiveEstimator(Estimator):
             raise CannotMerge(f"states of features {theirs.names} and {mine.names} cannot be merged.")
         state = mine.accumulator.freeze().merge(theirs.accumulator.freeze())
         self._fitted = held(self, state, mine.names or theirs.names)
+        self._fitted.shown = mine.shown
         return self
 
     def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

@@ -168,10 +168,10 @@ class ClosedForm(AdditiveEstimator):
         self.check_parameters()
         holder = self._holder()
         holder.check(self)
-        holder.refined, self.refine_report_ = refine(
+        found, self.refine_report_ = refine(
             self, holder.accumulator.freeze(), source, tol, max_passes, holder.names, resume
         )
-        holder.projection = holder.refined
+        holder.refined = holder.show(found)
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

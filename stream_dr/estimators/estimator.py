@@ -7,6 +7,11 @@ the kind of targets fixed by the first batch, fitted attributes, the cached proj
 
 The engine uses four things only: `check_parameters`, `accumulator`, `solve`, `state_bytes`; it never sees this face.
 
+Signs and order: components are oriented like those shown before (solve/orientation.py), whatever is learned in between, for
+their signs are arbitrary and what stands behind them rests on them. A first projection has its largest loadings positive.
+`save` and pickle keep what was shown last, `merge`, `unlearn` and `refine` go on from self's; `clone` and `fit` start anew.
+So two estimators with one state may differ in signs, where they were asked at different times.
+
 Why this way: all checks are made before the accumulator is touched, the accumulator makes its own before its first write,
 and `fit` swaps in a new holder only at its end; so after any error the estimator is what it was before.
 """
@@ -120,7 +125,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return self
 
     def save(self, path: Any) -> None:
-        """Write spec and state to one file, from which `stream_dr.load` gives this estimator back, bit-equal."""
+        """Write spec, state and the projection shown last, whose signs and order the next one keeps, to one file, from which
+        `stream_dr.load` gives this estimator back, bit-equal."""
         import stream_dr
 
         stream_dr.save(self, path)
@@ -290,11 +296,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         holder = self._holder()
         if holder.accumulator.rows == 0:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        if holder.projection is None:
-            self.check_parameters()
-            holder.check(self)
-            holder.projection = holder.refined or self.solve(holder.accumulator.freeze())
-        return holder.projection
+        if holder.projection is not None:
+            return holder.projection
+        self.check_parameters()
+        holder.check(self)
+        return holder.show(holder.refined or self.solve(holder.accumulator.freeze()))
 
     def _tell_fewer(self, found: int) -> None:
         """Warn, once a fit, that there are fewer components than asked for. A default was not asked for."""

@@ -11,10 +11,15 @@ from typing import Any
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.projection import Projection
+from stream_dr.solve.orientation import oriented
 
 
 class Holder:
-    """The accumulator, the feature names, the projection cached until the next update, and the refined one."""
+    """The accumulator, the feature names, the projection cached until the next update, and the refined one.
+
+    shown: the projection shown last, kept over updates, for the next one's components keep its signs and order (bytes of one
+    projection: 8 · features · components, for one by landmarks those of the sample).
+    """
 
     def __init__(
         self, accumulator: Any, names: tuple[str, ...] | None = None, made_with: dict[str, Any] | None = None
@@ -27,8 +32,19 @@ class Holder:
         self._then = values[0] if len(values) == 1 else values  # as attrgetter gives them
         self.projection: Projection | None = None
         self.refined: Projection | None = None
+        self.shown: Projection | None = None
         self.searched: Any = None  # KNearest's search over its sample
         self.told_fewer: int | None = None  # the n_components that there were fewer of, once that was said
+
+    def show(self, solved: Projection) -> Projection:
+        """Keep a projection until the next update, its components with the signs and order of the one shown before it.
+
+        A recurrence's components move smoothly by themselves.
+        """
+        if solved is not self.shown and hasattr(solved, "oriented") and solved.solution != "recurrence":
+            solved = self.shown = oriented(solved, self.shown)
+        self.projection = solved
+        return solved
 
     def check(self, estimator: Any) -> None:
         """Raise InvalidParameter where the estimator's parameters are no longer those its accumulator was made with."""

@@ -1,0 +1,112 @@
+"""Components keep sign and order from one solution to the next, in every estimator and over what is done to it."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+import stream_dr
+from stream_dr import CCA, ESTIMATORS, LDA, PCA, SRP
+from tests.stream_dr.estimators.test_contract import learned, part, rows, targets
+from tests.stream_dr.estimators.test_refining import Blocks, blocks
+
+KEYS = [key for key in ESTIMATORS if key != "information_gain"]  # which has columns, not axes
+
+
+def turns(before: np.ndarray, after: np.ndarray) -> int:
+    """How many columns point away from where they pointed."""
+    p = min(before.shape[1], after.shape[1])
+    return int(np.count_nonzero((before[:, :p] * after[:, :p]).sum(axis=0) < 0))
+
+
+@pytest.mark.parametrize("estimator", [PCA(10), LDA(gamma=1.0), CCA(gamma=1.0), SRP(6)], ids=lambda e: type(e).__name__)
+def test_nothing_turns_in_20_updates_on_digits(estimator: Any) -> None:
+    X, y = load_digits(return_X_y=True)
+    y = y if estimator.target_kinds else None
+    model, before, as_solved = clone(estimator), None, None
+    turned = would_turn = 0
+    for at in np.array_split(np.arange(len(X)), 20):
+        components = model.partial_fit(X[at], part(y, at)).components_.T
+        alone = model.solve(model.state_).loadings
+        if before is not None:
+            turned, would_turn = turned + turns(before, components), would_turn + turns(as_solved, alone)
+        before, as_solved = components, alone
+    assert turned == 0
+    assert would_turn > 0 or not isinstance(model, PCA)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_answers_keep_their_signs_while_rows_come(key: str) -> None:
+    X, y = rows(240)
+    y = targets(key, y)
+    model, before = learned(key, X[:120], part(y, slice(120))), None
+    for start in range(120, 240, 10):
+        Z = model.transform(X)
+        assert before is None or turns(before, Z) == 0
+        before = Z
+        model.partial_fit(X[start : start + 10], part(y, slice(start, start + 10)))
+
+
+def opposed(key: str, **params: Any) -> tuple[Any, np.ndarray, Any]:
+    """An estimator that has shown a projection whose signs are all opposed to those it would have by itself."""
+    X, y = rows()
+    y = targets(key, y)
+    model = ESTIMATORS[key](**params).partial_fit(X, y)
+    alone = model.transform(X).copy()
+    holder = model._fitted
+    holder.shown, holder.projection = holder.shown.oriented(np.arange(model.rank_), -np.ones(model.rank_)), None
+    np.testing.assert_allclose(model.transform(X), -alone, atol=1e-12)
+    return model, X, y
+
+
+ORIENTED = [key for key in KEYS if key not in ("ccipca", "iskm")]
+
+
+@pytest.mark.parametrize("key", ORIENTED)
+def test_saved_and_pickled_estimators_keep_them_bit_equal(key: str, tmp_path: Any) -> None:
+    model, X, y = opposed(key)
+    model.save(tmp_path / "saved")
+    for back in (stream_dr.load(tmp_path / "saved"), pickle.loads(pickle.dumps(model))):
+        assert back.transform(X).tobytes() == model.transform(X).tobytes()
+    back = stream_dr.load(tmp_path / "saved")
+    for one in (back, model):
+        one.partial_fit(X[:9] + 0.1, part(y, slice(9)))
+    assert back.transform(X).tobytes() == model.transform(X).tobytes()
+
+
+@pytest.mark.parametrize("key", ORIENTED)
+def test_clones_and_fit_start_anew(key: str) -> None:
+    model, X, y = opposed(key)
+    opposite = model.transform(X).copy()
+    for fresh in (clone(model).fit(X, y), model.fit(X, y)):
+        np.testing.assert_allclose(fresh.transform(X), -opposite, atol=1e-12)
+
+
+@pytest.mark.parametrize("key", ORIENTED)
+def test_a_merge_keeps_those_of_the_one_merged_into(key: str) -> None:
+    model, X, y = opposed(key)
+    before = model.transform(X).copy()
+    other = learned(key, X + 0.01, y)
+    signs = other.transform(X).copy()
+    assert turns(before, model.merge(other).transform(X)) == 0
+    assert turns(signs, other.transform(X)) == 0
+
+
+@pytest.mark.parametrize("key", [key for key in ORIENTED if ESTIMATORS[key].additive])
+def test_unlearning_keeps_them(key: str) -> None:
+    model, X, y = opposed(key)
+    before = model.transform(X).copy()
+    assert turns(before, model.unlearn(X[:3], part(y, slice(3))).transform(X)) == 0
+
+
+def test_refine_keeps_them_and_a_saved_refined_model_has_them(tmp_path: Any) -> None:
+    model, X, y = opposed("lda", scatter="diagonal")
+    before = model.transform(X).copy()
+    assert turns(before, model.refine(Blocks(blocks(X, y))).transform(X)) == 0
+    model.save(tmp_path / "saved")
+    back = stream_dr.load(tmp_path / "saved")
+    assert back.transform(X).tobytes() == model.transform(X).tobytes()
+    assert back.solution_ == "refined"
