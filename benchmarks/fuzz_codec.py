@@ -1,139 +1,164 @@
 """Mutated Arrow streams and JSON bodies against the codec: each is either read or refused with one of our errors.
 
-    python benchmarks/fuzz_codec.py [--inputs 20000] [--seed 0]
+    python -m benchmarks.fuzz_codec [--count 20000] [--seed 0] [--start 0] [--keep DIR]
+    python -m benchmarks.fuzz_codec FILE…          what becomes of these bodies
 
-Runs in child processes, so that a crash of the interpreter is seen and its seed printed. Exits 1 on a crash, on an error
-of another kind, or on a Block whose numbers are not finite or whose indices are not sorted.
+Body N of a seed is the same in every run, so that a long run is done in parts: --start says with which one to begin. Parsers
+are forked and bounded in memory and time, so that a crash is counted, and the next parser goes on with the next body. Prints
+how many bodies came to what, and the most memory and time that one took; bodies that did harm are kept in DIR. Exits 1 where
+there are any: a crash, an error that is not one of ours, more memory or time than is allowed, or a Block that is not sound.
 """
 
 import argparse
-import subprocess
+import os
+import resource
+import signal
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import orjson
-import pyarrow as pa
 import scipy.sparse as sp
 
-from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, block_from_json, json_rows, read_arrow
-from stream_dr.block import Block, check_finite
+from benchmarks.mutated_bodies import bases, body
+from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
+from stream_dr.block import check_finite
 from stream_dr.errors import StreamDRError
-from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
 
-LIMIT = 1 << 26
+LIMIT = 16 << 20
+"""What a body may unpack to, in bytes."""
 
+MEMORY = 512 << 20
+"""Bytes that a parser may take beyond what it had when it began."""
 
-def seeds(random: np.random.Generator) -> list[bytes]:
-    """Well-formed inputs of every layout: dense, sparse, named; every kind of target; stream, file, compressed; JSON."""
-    rows = 7
-    X = sp.random(rows, 50, density=0.1, format="csr", random_state=int(random.integers(1 << 30)))
-    names = list("abcdefg")
-    blocks = [
-        Block(X, class_targets(names), width_stated=False),
-        Block(X.astype(np.float32), multilabel_targets([[n, "z"] for n in names]), weights=np.ones(rows)),
-        Block(random.normal(size=(rows, 4)), continuous_targets(random.normal(size=(rows, 2))), ids=names),
-        Block(random.normal(size=(rows, 3)).astype(np.float32), class_targets([True, False, None] * 2 + [True])),
-        Block(random.normal(size=(rows, 2)), class_targets(range(rows)), names=("price", "size")),
-    ]
-    batches = [arrow_from_block(block) for block in blocks]
-    coded = pa.record_batch(
-        {**{n: batches[4].column(n) for n in ("price", "size")}, "label": pa.array(names).dictionary_encode()}
-    )
-    inputs = [_stream([b]) for b in [*batches, coded]]
-    inputs += [_stream([b, b], compression) for b in batches[:3] for compression in ("lz4", "zstd")]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batches[0].schema) as writer:
-        writer.write_batch(batches[0])
-    return [*inputs, sink.getvalue().to_pybytes(), *(orjson.dumps(json_rows(block)) for block in blocks)]
+SECONDS = 10
+"""How long one body may take."""
+
+HARM = ("crash", "wrong", "memory", "slow")
 
 
-def _stream(batches: list[pa.RecordBatch], compression: str | None = None) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
+class Report(NamedTuple):
+    """What became of body `number`: the outcome, seconds, and bytes by which the parser's largest size grew."""
 
-
-def mutated(random: np.random.Generator, data: bytes) -> bytes:
-    """Bytes flipped, set to extremes, cut, doubled or moved, one to four times; half the time in the first 600 bytes."""
-    body = bytearray(data)
-    for _ in range(int(random.integers(1, 5))):
-        if not body:
-            break
-        at = int(random.integers(len(body) if random.random() < 0.5 else min(len(body), 600)))
-        length = int(random.integers(1, 65))
-        match int(random.integers(6)):
-            case 0:
-                body[at] ^= 1 << int(random.integers(8))
-            case 1:
-                body[at] = int(random.choice([0, 1, 127, 128, 255]))
-            case 2:
-                number = int(random.choice([-1, 0, 1, 2**31 - 1, -(2**31), 2**30]))
-                body[at : at + 4] = number.to_bytes(4, "little", signed=True)
-            case 3:
-                del body[at : at + length]
-            case 4:
-                body[at:at] = body[at : at + length]
-            case 5:
-                number = int(random.choice([-1, 2**63 - 1, 2**40, 2**33, -(2**63)]))
-                body[at : at + 8] = number.to_bytes(8, "little", signed=True)
-    return bytes(body)
+    number: int
+    outcome: str
+    seconds: float
+    grown: int
 
 
 def outcome(data: bytes) -> str:
-    """ "read", or the code of the error that refused it; anything else is raised."""
+    """ "read", the code of the error that refused it, or "wrong: …"."""
     try:
         if data[:1] in (b"{", b"["):
             block = block_from_json(data, max_features=1_000_000)
         else:
             block = block_from_arrow(read_arrow(data, LIMIT), max_features=1_000_000)
+        check_finite(block.X)
     except StreamDRError as e:
-        return e.code
-    check_finite(block.X)
+        return e.code if len(str(e)) < 10_000 else "wrong: an error of 10,000 letters"
+    except MemoryError:
+        return "memory"
+    except Exception as e:
+        return f"wrong: {type(e).__name__}: {e}"[:300]
     if block.sparse:
         fresh = sp.csr_matrix((block.X.data, block.X.indices, block.X.indptr), shape=block.X.shape)
         if not fresh.has_canonical_format:
-            raise AssertionError("a Block whose indices are not sorted and distinct")
-    if block.y is not None and block.y.rows != block.rows:
-        raise AssertionError("a Block with another number of targets than rows")
+            return "wrong: indices are not sorted and distinct"
+    for name in ("y", "weights", "ids"):
+        part = getattr(block, name)
+        if part is not None and (part.rows if name == "y" else len(part)) != block.rows:
+            return f"wrong: {name} of another number of rows"
     return "read"
 
 
-def run(inputs: int, seed: int) -> Counter[str]:
-    """Outcomes of so many mutated inputs."""
-    random = np.random.default_rng(seed)
-    whole = seeds(random)
-    counts: Counter[str] = Counter()
-    for number in range(inputs):
-        data = mutated(random, whole[int(random.integers(len(whole)))])
-        try:
-            counts[outcome(data)] += 1
-        except Exception as e:
-            raise AssertionError(f"seed {seed}, input {number}: {type(e).__name__}: {e}") from e
-    return counts
+def run(make: Callable[[int], bytes], start: int, stop: int) -> Iterator[Report]:
+    """What becomes of the bodies start … stop − 1, each in a parser that may end with it."""
+    while start < stop:
+        reading, writing = os.pipe()
+        parser = os.fork()
+        if not parser:
+            os.close(reading)
+            _parse(make, start, stop, writing)
+            os._exit(0)
+        os.close(writing)
+        began = time.monotonic()
+        with open(reading, encoding="utf8") as lines:
+            for line in lines:
+                number, seconds, grown, told = line.rstrip("\n").split(" ", 3)
+                yield Report(int(number), told, float(seconds), int(grown))
+                start, began = int(number) + 1, time.monotonic()
+        status = os.waitstatus_to_exitcode(os.waitpid(parser, 0)[1])
+        if start < stop and status:
+            told = "slow" if status == -signal.SIGALRM else f"crash: ended with {status}"
+            yield Report(start, told, time.monotonic() - began, 0)
+            start += 1
+
+
+def _parse(make: Callable[[int], bytes], start: int, stop: int, writing: int) -> None:
+    """Write down what becomes of each body; end after one that took much, for the next to be measured alone."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        most = int(file.read().split()[0]) * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    for number in range(start, stop):
+        data = make(number)
+        before, began = _largest(), time.monotonic()
+        signal.alarm(SECONDS)
+        told = outcome(data)
+        signal.alarm(0)
+        seconds, grown = time.monotonic() - began, _largest() - before
+        os.write(writing, f"{number} {seconds:.3f} {grown} {told}\n".replace("\n", " ", told.count("\n")).encode())
+        if grown > 1 << 24:
+            return
+
+
+def _largest() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def harmful(told: str) -> bool:
+    """Whether an outcome is one that must not be."""
+    return told.startswith(HARM)
 
 
 def main() -> None:
-    """Run in child processes of 1,000 inputs each."""
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=20_000)
+    parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
-    if options.child:
-        print(orjson.dumps(run(options.inputs, options.seed)).decode())
-        return
-    total: Counter[str] = Counter()
-    for seed in range(options.seed, options.seed + -(-options.inputs // 1000)):
-        command = [sys.executable, __file__, "--child", "--inputs", "1000", "--seed", str(seed)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"seed {seed} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        total.update(orjson.loads(done.stdout))
-    print(f"{total.total()} inputs, none crashed: {dict(total.most_common())}")
+    whole = bases(np.random.default_rng(options.seed))
+    for data in whole:
+        told = outcome(data)  # compiles what is compiled, once for all parsers
+        if told != "read":
+            sys.exit(f"a base is not read: {told}")
+    make: Callable[[int], bytes] = lambda number: body(whole, options.seed, number)  # noqa: E731
+    stop = options.start + options.count
+    if options.files:
+        make, options.start, stop = (lambda number: options.files[number].read_bytes()), 0, len(options.files)
+    counts: Counter[str] = Counter()
+    longest = largest = Report(0, "", 0.0, 0)
+    for report in run(make, options.start, stop):
+        counts[report.outcome.split(":")[0]] += 1
+        longest, largest = max(longest, report, key=lambda r: r.seconds), max(largest, report, key=lambda r: r.grown)
+        if harmful(report.outcome) or options.files:
+            print(f"{options.files[report.number] if options.files else report.number}: {report.outcome}", flush=True)
+        if harmful(report.outcome) and options.keep and not options.files:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            (options.keep / f"{options.seed}-{report.number}").write_bytes(make(report.number))
+    harm = sum(n for told, n in counts.items() if told in HARM)
+    print(f"seed {options.seed}, bodies {options.start} … {stop - 1}: {dict(counts.most_common())}")
+    print(f"most time: {longest.seconds:.2f} s (body {longest.number})")
+    print(f"most memory: {largest.grown >> 20} MB (body {largest.number})")
+    print(f"{counts.total()} bodies, {harm} did harm")
+    sys.exit(1 if harm else 0)
 
 
 if __name__ == "__main__":

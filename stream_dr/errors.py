@@ -14,14 +14,22 @@ from sklearn.exceptions import NotFittedError
 _Error = TypeVar("_Error", bound=BaseException)
 
 
+LONGEST = 4_000
+"""Characters of a message, or of a detail: a column's name may be as long as a body."""
+
+
 class StreamDRError(ValueError):
     """Base of all errors; raised when no narrower class fits. `details` holds machine-readable facts (row, column …)."""
 
     code: ClassVar[str] = "invalid"
 
     def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(message)
-        self.details = details
+        super().__init__(_short(message))
+        self.details = {name: _short(fact) if isinstance(fact, str) else fact for name, fact in details.items()}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
 
 
 def without_frames(error: _Error) -> _Error:

@@ -28,7 +28,8 @@ from stream_dr.arrow.rows import (
     refuse_null,
     sparse_rows,
 )
-from stream_dr.arrow.targets import arrow_from_targets, targets_from_arrow
+from stream_dr.arrow.sound import check_batches, check_types
+from stream_dr.arrow.targets import arrow_from_targets, is_text, targets_from_arrow
 from stream_dr.block import Block, as_weights, check_finite
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.target_parsing import parse_targets
@@ -97,38 +98,33 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
 
 
 def _joined(batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-    """All batches as one, validated in full."""
-    if isinstance(batches, pa.Table):
-        table = batches
-    else:
-        parts = [batches] if isinstance(batches, pa.RecordBatch) else list(batches)
-        if not parts:
-            raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
-        if len(parts) == 1 and (isinstance(batches, Validated) or _valid(parts[0])):
-            return parts[0]
-        table = pa.Table.from_batches(parts[:1]) if len(parts) == 1 else _table(parts)
+    """All batches as one, checked in full."""
+    if not isinstance(batches, Validated):
+        batches = _checked(batches)
+    if len(batches) == 1:
+        return batches[0]
     try:
-        table.validate(full=True)
-        joined = table.combine_chunks().to_batches()
-    except (pa.ArrowException, MemoryError) as e:
-        raise MalformedInput(f"the record batches are not valid Arrow ({e}); write them anew.") from e
-    return joined[0] if joined else pa.RecordBatch.from_pylist([], schema=table.schema)
-
-
-def _valid(batch: pa.RecordBatch) -> bool:
-    """Whether a batch is valid as it stands; what is wrong with one that is not is told by who joins it."""
-    try:
-        batch.validate(full=True)
-    except (pa.ArrowException, MemoryError):
-        return False
-    return True
-
-
-def _table(parts: list[pa.RecordBatch]) -> pa.Table:
-    try:
-        return pa.Table.from_batches(parts)
+        table = pa.Table.from_batches(batches)
     except pa.ArrowException as e:
         raise SchemaMismatch("the record batches of one event have different columns; send one schema.") from e
+    try:
+        joined = table.combine_chunks().to_batches()
+    except (pa.ArrowException, MemoryError) as e:
+        raise MalformedInput(f"the record batches cannot be joined ({e}); send fewer rows a request.") from e
+    return joined[0] if joined else batches[0]
+
+
+def _checked(batches: Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table) -> Sequence[pa.RecordBatch]:
+    """A caller's own batches, at least one, checked as those that were read are."""
+    if isinstance(batches, pa.Table):
+        batches = batches.to_batches() or pa.RecordBatch.from_pylist([], schema=batches.schema)
+    parts = [batches] if isinstance(batches, pa.RecordBatch) else batches
+    if not parts:
+        raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
+    for part in parts:
+        check_types(part.schema)
+    check_batches(parts)
+    return parts
 
 
 def _stated_width(schema: pa.Schema, n_features: int | None) -> int | None:
@@ -136,8 +132,8 @@ def _stated_width(schema: pa.Schema, n_features: int | None) -> int | None:
     text = (schema.metadata or {}).get(b"n_features")
     if text is None:
         return n_features
-    if not (text.isdigit() and 0 < int(text) <= WIDEST):
-        raise SchemaMismatch(f"schema metadata n_features is {text!r}; it must be a positive integer.")
+    if not (len(text) <= 10 and text.isdigit() and 0 < int(text) <= WIDEST):
+        raise SchemaMismatch(f"schema metadata n_features is {text[:40]!r}; it must be a positive integer.")
     if n_features is not None and int(text) != n_features:
         raise WidthMismatch(
             f"the batch states {int(text)} features; {n_features} are stated for the stream. Send {n_features}.",
@@ -162,7 +158,7 @@ def _weights(batch: pa.RecordBatch) -> np.ndarray | None:
 
 def _ids(batch: pa.RecordBatch) -> list[str]:
     column = batch.column("id")
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not is_text(column.type):
         raise SchemaMismatch(f"column id is {column.type}; it must be string.", column="id")
     refuse_null(column, "id")
     ids: list[str] = column.to_pylist()

@@ -18,13 +18,10 @@ import pyarrow.compute as pc
 from stream_dr.arrow.few_labels import few_labels
 from stream_dr.block import LARGEST
 from stream_dr.compiled import compiled, readonly
-from stream_dr.errors import InvalidTargets, LimitExceeded, SchemaMismatch
+from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
-
-LONGEST = 64 << 20
-"""Bytes that the labels of a batch may have when each row's are counted."""
 
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 _NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
@@ -169,26 +166,12 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Any, ...], np.ndarray]:
             "Call a column of numbers to regress on target.",
             column=name,
         )
-    if pa.types.is_string_view(column.type):
-        _refuse_long(column, name)
     few = few_labels(column) if pa.types.is_string(column.type) and not column.null_count else None
     if few is not None:
         return few
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
     return tuple(encoded.dictionary.to_pylist()), numbers_of(indices)
-
-
-def _refuse_long(column: pa.Array, name: str) -> None:
-    """Raise LimitExceeded for views that are longer together than a body may be unpacked: many may show the same bytes."""
-    begin = 4 * column.offset  # a view is four int32, the first of them its length
-    lengths = np.frombuffer(column.buffers()[1], dtype=np.int32)[begin : begin + 4 * len(column) : 4]
-    total = int(lengths.sum(dtype=np.int64))
-    if total > LONGEST:
-        raise LimitExceeded(
-            f"the labels of column {name} have {total} bytes; at most {LONGEST} are taken. Send shorter ones.",
-            limit=LONGEST,
-        )
 
 
 def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Any, ...], np.ndarray]:
@@ -208,9 +191,13 @@ def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Any, ...
     return tuple(own[i] for i in used.tolist()), number[codes]
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is string, large_string or string_view."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def _is_label(kind: pa.DataType) -> bool:
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return bool(text or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+    return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _bounds(column: pa.Array) -> np.ndarray:

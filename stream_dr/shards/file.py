@@ -6,7 +6,7 @@ in a process; the batches handed out keep their pages mapped as long as they liv
 Parquet's pages are checked by their own checksums where they have them (ours do; many writers leave them out), so that
 damage in a file whose digest nobody wrote down is found as far as it can be.
 
-Cost: opening reads the footer (and, of a compressed IPC file, every batch once, for its rows).
+Cost: opening reads the footer, and of an IPC file what each batch says of itself.
 
 Why this way: what tells whether a file is still the one looked at is its path, size and time of change, so a shard that was
 replaced is opened, and its digest taken, anew.
@@ -20,8 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from stream_dr.arrow.ipc import read_arrow
-from stream_dr.errors import DamagedShard, MalformedInput, SourceMissing
+from stream_dr.arrow.ipc import check_file, read_arrow
+from stream_dr.arrow.sound import check_types
+from stream_dr.errors import DamagedShard, MalformedInput, SchemaMismatch, SourceMissing
 
 Identity = tuple[Path, int, int]
 
@@ -57,9 +58,9 @@ class ShardFile:
         start = bytes(self.bytes[:6])
         source.seek(0)
         if start == b"ARROW1":
+            self.batch_rows = check_file(self.bytes)
             reader = pa.ipc.open_file(source)
             self._get, self.schema = lambda n: [reader.get_batch(n)], reader.schema
-            self.batch_rows = tuple(reader.get_batch(n).num_rows for n in range(reader.num_record_batches))
         elif start[:4] == b"PAR1":
             self._open_parquet(source)
         elif start[:4] == b"\xff\xff\xff\xff":
@@ -79,21 +80,22 @@ class ShardFile:
         self._get = lambda n: file.read_row_group(n).to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
 
     def read(self, batch: int) -> list[pa.RecordBatch]:
-        """The record batches of one event. Raises IndexError or DamagedShard."""
+        """The record batches of one event. Raises IndexError, DamagedShard or SchemaMismatch."""
         if not 0 <= batch < len(self.batch_rows):
             raise IndexError(f"{self._path} has {len(self.batch_rows)} batches; batch {batch} was asked for")
         with self._lock, _unreadable(self._path):
+            check_types(self.schema)  # before anything is decoded
             return self._get(batch)
 
 
 @lru_cache(maxsize=16)
 def opened(path: Path, _size: int, _changed: int) -> ShardFile:
-    """The open file of an identity. Raises DamagedShard when it is no file of batches."""
+    """The open file of an identity. Raises DamagedShard when it is no file of batches, SchemaMismatch for other columns."""
     return ShardFile(path)
 
 
 class _unreadable:
-    """Turn whatever reading a shard raises into DamagedShard."""
+    """Turn whatever reading a shard raises into DamagedShard; columns of other types are told with the file's name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -104,6 +106,8 @@ class _unreadable:
     def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
         if isinstance(error, pa.ArrowException | OSError | MemoryError | MalformedInput | OverflowError | UnicodeError):
             raise damaged(self._path, (str(error) or type(error).__name__).splitlines()[0][:200]) from error
+        if isinstance(error, SchemaMismatch):
+            raise SchemaMismatch(f"{self._path}: {error}", **error.details) from error
 
 
 def damaged(path: Path, why: str) -> DamagedShard:

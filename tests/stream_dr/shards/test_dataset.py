@@ -247,6 +247,41 @@ def test_rows_no_batch_may_have_name_their_file(tmp_path):
         open_dataset(path).shards[0].read(0)
 
 
+def write_file(path, batch, suffix):
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_batches([batch]), path)
+        return
+    with (pa.ipc.new_file if suffix == ".arrow" else pa.ipc.new_stream)(str(path), batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet"])
+def test_columns_of_other_types_are_told_with_the_file_and_nothing_is_decoded(tmp_path, suffix):
+    path = tmp_path / f"odd{suffix}"
+    write_file(path, pa.record_batch({"x": [1.0], "when": pa.array([0], pa.timestamp("s"))}), suffix)
+    with pytest.raises(errors.SchemaMismatch, match=r"odd.*column when is timestamp") as told:
+        open_shard(path).read(0)
+    assert told.value.details == {"column": "when"}
+
+
+def test_a_file_whose_footer_tells_of_other_batches_is_damaged(tmp_path):
+    """A footer may list one batch a million times, or none."""
+    path = tmp_path / "a.arrow"
+    write_file(path, arrow_from_block(Block(X[:50], Y.take(np.arange(50)))), ".arrow")
+    good = path.read_bytes()
+    assert open_shard(path).batch_rows == (50,)
+    begin = len(good) - 10 - int.from_bytes(good[-10:-6], "little")
+    said = []
+    for at in range(begin, len(good) - 10, 4):
+        path.write_bytes(good[:at] + (8).to_bytes(4, "little") + good[at + 4 :])
+        try:
+            assert open_shard(path).read(0).rows == 50
+        except errors.StreamDRError as e:
+            said.append("a.arrow" in str(e))
+    assert len(said) > 20
+    assert all(said)
+
+
 @pytest.mark.parametrize("source", ["nowhere", "nowhere.arrow", "nowhere/manifest.json", "s3://bucket/part.arrow", "."])
 def test_what_is_not_there_is_said(tmp_path, monkeypatch, source):
     monkeypatch.chdir(tmp_path)
