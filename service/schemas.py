@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from fastapi import FastAPI, Header
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator
 
 import stream_dr
 from service import auth, media
@@ -131,6 +131,12 @@ class Failure(BaseModel):
     position: int
     code: str
     message: str
+
+    @field_validator("message")
+    @classmethod
+    def _for_clients(cls, message: str, told: ValidationInfo) -> str:
+        """What was not written for clients is in the log alone."""
+        return "the log has the details" if told.data["code"] == "internal" else message
 
 
 class Publish(BaseModel):

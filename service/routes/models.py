@@ -99,7 +99,10 @@ def _put() -> Callable[..., Told]:
     spec: Any = _any_spec()
 
     def put_model(
-        request: Request, response: Response, name: Name, body: Annotated[spec, Body(openapi_examples=shown)]
+        request: Request,
+        response: Response,
+        name: Name,
+        body: Annotated[spec, Body(discriminator="estimator", openapi_examples=shown)],
     ) -> Told:
         """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background.
 
@@ -120,12 +123,12 @@ def _put() -> Callable[..., Told]:
 
 
 def _any_spec() -> Any:
-    """The type of PUT's body: one pydantic model per registered estimator, told apart by `estimator`."""
+    """The type of PUT's body: one pydantic model per registered estimator."""
     kinds = [_spec(key) for key in stream_dr.ESTIMATORS]
     union: Any = kinds[0]
     for kind in kinds[1:]:
         union = union | kind
-    return Annotated[union, Field(discriminator="estimator")]
+    return union
 
 
 def _example(key: str) -> dict[str, Any]:

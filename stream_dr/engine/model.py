@@ -241,7 +241,8 @@ class Model:
 
     def failed(self, where: Failure) -> ModelFailed:
         """What is raised where a model is asked to go on that has failed."""
-        return ModelFailed(f"model {self.name!r} failed at position {where.position} ({where.code}): {where.message}")
+        why = "the log has the details" if where.code == "internal" else where.message
+        return ModelFailed(f"model {self.name!r} failed at position {where.position} ({where.code}): {why}.")
 
     def unpublished(self) -> StreamDRError:
         """Why there is no projection: CatchingUp where there will be one in a moment."""

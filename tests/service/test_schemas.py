@@ -50,7 +50,11 @@ def test_answers_have_the_form_that_is_shown(served: Served, path: str, kind: ty
 def test_a_failed_model_a_job_and_many_rows_have_the_form_that_is_shown(served: Served) -> None:
     served.directory.models["class_means"].fail(1, ValueError("for the test"))
     failed = served.http.get("/models/class_means")
-    assert failed.json()["failure"]["code"] == "internal"
+    assert failed.json()["failure"] == {"position": 1, "code": "internal", "message": "the log has the details"}
+    served.directory.models["class_means"].published = None
+    refused = served.http.get("/transform?model=class_means&x=1,2")
+    assert refused.json()["code"] == "model_failed"
+    assert "for the test" not in refused.text
     answered(failed, schemas.ModelState)
     job = served.http.post("/models/lda/snapshot")
     answered(job, schemas.JobState)
