@@ -139,6 +139,7 @@ def _run(
     if settings.warm_up:
         stream_dr.warm_up()
     app = create_app(directory, settings)
+    app.openapi()  # FastAPI makes the routes at their first use, while it changes warnings for all threads: not under load
     gc.collect()
     gc.freeze()  # what start-up made stays: a full collection over it would hold up every request
     host, port = listening.getsockname()[:2]

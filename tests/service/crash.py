@@ -92,7 +92,8 @@ def run(folder: Path, kills: int, seed: int, clients: Sequence[str] = ("one",), 
             _until_it_answers(url, pid)
             if number == 0:
                 posters = _start(url, clients, folder)
-            _kill(pid, launcher, draw.uniform(0.02, 0.5) if not at else 2.0)
+            patience = 30.0 if answer_first else 2.0  # the first surely comes to its failpoint, once clients are there
+            _kill(pid, launcher, draw.uniform(0.02, 0.5) if not at else patience)
         pid = launcher.launch()
         _until_it_answers(url, pid)
         (folder / "enough").touch()
