@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import feature_map
+from stream_dr.readout import Readout
 
 
 class Projection(Protocol):
@@ -55,6 +56,7 @@ class Linear(NamedTuple):
     eigenvalues: (components,) float64.
     solution: "exact", "diagonal", "refined" or "recurrence".
     offset: (components,) float64, mean · loadings, or None: `apply` finds it each time.
+    readout: what is predicted from z, or None where the method predicts nothing.
     """
 
     mean: np.ndarray
@@ -62,6 +64,7 @@ class Linear(NamedTuple):
     eigenvalues: np.ndarray
     solution: str
     offset: np.ndarray | None = None
+    readout: Readout | None = None
 
     @property
     def kind(self) -> str:
@@ -89,7 +92,8 @@ class Linear(NamedTuple):
         if same and self.loadings.flags.c_contiguous:
             return self._replace(offset=None)
         loadings = np.ascontiguousarray(self.loadings[:, order] * signs)
-        return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order], offset=None)
+        readout = None if self.readout is None else self.readout.oriented(order, signs)
+        return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order], offset=None, readout=readout)
 
     def prepared(self) -> "Linear":
         """The same projection with its offset kept, so that a sparse row costs its own entries and not O(features)."""
@@ -103,6 +107,31 @@ class Linear(NamedTuple):
             return np.asarray(X @ self.loadings[: X.shape[1]]) - offset
         check_width(X, self.n_features)
         return (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
+
+    def scoring(self) -> "Scoring":
+        """The projection of rows to the scores of `readout`, (rows, k)."""
+        return Scoring(self)
+
+
+class Scoring(NamedTuple):
+    """Rows to the scores that targets are predicted by; linear has a readout."""
+
+    linear: Linear
+
+    @property
+    def n_components(self) -> int:
+        """Columns of its answer: labels, or numbers a row."""
+        return len(self.linear.readout.offset) if self.linear.readout else 0
+
+    def apply(self, X: Any) -> np.ndarray:
+        """Scores (rows, k) of rows (rows, features), dense or CSR. O(entries · components). Raises WidthMismatch."""
+        linear, readout = self.linear, self.linear.readout
+        if readout is None:
+            return np.zeros((X.shape[0], 0))
+        z = linear.apply(X)
+        if readout.rest is not None:
+            z = np.hstack([z, linear._replace(loadings=readout.rest, offset=None).apply(X)])
+        return z @ readout.weights + readout.offset
 
 
 class Columns(NamedTuple):
@@ -204,6 +233,15 @@ class Mapped(NamedTuple):
     def scores(self) -> np.ndarray:
         """(components,)."""
         return self.inner.scores
+
+    @property
+    def readout(self) -> Readout | None:
+        """What is predicted from z, or None."""
+        return getattr(self.inner, "readout", None)
+
+    def scoring(self) -> "Mapped":
+        """The projection of rows to the scores of `readout`, (rows, k)."""
+        return self._replace(inner=self.inner.scoring())
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
         """The same projection with its components in another order (components,) and with signs (components,) ±1."""

@@ -9,10 +9,12 @@ Why this way: all that depends on how y happens to be written stands here; `targ
 """
 
 import numbers
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import DataConversionWarning
 
 from stream_dr.block import LARGEST
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
@@ -54,6 +56,18 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     if parsed.kind not in kinds:
         refuse_kind(parsed.kind, kinds)
     return parsed
+
+
+def one_label_a_row(y: Any, stacklevel: int) -> Any:
+    """y as it is; a single column (rows, 1) as (rows,), with scikit-learn's warning that it was read so."""
+    if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
+        return y
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected; it is read as one label a row.",
+        DataConversionWarning,
+        stacklevel=stacklevel + 1,
+    )
+    return y[:, 0] if isinstance(y, np.ndarray) else y
 
 
 def refuse_ambiguous(y: Any, targets: Targets) -> None:

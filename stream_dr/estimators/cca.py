@@ -4,13 +4,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.estimators.moments import Moments
+from stream_dr.estimators.moments import Moments, moments_of
+from stream_dr.estimators.target_regression import TargetRegression, two_stage_sizes
 from stream_dr.estimators.two_stage import TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, symmetric
 
 
-class CCA(TwoStage):
+class CCA(TargetRegression, TwoStage):
     """Canonical correlation analysis: directions of the rows most correlated with some combination of targets.
 
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2), targets centred, eigenvalues of Cyy (scaled to unit
@@ -23,7 +24,10 @@ class CCA(TwoStage):
     + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ +
     d k² + k³), with the diagonal O(d k² + k³), which `refine` makes exact. Merges and unlearns.
 
-    Left out: the targets' own canonical directions, and a ridge on Cyy.
+    Fitted, as in scikit-learn's CCA: `y_rotations_` and `y_loadings_` (targets, components), `x_loadings_` (features,
+    components), `coef_` (targets, features), `intercept_` (targets,); `predict` and `inverse_transform`. They are
+    those of regression on the components: scikit-learn's CCA takes loadings of the targets on their own components, so that
+    what it predicts is of another size. Left out: a ridge on Cyy.
 
     >>> from stream_dr import CCA
     >>> cca = CCA().fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [4.0, 2.0]], [0.1, 0.9, 5.2, 3.9])
@@ -42,6 +46,26 @@ class CCA(TwoStage):
         """Cxy (Cyy)^(−1/2)."""
         root = self._inverse_root(moments)
         return moments.cross @ root, root.shape[1] ** 0.5
+
+    def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+        """(p,) wᵀ(aCxx + ρI)w."""
+        return two_stage_sizes(moments.cross @ self._inverse_root(moments), loadings, eigenvalues)
+
+    @property
+    def y_rotations_(self) -> np.ndarray:
+        """(targets, components) float64 canonical directions of the targets, labels by their indicators (`classes_`).
+
+        Projected on them, centred targets correlate with the components as √eigenvalues_ at γ = 0; of variance 1, or with
+        scaling="source" of summed squares 1.
+        """
+        projection: Any = self._projection()
+        m = moments_of(self.state_, self.standardize)
+        root = self._inverse_root(m)
+        turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
+        lengths = np.linalg.norm(turned, axis=0)
+        found = root @ (turned / np.where(lengths > 0, lengths, 1.0))
+        found = found * np.sqrt(m.weight) if self.scaling == "unit" else found
+        return found[sorted(range(len(m.labels)), key=lambda at: m.labels[at])] if m.labelled else found
 
     @staticmethod
     def _inverse_root(m: Moments) -> np.ndarray:

@@ -4,20 +4,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.errors import NotFitted
-from stream_dr.estimators.closed_form import ClosedForm, Directions
-from stream_dr.estimators.mapping import through
+from stream_dr.estimators.closed_form import Directions
+from stream_dr.estimators.linear_classifier import LinearClassifier, class_readout
 from stream_dr.estimators.moments import Moments, moments_of
-from stream_dr.label_codes import label_array
-from stream_dr.projection import Linear
+from stream_dr.readout import Readout
+from stream_dr.solve.spectral import EPS
 
 
-class ClassMeans(ClosedForm):
+class ClassMeans(LinearClassifier):
     """Between-class principal directions: eigenvectors of Sb = Cxy diag(1/n_j) Cxyᵀ / N, weighted by priors [MATH §2].
 
     Orthonormal, at most (classes − 1) of them for one label a row and one a label for several; exact at every row, since
     Cxx is not needed (it is SKM at a = 1, eigenvalues halved). `predict` gives the label of the nearest class mean in the
-    whole space; on all components the distances differ by the same amount for every class.
+    whole space, whatever n_components (of several labels a row the one label nearest); on all components the distances
+    differ by the same amount for every class. `predict_proba` takes classes to be equally frequent and to vary alike in all
+    directions, by the mean within-class variance: then the nearest mean is the most probable class, and `decision_function`
+    is linear. Fitted, too: `centroids_` (classes, features), `classes_`, `coef_`, `intercept_`.
 
     Targets: one or several labels a row. State: O(d·(k + 2)). Learning a row costs O(its entries); solving O(d k²);
     predicting a row O(k · its entries). Merges and unlearns.
@@ -39,14 +41,21 @@ class ClassMeans(ClosedForm):
         vectors, values = moments.between()
         return vectors, values**2
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The label (rows,) of each row's nearest class mean; in the standardised space where `standardize`."""
-        self._projection()
-        state = self.state_
-        moments = moments_of(state, self.standardize)
-        if not moments.present.any():
-            raise NotFitted("no label has been learned with a weight above 0: pass labelled rows first.")
+    def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
+        """Equal priors, and one variance in all directions: the mean within-class variance."""
         offsets = moments.cross / moments.label_weights  # m_j − x̄, in the scaled columns
-        projection = Linear(moments.mean, offsets * moments.scale[:, None], moments.label_weights, "exact")
-        scores = self._project(through(state, projection), X) - (offsets**2).sum(axis=0) / 2
-        return label_array(state.labels)[moments.present][scores.argmax(axis=1)]
+        centres = offsets.T @ (loadings / moments.scale[:, None])
+        within = float(moments.diagonal.sum()) - float((offsets**2).sum(axis=0) @ moments.label_weights)
+        smallest = EPS * float(moments.diagonal.sum())
+        variance = within / (moments.weight * len(offsets)) if within > smallest else 1.0
+        classes = len(moments.labels)
+        return class_readout(
+            moments, centres, np.full(len(eigenvalues), variance), np.full(classes, 1.0 / max(classes, 1))
+        )
+
+    @property
+    def centroids_(self) -> np.ndarray:
+        """(classes, features) float64 class means, in the order of `classes_`; of mapped features with a feature map."""
+        moments = moments_of(self.state_, self.standardize)
+        means = moments.mean + (moments.cross / moments.label_weights / moments.scale[:, None]).T
+        return means[sorted(range(len(means)), key=lambda at: moments.labels[at])]

@@ -22,6 +22,7 @@ from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
+from stream_dr.readout import Readout
 from stream_dr.solve.spectral import canonical, signed
 from stream_dr.statistics.moments.accumulator import EXACT_WIDTH, MomentAccumulator, MomentState
 from stream_dr.statistics.moments.state import check_kept, moment_bytes
@@ -51,6 +52,8 @@ class ClosedForm(AdditiveEstimator):
     """Whether the method reads Cxx; those that do not keep its diagonal only."""
     solves_eigenproblem: ClassVar[bool] = True
     """Whether components of equal eigenvalue may be turned within their span."""
+    predicts_with_all: ClassVar[bool] = False
+    """Whether it predicts with the components, too, that n_components leaves out."""
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
     """How refine solves it (refining_methods.py), None where it cannot."""
 
@@ -133,12 +136,21 @@ class ClosedForm(AdditiveEstimator):
         if self.solves_eigenproblem:
             loadings = canonical(loadings, eigenvalues)
         p = self.wanted(eigenvalues, moments)
-        loadings = signed(self.scaled(loadings[:, :p], moments, solution) * moments.scale[:, None])
-        return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution)
+        q = len(eigenvalues) if self.predicts_with_all else p
+        loadings = signed(self.scaled(loadings[:, :q], moments, solution) * moments.scale[:, None])
+        readout = self.readout(moments, loadings, eigenvalues[:q])
+        if readout is not None and p < q:
+            readout = readout._replace(rest=np.ascontiguousarray(loadings[:, p:]))
+            loadings = np.ascontiguousarray(loadings[:, :p])
+        return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution, readout=readout)
 
     def wanted(self, eigenvalues: np.ndarray, moments: Moments) -> int:
         """How many of the components found, largest first, are kept."""
         return len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
+
+    def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout | None:
+        """What is predicted from the components (features, q), with their eigenvalues (q,); None: nothing."""
+        return None
 
     @abstractmethod
     def directions(self, moments: Moments, state: Any) -> Directions:

@@ -9,13 +9,11 @@ predicting one scikit-learn neighbour search over the sample. Merges: yes, by a 
 Why this way: a stream's k-NN must forget something; a uniform sample keeps every part of the stream at its share.
 """
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.block import Block, as_rows
@@ -26,7 +24,7 @@ from stream_dr.estimators.parameter_checks import check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.label_codes import label_array
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
-from stream_dr.target_parsing import parse_targets
+from stream_dr.target_parsing import one_label_a_row, parse_targets
 
 
 @dataclass(eq=False, repr=False)
@@ -197,12 +195,7 @@ class KNearest(ClassifierMixin, BaseEstimator):
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected; it is read as one label a row.",
-                DataConversionWarning,
-                stacklevel=3,
-            )
+        y = one_label_a_row(y, stacklevel=3)
         sample = holder.accumulator
         sample.add(Block(rows, parse_targets(y, rows.shape[0], ("class",), known=sample.target_kind), names=names))
         if refuse_empty and not sample.rows:

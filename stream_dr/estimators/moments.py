@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.label_codes import Label
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import left_singular
 from stream_dr.statistics.mapped import MappedState
@@ -24,6 +25,8 @@ class Moments(NamedTuple):
     present: (k,) bool, which of the state's target columns have weight. label_weights: (k',) n_j, or ones where targets
     are continuous. target_mean: (k',). cross: (features, k'). target_scatter: (k', k'). labelled: targets are labels.
     scale: (features,) what each column was multiplied by. rounding: how exact the sums are.
+    labels: (k',) of the columns, () where targets are numbers. kind: of targets, None where there were none. along: (p,)
+    wᵀ Cxx w of the components found, where refine has measured it, else None.
     first_stage: XH (features, k') → W1 where refine has solved (Cxx + γI) W1 = XH, else None.
     """
 
@@ -39,6 +42,9 @@ class Moments(NamedTuple):
     labelled: bool
     scale: np.ndarray
     rounding: Rounding
+    labels: tuple[Label, ...] = ()
+    kind: str | None = None
+    along: np.ndarray | None = None
     first_stage: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
@@ -99,6 +105,7 @@ def moments_of(state: Any, standardize: bool = False) -> Moments:
     m = Moments(
         float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
         c.cross[:, present], c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
+        tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
     )  # fmt: skip
     return standardised(m) if standardize else m
 

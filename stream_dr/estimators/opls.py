@@ -5,15 +5,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stream_dr.estimators.moments import Moments
+from stream_dr.estimators.target_regression import TargetRegression, two_stage_sizes
 from stream_dr.estimators.two_stage import TwoStage
 
 
-class OPLS(TwoStage):
+class OPLS(TargetRegression, TwoStage):
     """Orthonormalised partial least squares: the directions that predict all targets best, from one pass.
 
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy [2S, Table 1; MATH §3]: the span of ridge regression on every
     target, ordered by what it explains. At most (targets) components; eigenvalues are in the targets' squared units,
     summed over rows. Parameters gamma, shrinkage, scaling: see TwoStage; projected rows have variance 1 with scaling="unit".
+
+    Fitted, as in scikit-learn's PLSRegression: `coef_` (targets, features), `intercept_` (targets,), `y_loadings_` (targets,
+    components), `x_loadings_` (features, components); `predict`, which with all components is ridge regression with α = γ,
+    and `inverse_transform`.
 
     Targets: one or several labels a row (their indicator), or numbers. State: O(d·(k + 2)) for k labels or columns, + d²
     with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ + d
@@ -31,3 +36,7 @@ class OPLS(TwoStage):
     def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
         """Cxy."""
         return moments.cross, moments.target_size
+
+    def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+        """(p,) wᵀ(aCxx + ρI)w."""
+        return two_stage_sizes(moments.cross, loadings, eigenvalues)

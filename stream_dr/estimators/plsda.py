@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions
+import numpy as np
+
+from stream_dr.estimators.closed_form import Directions
 from stream_dr.estimators.moments import Moments
+from stream_dr.estimators.target_regression import TargetRegression
 from stream_dr.solve.pls import rotations
 
 
 @dataclass(eq=False, repr=False)
-class PLSDA(ClosedForm):
+class PLSDA(TargetRegression):
     """Partial least squares discriminant analysis, from moments: the NIPALS solution without a second pass.
 
     Kernel algorithm of Dayal & MacGregor (1997) [GLPLS; MATH §5]. Components are the rotations r (‖w‖ = 1, ‖r‖ ≠ 1), as long
@@ -22,7 +25,12 @@ class PLSDA(ClosedForm):
     solving O(p (d² + d k²)), with the diagonal O(p d k²). Merges and unlearns.
 
     With the diagonal of Cxx (`solution_` "diagonal") the first component is still exact; the later ones take features to
-    be uncorrelated, until `refine`. Left out: the regression's coefficients and the targets' own scores.
+    be uncorrelated, until `refine`.
+
+    Fitted, equal to PLSRegression(scale=False)'s: `coef_` (targets, features), `intercept_` (targets,), `y_loadings_`
+    (targets, components), `x_loadings_` (features, components), `x_rotations_`, which is `components_` transposed;
+    `predict`, of labels the one whose indicator is predicted highest, and `inverse_transform`. Left out: the targets' own
+    scores.
 
     >>> from stream_dr import PLSDA
     >>> pls = PLSDA(n_components=1).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5], [4.0, 1.5]], ["a", "a", "b", "b"])
@@ -43,3 +51,15 @@ class PLSDA(ClosedForm):
         most = len(cross) if self.n_components is None else self.n_components
         noise = moments.rounding.noise(moments.diagonal) * moments.target_size
         return rotations(moments.spread, cross, most, noise)
+
+    def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+        """(p,) rᵀ Cxx r, measured by refine where that found them."""
+        if moments.along is not None:
+            return moments.along[: loadings.shape[1]]
+        spread = moments.spread @ loadings if moments.spread.ndim == 2 else moments.spread[:, None] * loadings
+        return np.einsum("ij,ij->j", loadings, spread)
+
+    @property
+    def x_rotations_(self) -> np.ndarray:
+        """(features, components) float64: transform is (X − mean_) · x_rotations_."""
+        return self.components_.T

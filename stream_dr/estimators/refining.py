@@ -116,7 +116,7 @@ def refine_steps(
         check = False
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.answer(solve)
-        projection = estimator.finished(moments, (loadings, eigenvalues), "refined")
+        projection = estimator.finished(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
         turned = angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
         now = Refining(number, projection.loadings, solve)

@@ -30,6 +30,8 @@ Answer = tuple[np.ndarray, np.ndarray, float]
 class FirstStage:
     """Two-stage methods. varying: (features,) mask of columns that are no constants."""
 
+    along = None
+
     def __init__(self, estimator: Any, moments: Moments, state: Any, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
@@ -69,7 +71,12 @@ class FirstStage:
 
 
 class OnSubspace:
-    """Methods that read Cxx as a matrix. Starts from Cxy, and random directions where more components are wanted."""
+    """Methods that read Cxx as a matrix. Starts from Cxy, and random directions where more components are wanted.
+
+    along: (p,) wᵀ Cxx w of the components of the last answer; None before.
+    """
+
+    along: np.ndarray | None = None
 
     def __init__(self, estimator: Any, moments: Moments, state: Any, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
@@ -107,6 +114,7 @@ class OnSubspace:
         if self._estimator.n_components is None and len(eigenvalues) > self._wanted:
             self._refuse_all()
         small, eigenvalues = small[:, : self._wanted], eigenvalues[: self._wanted]
+        self.along = np.einsum("ij,ij->j", small, solve.scatter @ small)
         return solve.basis @ small, eigenvalues, subspace.residual(solve, small)
 
     def _small(self, solve: subspace.Subspace, wanted: int) -> Any:

@@ -13,6 +13,7 @@ from stream_dr.block import Block
 from stream_dr.errors import CannotMerge, WidthMismatch
 from stream_dr.feature_maps import canonical, feature_map
 from stream_dr.projection import Columns, Linear, Mapped
+from stream_dr.readout import Readout
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -127,5 +128,5 @@ def _around(inner: Any, width: int, spec: str, names: tuple[str, ...] | None) ->
     )
 
 
-for kind in (Linear, Columns, Mapped):
+for kind in (Linear, Readout, Columns, Mapped):
     nested_state(kind)
