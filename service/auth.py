@@ -22,6 +22,7 @@ from service.problems import Problem
 from service.settings import Settings
 
 OPEN = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
+READING = (("POST", "/transform"), ("POST", "/predict"))
 OPEN_FILES = "/static-offline-docs/"
 """Paths that need no token, and where the files lie that /docs and /redoc are made of."""
 
@@ -56,7 +57,7 @@ def needed(method: str, path: str) -> Right | None:
     """The right that a request needs; what is not known needs the right to write."""
     if path in OPEN or path.startswith(OPEN_FILES):
         return None
-    return "read" if method in ("GET", "HEAD") or (method, path) == ("POST", "/transform") else "write"
+    return "read" if method in ("GET", "HEAD") or (method, path) in READING else "write"
 
 
 def check(settings: Settings, headers: Headers, right: Right) -> None:

@@ -17,7 +17,7 @@ from service.media import ARROW, ARROW_STREAM, JSON
 from service.problems import Problem
 from service.settings import Settings
 
-ARROW_PATHS = ("/partial_fit", "/transform")
+ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
 
 
 class Limit(NamedTuple):

@@ -64,6 +64,7 @@ STATUS: dict[str, int] = {
     "cannot_merge": 409,
     "cannot_unlearn": 409,
     "cannot_refine": 409,
+    "cannot_predict": 409,
     "body_too_large": 413,
     "unsupported_media_type": 415,
     "overloaded": 429,

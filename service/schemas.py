@@ -125,6 +125,22 @@ class Projected(BaseModel):
     unseen: int = 0
 
 
+class Predicted(BaseModel):
+    """Targets predicted of rows: a label, a list of labels, a number or a list of numbers a row; posterior `probabilities`
+    of the `classes` where the method has them, otherwise `scores`: the numbers, or each label's indicator, by regression."""
+
+    model: str
+    version: int
+    position: int
+    solution: str
+    predicted: list[str | int | bool | float | list[str | int | bool | float]]
+    classes: list[str | int | bool]
+    probabilities: list[list[float]] | None = None
+    scores: list[list[float]] | None = None
+    id: list[str] | None = None
+    unseen: int = 0
+
+
 class Failure(BaseModel):
     """The position of the event that a model could not apply, and why."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what the service uses, with its types
     from stream_dr.engine.jobs import Job as Job
     from stream_dr.engine.model import Model as Model
     from stream_dr.engine.model import PublishPolicy as PublishPolicy
+    from stream_dr.engine.predict import predict as predict
     from stream_dr.engine.query import export_projection as export_projection
     from stream_dr.engine.query import transform as transform
     from stream_dr.engine.running import Running as Running
@@ -56,6 +57,7 @@ _NAMES = {
     "Model": "engine.model",
     "Job": "engine.jobs",
     "transform": "engine.query",
+    "predict": "engine.predict",
     "Client": "client",
     "export_projection": "engine.query",
     "parse_rows": "engine.draft",

@@ -27,6 +27,7 @@ import pyarrow as pa
 from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block, read_arrow, write_arrow
 from stream_dr.block import Block, as_rows, as_weights
+from stream_dr.label_codes import label_array
 from stream_dr.target_parsing import parse_targets, refuse_ambiguous
 from stream_dr.targets import KINDS, Targets
 
@@ -90,6 +91,35 @@ class Client:
         if not pa.types.is_fixed_size_list(column.type):
             return np.zeros((rows.shape[0], 0))
         return column.flatten().to_numpy(zero_copy_only=False).reshape(rows.shape[0], column.type.list_size)
+
+    def predict(self, X: Any, model: str | None = None) -> np.ndarray | list[list[Any]]:
+        """Predict the targets of rows X (rows, features): labels (rows,) or numbers (rows,) or (rows, k) as an array,
+        several labels a row as a list of lists. model may be left out where there is only one. Raises CannotPredict where
+        the model's method has no rule for targets."""
+        return self._predicted(X, model)[0]
+
+    def predict_proba(self, X: Any, model: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior probabilities (rows, classes) float64 of rows X, and the classes (classes,) they are of. Raises
+        CannotPredict where the model's method has none."""
+        _, facts = self._predicted(X, model)
+        if facts.get("probabilities") is None:
+            raise errors.CannotPredict(
+                f"model {facts['model']!r} predicts its targets without probabilities of classes."
+            )
+        classes = label_array(facts["classes"])
+        return np.array(facts["probabilities"], dtype=np.float64).reshape(-1, len(classes)), classes
+
+    def _predicted(self, X: Any, model: str | None) -> tuple[Any, dict[str, Any]]:
+        rows, names = as_rows(X)
+        headers = {"Content-Type": ARROW, "Accept": "application/json"}
+        query = {"model": model or self._only_model()}
+        content = _bytes(Block(rows, names=names))
+        facts = orjson.loads(self._send("POST", "/predict", params=query, content=content, headers=headers).content)
+        predicted = facts["predicted"]
+        if facts["classes"]:
+            several = bool(predicted) and isinstance(predicted[0], list)
+            return (predicted if several else label_array(predicted)), facts
+        return np.asarray(predicted, dtype=np.float64), facts
 
     def models(self) -> dict[str, dict[str, Any]]:
         """Every model: name → state, position, rows, lag, version …"""

@@ -164,6 +164,12 @@ class CannotUnlearn(StreamDRError):
     code = "cannot_unlearn"
 
 
+class CannotPredict(StreamDRError):
+    """Raised when a model is asked to predict whose method has no rule for targets, or that has learned none."""
+
+    code = "cannot_predict"
+
+
 class CannotRefine(StreamDRError):
     """Raised when the estimator has no out-of-core solution, or the source is not what the state has seen."""
 

@@ -1,4 +1,5 @@
-"""Project: rows through a model's published projection (GET and POST /transform).
+"""Project: rows through a model's published projection (GET and POST /transform), and what is
+predicted of them (POST /predict).
 
 The published projection is taken by reference: a query never waits for learning, and all rows of one answer come from one
 version. One row is projected at once, many in a thread.
@@ -62,6 +63,30 @@ def _project(shared: Shared, model: stream_dr.Model, body: bytes, medium: str, a
     block = stream_dr.parse_rows(body, medium, shared.limits)
     answer = stream_dr.transform(model, block, shared.directory.schema)
     shared.metrics.rows_transformed.inc(block.rows)
+    return Response(answer.to_arrow() if accept == ARROW_STREAM else orjson.dumps(answer.to_json()), media_type=accept)
+
+
+@router.post(
+    "/predict",
+    openapi_extra=schemas.ROWS_BODY,
+    responses={200: {"model": schemas.Predicted, "content": {ARROW_STREAM: schemas.BYTES}}}
+    | schemas.BODY
+    | schemas.MODEL
+    | schemas.problems(406),
+)
+async def predict(request: Request, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
+    """Predict the targets of many rows, by a model whose method does: lda, class_means, cca, opls, plsda."""
+    shared: Shared = request.app.state.shared
+    medium, accept = rows_medium(request), accepted(request, (JSON, ARROW_STREAM))
+    model = shared.directory.model(query.model)
+    body = b"".join([piece async for piece in request.stream()])
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(shared.queries, _predict, shared, model, body, medium, accept)
+
+
+def _predict(shared: Shared, model: stream_dr.Model, body: bytes, medium: str, accept: str) -> Response:
+    block = stream_dr.parse_rows(body, medium, shared.limits)
+    answer = stream_dr.predict(model, block, shared.directory.schema)
     return Response(answer.to_arrow() if accept == ARROW_STREAM else orjson.dumps(answer.to_json()), media_type=accept)
 
 

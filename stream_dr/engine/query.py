@@ -78,13 +78,18 @@ def transform(model: Model, block: Block, schema: Schema) -> Answer:
     published = model.published
     if published is None:
         raise model.unpublished()
-    check_finite(block.X)
     projection = published.projection
-    _check_names(block, schema)
-    block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else in_order(block, schema)
-    unseen = int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
+    block, unseen = fitted(block, projection, schema)
     z = projection.apply(block.X)
     return Answer(model.name, published.version, published.position, projection.solution, z, block.ids, unseen)
+
+
+def fitted(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
+    """The block as the projection takes it, checked, and the number of its entries that the projection never saw."""
+    check_finite(block.X)
+    _check_names(block, schema)
+    block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else in_order(block, schema)
+    return block, int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
 
 
 def _check_names(block: Block, schema: Schema) -> None:
