@@ -1,12 +1,10 @@
 """arrow_targets: the columns `label`, `labels` and `target` of a batch ↔ Targets.
 
-Cost: O(rows + labels) in Arrow's own kernels (about 30 µs for 1,000 labels) or in few_labels.py's; no loop over rows in
-Python.
+Cost: O(rows + labels) in Arrow's own kernels (about 30 µs for 1,000 labels); no loop over rows in Python.
 
 Why this way: Arrow's dictionary encoding numbers values in order of first appearance and keeps nulls apart, which is what
-Targets asks for; few_labels.py does the same sooner where distinct strings are few. A dictionary column's codes are numbered
-anew, because its own dictionary may hold labels no row has, or one label twice; it is not unpacked, because a label of a
-megabyte in each of 10,000 rows would be 10 GB.
+Targets asks for. A dictionary column's codes are numbered anew, because its own dictionary may hold labels no row has, or
+one label twice; it is not unpacked, because a label of a megabyte in each of 10,000 rows would be 10 GB.
 """
 
 from typing import Any
@@ -15,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stream_dr.arrow.few_labels import few_labels
 from stream_dr.block import LARGEST
 from stream_dr.compiled import compiled, readonly
 from stream_dr.errors import InvalidTargets, SchemaMismatch
@@ -113,10 +110,10 @@ def _multilabel(column: pa.Array) -> Targets:
         )
     indptr = _bounds(column)
     flat = column.flatten()  # leaves out what lies under null slots
-    if flat.null_count:
-        raise _null_label(indptr, first_null(flat))
+    if pa.types.is_null(flat.type) and len(flat):  # it may say it is of any length
+        raise _null_label(indptr, 0)
     labels, codes = _encode(flat, "labels")
-    if len(codes) and codes.min() < 0:  # a null of the column's own dictionary
+    if len(codes) and codes.min() < 0:
         raise _null_label(indptr, int(codes.argmin()))
     codes, indptr = _distinct_within(readonly(codes), indptr)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
@@ -166,9 +163,6 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Any, ...], np.ndarray]:
             "Call a column of numbers to regress on target.",
             column=name,
         )
-    few = few_labels(column) if pa.types.is_string(column.type) and not column.null_count else None
-    if few is not None:
-        return few
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
     return tuple(encoded.dictionary.to_pylist()), numbers_of(indices)
