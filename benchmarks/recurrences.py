@@ -181,7 +181,7 @@ def by_river(make: Callable[[], Any]) -> Callable[[Batches], None]:
         made.extend(dict(zip(names, X[0].tolist(), strict=True)) for X, _ in batches[len(made) :])
         model = stream_dr.to_river(make())
         for x, (_, y) in zip(made, batches, strict=False):
-            model.learn_one(x, y[0]) if model._supervised else model.learn_one(x)
+            model.learn_one(x, y[0]) if model.supervised else model.learn_one(x)
 
     return run
 

@@ -21,6 +21,7 @@ where it always is.
 """
 
 from collections.abc import Hashable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,10 @@ class Layout:
         return cls(names, len(places), None if as_given else order, found[order])
 
     def rows(self, values: np.ndarray) -> sp.csr_matrix:
-        """Values (columns,) or (rows, columns) as CSR; one row copies an object made beforehand, scipy takes 40 µs."""
+        """Values (columns,) or (rows, columns) as CSR; one row is a shallow copy of one made beforehand."""
         if values.ndim == 1:
-            row = sp.csr_matrix.__new__(sp.csr_matrix)
-            row.__dict__.update(self._one.__dict__, data=values)
+            row = copy(self._one)
+            row.data = values
             return row
         n, k = values.shape
         parts = (values.ravel(), np.tile(self.columns, n), np.arange(n + 1, dtype=np.int32) * k)
@@ -84,7 +85,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.estimator = estimator
         self.prefix = prefix
         self.learner = clone(estimator)
-        self._by_name = bool(self.learner._goes_by_name())
+        self._by_name = bool(self.learner.goes_by_name())
         self._columns: dict[Hashable, int] = {}
         self._last = Layout.of((), {})
 
@@ -122,7 +123,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             return nothing
         try:
             given = rows if self._by_name else Block(rows, width_stated=False)  # names grow by declaration
-            return np.asarray(self.learner._project(self.learner._projection(), given))
+            return np.asarray(self.learner.project(self.learner.projection(), given))
         except NotFitted:
             return nothing
 
@@ -160,6 +161,7 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
+        """What river asks for to make one in its estimator checks."""
         from stream_dr.estimators import ESTIMATORS
 
         yield {"estimator": ESTIMATORS["lda" if cls.supervised else "ccipca"]()}
@@ -172,10 +174,6 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
     """
 
     supervised = True
-
-    @property
-    def _supervised(self) -> bool:
-        return True
 
     def learn_one(self, x: Mapping[Hashable, Any], y: Any) -> None:  # type: ignore[override]
         """Learn one row with its target."""

@@ -166,7 +166,7 @@ def save(estimator: Any, path: str | Path) -> None:
     spec = Spec(known.key_of(estimator), estimator.get_params(deep=False))
     arrays: Arrays = {}
     facts: Facts = {"kind": "estimator", "spec": _jsonable(spec), "stream_dr": __version__}
-    holder: Holder | None = vars(estimator).get("_fitted")
+    holder: Holder | None = getattr(estimator, "holder_", None)
     if holder is not None:
         holder.check(estimator)
         arrays, described = _packed("state", holder.accumulator.freeze())
@@ -195,7 +195,7 @@ def load(path: str | Path) -> Any:
             holder.refined = holder.shown = _projection("refined", arrays, facts["refined"])
         if "shown" in facts:
             holder.shown = _projection("shown", arrays, facts["shown"])
-        estimator._fitted = holder
+        estimator.holder_ = holder
     return estimator
 
 

@@ -32,14 +32,14 @@ class AdditiveEstimator(Estimator):
             raise CannotMerge(
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )
-        mine, theirs = self._holder(), other._holder()
+        mine, theirs = self.holder(), other.holder()
         mine.check(self)
         theirs.check(other)
         if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
             raise CannotMerge(f"states of features {theirs.names} and {mine.names} cannot be merged.")
         state = mine.accumulator.freeze().merge(theirs.accumulator.freeze())
-        self._fitted = held(self, state, mine.names or theirs.names)
-        self._fitted.shown = mine.shown
+        self.holder_ = held(self, state, mine.names or theirs.names)
+        self.holder_.shown = mine.shown
         return self
 
     def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -47,9 +47,9 @@ class AdditiveEstimator(Estimator):
 
         With decay < 1 they are taken to be the newest rows learned, in their order.
         """
-        holder = self._holder()
+        holder = self.holder()
         holder.check(self)
-        block, _ = self._parse(holder, X, y, sample_weight)
+        block, _ = self.parse(holder, X, y, sample_weight)
         holder.accumulator.remove(block)
         holder.projection = holder.refined = None
         return self

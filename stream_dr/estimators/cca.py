@@ -58,7 +58,7 @@ class CCA(TargetRegression, TwoStage):
         Projected on them, centred targets correlate with the components as √eigenvalues_ at γ = 0; of variance 1, or with
         scaling="source" of summed squares 1.
         """
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         m = moments_of(self.state_, self.standardize)
         root = self._inverse_root(m)
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))

@@ -84,7 +84,7 @@ class CCIPCA(LinearGaussian):
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
     def _gaussian(self) -> Gaussian:
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         state = self.state_.inner if isinstance(self.state_, MappedState) else self.state_
         d, n = len(projection.mean), state.rows
         return Gaussian(

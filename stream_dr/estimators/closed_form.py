@@ -178,7 +178,7 @@ class ClosedForm(AdditiveEstimator):
         from stream_dr.estimators.refining import refine
 
         self.check_parameters()
-        holder = self._holder()
+        holder = self.holder()
         holder.check(self)
         found, self.refine_report_ = refine(
             self, holder.accumulator.freeze(), source, tol, max_passes, holder.names, resume

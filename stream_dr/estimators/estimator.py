@@ -92,9 +92,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         feature map that goes by name (hashing): there an index never learned contributes nothing. Raises NotFitted before
         any row, WidthMismatch, NotFinite. Warns FewerComponents, once a fit, where there are fewer than n_components.
         """
-        projection = self._projection()
+        projection = self.projection()
         self._tell_fewer(projection.n_components)
-        return self._project(projection, X, keep_dtype=True)
+        return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
         """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
@@ -120,8 +120,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Set parameters; those that only matter when solving (gamma, standardize …) count from the next projection on,
         those that rows were learned with (decay, feature_map …) from the next `fit` on: until then they are refused."""
         super().set_params(**params)
-        if "_fitted" in vars(self):
-            self._fitted.projection = None
+        if "holder_" in vars(self):
+            self.holder_.projection = None
         return self
 
     def save(self, path: Any) -> None:
@@ -149,27 +149,27 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def rank_(self) -> int:
         """Number of components there are."""
-        return self._projection().n_components
+        return self.projection().n_components
 
     @property
     def solution_(self) -> str:
         """ "exact", "diagonal", "refined" or "recurrence"."""
-        return self._projection().solution
+        return self.projection().solution
 
     @property
     def n_samples_seen_(self) -> int:
         """Rows learned."""
-        return int(self._holder().accumulator.rows)
+        return int(self.holder().accumulator.rows)
 
     @property
     def n_features_in_(self) -> int:
         """Width of the rows learned so far."""
-        return int(self._holder().accumulator.n_features)
+        return int(self.holder().accumulator.n_features)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, where the first batch was a table of named columns."""
-        names = self._holder().names
+        names = self.holder().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
         return np.asarray(names, dtype=object)
@@ -177,19 +177,19 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def classes_(self) -> np.ndarray:
         """Labels seen so far, sorted."""
-        return label_array(sorted(self._holder().accumulator.labels))
+        return label_array(sorted(self.holder().accumulator.labels))
 
     @property
     def state_(self) -> Any:
         """The State: all that is remembered, immutable."""
-        return self._holder().accumulator.freeze()
+        return self.holder().accumulator.freeze()
 
     @property
     def _n_features_out(self) -> int:
         return self.rank_
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "_fitted" in vars(self)
+        return "holder_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -202,19 +202,19 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.check_parameters()
         holder = held(self)
         self._learn(holder, X, y, weights, refuse_empty=True)
-        self._fitted = holder
+        self.holder_ = holder
         return self
 
     def _partial_fit(self, X: Any, y: Any, weights: Any) -> Self:
         self.check_parameters()
-        holder = self._fitted if "_fitted" in vars(self) else held(self)
+        holder = self.holder_ if "holder_" in vars(self) else held(self)
         holder.check(self)
         self._learn(holder, X, y, weights)
-        self._fitted = holder
+        self.holder_ = holder
         return self
 
     def _learn(self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False) -> None:
-        block, names = self._parse(holder, X, y, weights, refuse_empty)
+        block, names = self.parse(holder, X, y, weights, refuse_empty)
         if refuse_empty and block.weights is not None and not block.weights.any():
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         holder.accumulator.add(block)
@@ -225,7 +225,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         holder.names = names
         holder.projection = None
 
-    def _parse(
+    def parse(
         self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False
     ) -> tuple[Block, tuple[str, ...] | None]:
         """A checked Block in the holder's column order, and the stream's feature names."""
@@ -233,7 +233,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         started = accumulator.n_features > 0
         block = X if isinstance(X, Block) else Block(X)
         y, weights = block.y if y is None else y, block.weights if weights is None else weights
-        by_name = self._goes_by_name()
+        by_name = self.goes_by_name()
         rows, names = rows_and_names(block.X, by_name)
         names = block.names or names
         if refuse_empty:
@@ -264,36 +264,38 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
-    def _project(self, projection: Any, X: Any, keep_dtype: bool = False) -> np.ndarray:
+    def project(self, projection: Any, X: Any, keep_dtype: bool = False) -> np.ndarray:
         """X, rows or a Block of them, projected in float64; keep_dtype: float32 rows give float32.
 
         Named columns come in the stream's order or, with a map that goes by name, as they are.
         """
         block = X if isinstance(X, Block) else Block(X)
-        by_name, learned = self._goes_by_name(), self.n_features_in_
+        by_name, learned = self.goes_by_name(), self.n_features_in_
         rows, names = rows_and_names(block.X, by_name)
         if not by_name:
-            rows, _ = in_order(self._holder().names, names, rows, type(self).__name__)
+            rows, _ = in_order(self.holder().names, names, rows, type(self).__name__)
         grows = hasattr(rows, "indptr") and (by_name or not block.width_stated)
         if not (by_name and names) and not grows and rows.shape[1] != learned:
             self._refuse_width(rows.shape[1], learned)
         projected = np.asarray(projection.apply(rows, names) if by_name else projection.apply(rows))
         return projected.astype(rows.dtype, copy=False) if keep_dtype else projected
 
-    def _goes_by_name(self) -> bool:
+    def goes_by_name(self) -> bool:
         """Whether columns are told apart by name, by a feature map, so that any may come."""
         spec = getattr(self, "feature_map", None)
         return spec is not None and feature_map(spec).by_name
 
-    def _holder(self) -> Holder:
-        if "_fitted" not in vars(self):
+    def holder(self) -> Holder:
+        """What fit made: the accumulator and what was solved of it. Raises NotFitted."""
+        if "holder_" not in vars(self):
             raise NotFitted(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' with rows first."
             )
-        return self._fitted
+        return self.holder_
 
-    def _projection(self) -> Projection:
-        holder = self._holder()
+    def projection(self) -> Projection:
+        """The projection of what was learned, kept until more is. Raises NotFitted before any row."""
+        holder = self.holder()
         if holder.accumulator.rows == 0:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
         if holder.projection is not None:
@@ -304,7 +306,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _tell_fewer(self, found: int) -> None:
         """Warn, once a fit, that there are fewer components than asked for. A default was not asked for."""
-        asked, holder = getattr(self, "n_components", None), self._holder()
+        asked, holder = getattr(self, "n_components", None), self.holder()
         if not isinstance(asked, Integral) or found >= asked or holder.told_fewer == asked:
             return
         if asked == inspect.signature(type(self)).parameters["n_components"].default:
@@ -320,7 +322,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         )
 
     def _linear(self, name: str) -> np.ndarray:
-        projection = self._projection()
+        projection = self.projection()
         if not hasattr(projection, name):
             raise AttributeError(
                 f"{type(self).__name__} has no {name}_: its map is not linear, and rows are placed by the sampled rows "

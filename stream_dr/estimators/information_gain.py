@@ -121,12 +121,12 @@ class InformationGain(AdditiveEstimator):
 
     def _width(self) -> int:
         """Features to choose from: the rows', or their map's."""
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         return int(getattr(projection, "inner", projection).n_features)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The kept features' own names: the table's, `input_features`, or x0, x1 …; with a map its columns' numbers."""
-        names = self._holder().names if input_features is None else input_features
+        names = self.holder().names if input_features is None else input_features
         names = None if self.feature_map is not None else names
         if names is None:
             return np.asarray([f"x{i}" for i in self.columns_], dtype=object)

@@ -72,7 +72,7 @@ class KNearest(ClassifierMixin, BaseEstimator):
         classes: ignored, for callers used to scikit-learn's classifiers; new labels may come at any time.
         """
         self.check_parameters()
-        holder = self._fitted if "_fitted" in vars(self) else held(self)
+        holder = self.holder_ if "holder_" in vars(self) else held(self)
         holder.check(self)
         return self._learn(holder, X, y)
 
@@ -103,10 +103,10 @@ class KNearest(ClassifierMixin, BaseEstimator):
         """Make self a sample of both streams; `other` is left alone. Raises CannotMerge."""
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
-        mine, theirs = self._holder(), other._holder()
+        mine, theirs = self.holder(), other.holder()
         if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
             raise CannotMerge(f"samples of features {theirs.names} and {mine.names} cannot be merged.")
-        self._fitted = held(self, self.state_.merge(other.state_), mine.names or theirs.names)
+        self.holder_ = held(self, self.state_.merge(other.state_), mine.names or theirs.names)
         return self
 
     def save(self, path: Any) -> None:
@@ -118,48 +118,49 @@ class KNearest(ClassifierMixin, BaseEstimator):
     @property
     def state_(self) -> Reservoir:
         """The sample and its labels, immutable. Raises NotFitted before any row."""
-        return self._holder().accumulator.freeze()
+        return self.holder().accumulator.freeze()
 
     @property
     def classes_(self) -> np.ndarray:
         """Labels seen so far, sorted."""
-        return label_array(sorted(self._holder().accumulator.labels))
+        return label_array(sorted(self.holder().accumulator.labels))
 
     @property
     def n_samples_seen_(self) -> int:
         """Rows learned."""
-        return int(self._holder().accumulator.rows)
+        return int(self.holder().accumulator.rows)
 
     @property
     def n_features_in_(self) -> int:
         """Width of the rows learned."""
-        return int(self._holder().accumulator.n_features)
+        return int(self.holder().accumulator.n_features)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, where the first batch was a table of named columns."""
-        names = self._holder().names
+        names = self.holder().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
         return np.asarray(names, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "_fitted" in vars(self)
+        return "holder_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def _holder(self) -> Holder:
-        if "_fitted" not in vars(self) or not self._fitted.accumulator.rows:
+    def holder(self) -> Holder:
+        """What fit made. Raises NotFitted before any row."""
+        if "holder_" not in vars(self) or not self.holder_.accumulator.rows:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        self._fitted.check(self)
-        return self._fitted
+        self.holder_.check(self)
+        return self.holder_
 
     def _rows(self, X: Any) -> Any:
         """Rows to be classified, named columns in the order learned. Raises WidthMismatch, EmptyInput."""
-        rows, _ = self._in_order(self._holder(), X)
+        rows, _ = self._in_order(self.holder(), X)
         if not rows.shape[0]:
             raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
         return rows
@@ -180,7 +181,7 @@ class KNearest(ClassifierMixin, BaseEstimator):
 
     def _search(self) -> KNeighborsClassifier:
         """scikit-learn's search over the sample, by places in `classes_`; made once for a sample and a k."""
-        holder, state = self._holder(), self.state_
+        holder, state = self.holder(), self.state_
         k = min(self.n_neighbors, len(state.numbers))
         if holder.searched is None or holder.searched.n_neighbors != k:
             places = {label: place for place, label in enumerate(sorted(state.labels))}
@@ -203,5 +204,5 @@ class KNearest(ClassifierMixin, BaseEstimator):
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
         holder.names, holder.searched = names, None
-        self._fitted = holder
+        self.holder_ = holder
         return self

@@ -62,5 +62,5 @@ class LaplacianEigenmaps(Embedding):
     def parts_(self) -> int:
         """Parts of the sample's graph. Where there are several, each is a cluster of its own and its rows' coordinates say
         nothing about the other parts; raise n_neighbors for one."""
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         return int(getattr(projection, "inner", projection).parts)

@@ -180,7 +180,7 @@ class LDA(LinearClassifier, TwoStage):
     @property
     def scalings_(self) -> np.ndarray:
         """(features, q) float64: transform is (X − xbar_) · scalings_, the first n_components columns of it."""
-        return all_loadings(self._projection())
+        return all_loadings(self.projection())
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:

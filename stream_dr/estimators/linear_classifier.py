@@ -69,21 +69,21 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
     def _linear_scores(self) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (classes, features) and intercepts (classes,), of all classes."""
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         readout = self._readout()
         coefficients = (all_loadings(projection) @ readout.weights).T
         return coefficients, readout.offset - coefficients @ projection.mean
 
     def _readout(self) -> Readout:
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         if not len(projection.readout.offset):
             raise NotFitted("no label has been learned with a weight above 0: pass labelled rows first.")
         return projection.readout
 
     def _scores(self, X: Any) -> np.ndarray:
         self._readout()
-        projection: Any = self._projection()
-        return self._project(projection.scoring(), X)
+        projection: Any = self.projection()
+        return self.project(projection.scoring(), X)
 
 
 def all_loadings(projection: Any) -> np.ndarray:

@@ -102,7 +102,7 @@ class LinearGaussian(Estimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """Log-likelihood (rows,) of each row; never forms a matrix of features². Raises InvalidParameter where the rows
         learned vary in fewer directions than there are and all of them are components: no density then."""
-        return self._project(through(self.state_, self._gaussian()), X)[:, 0]  # type: ignore[arg-type]
+        return self.project(through(self.state_, self._gaussian()), X)[:, 0]  # type: ignore[arg-type]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood of the rows; y is ignored."""

@@ -92,7 +92,7 @@ class PCA(LinearGaussian, ClosedForm):
         return Z * np.sqrt(self.explained_variance_) if self.whiten else Z
 
     def _gaussian(self) -> Gaussian:
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         m = moments_of(self.state_, self.standardize)
         variances = projection.eigenvalues / freedom(m)
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings

@@ -102,7 +102,7 @@ class Embedding(ReservoirMethod):
     @property
     def embedding_(self) -> np.ndarray:
         """(sampled rows, components) float64: places of the sampled rows, in the order of `state_.kept`."""
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         return np.asarray(getattr(projection, "inner", projection).places)
 
 

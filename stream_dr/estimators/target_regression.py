@@ -26,13 +26,13 @@ class TargetRegression(ClosedForm):
         several: the indicators (rows, labels) int64, in the order of `classes_`, 1 where a half or more is predicted. What
         is predicted of the indicators is (X − mean_) · coef_ᵀ + intercept_. Raises NotFitted, WidthMismatch, NotFinite.
         """
-        projection: Any = self._projection()
-        return self._readout().predicted(self._project(projection.scoring(), X))
+        projection: Any = self.projection()
+        return self._readout().predicted(self.project(projection.scoring(), X))
 
     @property
     def coef_(self) -> np.ndarray:
         """(targets, features) float64: targets are (X − mean_) · coef_ᵀ + intercept_, labels by their indicators."""
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         return (projection.loadings @ self._readout().weights).T
 
     @property
@@ -52,7 +52,7 @@ class TargetRegression(ClosedForm):
         From the diagonal of Cxx features are taken to be uncorrelated. Raises InvalidParameter for a refined solution: its
         Cxx is not kept.
         """
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         if projection.solution == "refined":
             raise InvalidParameter(
                 f"{type(self).__name__} was refined, and x_loadings_ needs Cxx, which is not kept. Give scatter='exact'."
@@ -81,7 +81,7 @@ class TargetRegression(ClosedForm):
     @property
     def classes_(self) -> np.ndarray:
         """Labels learned that have weight, sorted; none where targets are numbers."""
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         return projection.readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
@@ -99,7 +99,7 @@ class TargetRegression(ClosedForm):
         """(p,) wᵀ A w of the components (features, p) in the scaled columns."""
 
     def _readout(self) -> Readout:
-        projection: Any = self._projection()
+        projection: Any = self.projection()
         if not len(projection.readout.offset):
             raise NotFitted("no target has been learned with a weight above 0: pass rows with targets first.")
         return projection.readout

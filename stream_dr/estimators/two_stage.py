@@ -119,7 +119,7 @@ class TwoStage(ClosedForm):
 
         Raises NeedsRefine where only the diagonal of Cxx is kept: the number is not known then.
         """
-        self._projection()
+        self.projection()
         moments = moments_of(self.state_, self.standardize)
         if moments.scatter is None:
             raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")

@@ -43,18 +43,18 @@ class Shard:
     """
 
     def __init__(self, path: Path, entry: ShardEntry | None = None, n_features: int | None = None) -> None:
-        self.path, self._entry, self.n_features = path, entry, n_features
+        self.path, self.entry, self.n_features = path, entry, n_features
         self._checked: Identity | None = None
 
     @cached_property
     def sha256(self) -> str:
         """Hex digest: the manifest's, or else of the file as it is now."""
-        return self._entry.sha256 if self._entry is not None else digest_of(*identity_of(self.path))
+        return self.entry.sha256 if self.entry is not None else digest_of(*identity_of(self.path))
 
     @cached_property
     def batch_rows(self) -> tuple[int, ...]:
         """Rows of each batch. Raises DamagedShard or SourceMissing when no manifest says it and the file cannot be read."""
-        return self._entry.batch_rows if self._entry is not None else opened(*identity_of(self.path)).batch_rows
+        return self.entry.batch_rows if self.entry is not None else opened(*identity_of(self.path)).batch_rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -101,17 +101,17 @@ class Shard:
 
     def _sealed(self, identity: Identity) -> bool:
         """Whether the file has the bytes that were written with the digest and the seal that the manifest names."""
-        seal = self._entry.seal if self._entry is not None else ""
+        seal = self.entry.seal if self.entry is not None else ""
         return bool(seal) and seal_of(opened(*identity).bytes, self.sha256) == seal
 
     def _count(self, identity: Identity) -> None:
         """Compare the batches' rows with the manifest's: by those a replay knows what there is to read."""
         found = opened(*identity).batch_rows
-        if self._entry is not None and found != self._entry.batch_rows:
+        if self.entry is not None and found != self.entry.batch_rows:
             raise damaged(
                 self.path,
                 f"it has {len(found)} batches of {sum(found)} rows in all; the manifest says other ones "
-                f"({len(self._entry.batch_rows)} of {sum(self._entry.batch_rows)})",
+                f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
             )
 
     def _compare(self, identity: Identity) -> None:
@@ -222,10 +222,10 @@ def _usable(shard: Shard) -> None:
         size = shard.path.stat().st_size
     except FileNotFoundError as e:
         raise SourceMissing(f"{shard.path} is not there, and the manifest names it.", path=str(shard.path)) from e
-    if shard._entry is None:
+    if shard.entry is None:
         opened(*identity_of(shard.path))
-    elif size != shard._entry.bytes:
-        raise damaged(shard.path, f"it has {size} bytes; the manifest says {shard._entry.bytes}")
+    elif size != shard.entry.bytes:
+        raise damaged(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 
 
 def _agreed(manifests: list[Manifest | None]) -> tuple[int | None, str | None, tuple[Any, ...]]:

@@ -15,16 +15,10 @@ for ahead. Indices are unsigned to the compiler, which then leaves out the check
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.prefetch import FAR, NEAR, prefetch
+from stream_dr.statistics.prefetch import AHEAD, prefetch
 
 LINE = 8
 """Numbers of a record in its first cache line."""
-
-
-@compiled(inline="always")
-def _ahead(records: np.ndarray) -> np.uint64:
-    """How many nonzeros ahead a record is asked for."""
-    return np.uint64(FAR if records.shape[1] <= LINE else NEAR)
 
 
 @compiled(inline="always")
@@ -48,13 +42,13 @@ def add_features(
     total: float,
 ) -> float:
     """Rows without targets."""
-    last, ahead = np.uint64(len(indices) - 1), _ahead(records)
+    last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
         total += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                prefetch(records, np.uint64(indices[min(e + ahead, last)]), np.uint64(0))
+                prefetch(records, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
                     _count(records[np.uint64(indices[e])], v, w)
@@ -72,13 +66,13 @@ def add_one_label(
     total: float,
 ) -> float:
     """Rows with one label each, codes (rows,)."""
-    last, ahead = np.uint64(len(indices) - 1), _ahead(records)
+    last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, column = weights[i], np.uint64(4 + codes[i])
         total += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                further = np.uint64(indices[min(e + ahead, last)])
+                further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(records, further, np.uint64(0))
                 if column >= np.uint64(LINE):
                     prefetch(records, further, column)
@@ -103,14 +97,14 @@ def add_label_sets(
     total: float,
 ) -> float:
     """Rows with a set of labels each, codes[label_indptr[i]:label_indptr[i + 1]]; a label's sum gets scale[i] · x."""
-    last, ahead = np.uint64(len(indices) - 1), _ahead(records)
+    last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, s = weights[i], scale[i]
         total += w
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                further = np.uint64(indices[min(e + ahead, last)])
+                further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(records, further, np.uint64(0))
                 for t in range(begin, end):
                     if codes[t] >= LINE - 4:
@@ -137,13 +131,13 @@ def add_values(
 ) -> float:
     """Rows with continuous targets (rows, k), about their reference."""
     k = targets.shape[1]
-    last, ahead = np.uint64(len(indices) - 1), _ahead(records)
+    last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
         total += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                prefetch(records, np.uint64(indices[min(e + ahead, last)]), np.uint64(0))
+                prefetch(records, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]

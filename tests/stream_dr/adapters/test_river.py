@@ -64,11 +64,11 @@ def test_one_row_and_many_rows_agree_with_the_estimator(key: str) -> None:
     y = [y for _, y in rows]
     one, many, plain = to_river(small(key)), to_river(small(key)), small(key)
     for x, label in rows:
-        one.learn_one(x, label) if one._supervised else one.learn_one(x)
+        one.learn_one(x, label) if one.supervised else one.learn_one(x)
     for at in range(0, 60, 20):
         part = X.iloc[at : at + 20]
-        many.learn_many(part, pd.Series(y[at : at + 20])) if many._supervised else many.learn_many(part)
-    plain.partial_fit(many._rows(X, grow=False), [target(v) for v in y] if many._supervised else None)
+        many.learn_many(part, pd.Series(y[at : at + 20])) if many.supervised else many.learn_many(part)
+    plain.partial_fit(many._rows(X, grow=False), [target(v) for v in y] if many.supervised else None)
     expected = plain.transform(many._rows(X, grow=False))
     projected = many.transform_many(X)
     assert list(projected.index) == list(X.index)
@@ -173,12 +173,14 @@ def test_one_row_learning_is_quick() -> None:
 )
 def test_answers_do_not_flip_from_row_to_row(estimator: Any) -> None:
     model = to_river(estimator)
-    before = None
+    units = [{}, *({name: 1.0} for name in "uvwxyz")]
+    before: Any = None
     for x, y in stream(120, "class"):
-        model.learn_one(x, y) if model._supervised else model.learn_one(x)
-        shown = model.learner._projection()
-        if before is not None and before.n_components == shown.n_components:
-            assert np.all((before.loadings * shown.loadings).sum(axis=0) >= 0.0)
+        model.learn_one(x, y) if model.supervised else model.learn_one(x)
+        origin, *ends = [np.array(list(model.transform_one(unit).values())) for unit in units]
+        shown = np.array(ends) - origin  # the linear map itself (features, components)
+        if before is not None and before.shape == shown.shape:
+            assert np.all((before * shown).sum(axis=0) >= 0.0)
         before = shown
 
 
@@ -190,7 +192,7 @@ def test_oriented_answers_serve_a_classifier_better() -> None:
             """Every row as if nothing had been shown before it."""
             super().learn_one(x, y)
             fresh = clone(self.learner)
-            fresh._fitted = held(fresh, self.learner.state_)
+            fresh.holder_ = held(fresh, self.learner.state_)
             self.learner = fresh
 
     scores = []

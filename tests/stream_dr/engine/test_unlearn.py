@@ -71,7 +71,7 @@ def test_models_end_as_if_the_rows_had_never_come(tmp_path: Path, step: bool) ->
         for name, (key, params) in MODELS.items():
             model, alone = directory.model(name), never(key, params, gone)
             assert (model.status, model.rows) == ("live" if step else model.status, 79)
-            found, wanted = model.estimator.solve(model.accumulator.freeze()), alone._projection()
+            found, wanted = model.estimator.solve(model.accumulator.freeze()), alone.projection()
             np.testing.assert_allclose(found.eigenvalues, wanted.eigenvalues, rtol=1e-8)
             np.testing.assert_allclose(np.abs(found.loadings), np.abs(wanted.loadings), atol=1e-7)
 
