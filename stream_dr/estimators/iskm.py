@@ -31,10 +31,15 @@ class IncrementalSKM(Estimator):
     n_components: components looked for. a: weight of a row's own class; the matrix followed is 2 Sb + (1 − a) Sw.
     feature_map: None, or the spec of a map that rows go through first.
 
-    Fitted: `components_` (rank, features) of unit length, `eigenvalues_` (rank,) the recurrence's own estimates ‖v_i‖,
-    `mean_` that of all labelled rows, `classes_`. Left out, and not counted by `rank_`: components shorter than 1e-2 of
-    the longest and, for a ≥ 1, those past (classes − 1); the matrix has no positive eigenvalue there, so they converge
-    to nothing. `SKM` (the closed form) has them, and at a = 1 is exact at every row.
+    keep: "positive": components shorter than 1e-2 of the longest and, for a ≥ 1, those past (classes − 1) are left out, and
+    not counted by `rank_`; the matrix has no positive eigenvalue there, so they converge to nothing. "all": every component
+    that has started, as the paper has it, whose subspace is not limited by the number of classes [SKM, table 1 (D), figure
+    4(f)]; those past (classes − 1) are not orthogonal. `SKM` with n_components has such directions exactly where a ≠ 1.
+
+    Fitted: `components_` (rank, features) of unit length, at any number of rows, `eigenvalues_` (rank,) the recurrence's own
+    estimates ‖v_i‖, with keep="all" and a ≥ 1 −‖v_i‖ past (classes − 1): the matrix' eigenvalues there are not above 0, and
+    the length is no estimate of their size. `mean_` that of all labelled rows, `classes_`. At a = 1 `SKM` (the closed form)
+    is exact at every row.
 
     Dense rows are shifted by the first one learned, sparse ones are not, so the same rows start elsewhere in the two forms:
     answers differ in sign, and by as much as one row weighs while few have been learned.
@@ -53,11 +58,13 @@ class IncrementalSKM(Estimator):
     a: float = 1.0
     target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
     feature_map: dict[str, Any] | None = None
+    keep: Literal["positive", "all"] = "positive"
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter for n_components < 1 or an a or target outside its range."""
         check_positive_int("n_components", self.n_components)
         check_number("a", self.a, low=0.0)
+        check_choice("keep", self.keep, ("positive", "all"))
         check_choice("target", self.target, ("auto", "class"))
         check_feature_map(self.feature_map)
 
@@ -75,11 +82,13 @@ class IncrementalSKM(Estimator):
     def _unit_vectors(self, state: SKMState) -> Linear:
         counts = state.basis.counts
         vectors = state.basis.vectors()
-        if self.a >= 1.0:
-            vectors = vectors[:, : max(np.count_nonzero(counts) - 1, 0)]
-        loadings, eigenvalues = unit_columns(vectors, smallest=1e-2)
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
-        return Linear(mean, loadings, eigenvalues, "recurrence")
+        positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
+        if self.keep == "positive":
+            return Linear(mean, *unit_columns(vectors[:, :positive], smallest=1e-2), "recurrence")
+        there = np.flatnonzero(np.any(vectors, axis=0))
+        loadings, lengths = unit_columns(vectors[:, there], smallest=0.0)
+        return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """8 · k · (d + 2 k), k = p + c to the next multiple of 8, d as mapped where there is a map."""

@@ -31,6 +31,30 @@ def test_components_past_the_positive_spectrum_are_left_out() -> None:
     assert IncrementalSKM(2).fit(X, np.zeros(300, dtype=int)).rank_ == 0
 
 
+@pytest.mark.parametrize("a", [1.0, 3.0])
+def test_all_components_are_kept_where_asked_and_their_sign_is_told(a: float) -> None:
+    X, y = recurrences.classes(k=3)
+    expected = recurrences.iskm(X, y, 6, a)
+    lengths = np.linalg.norm(expected.vectors, axis=1)
+    model = IncrementalSKM(6, a=a, keep="all").fit(X, y)
+    assert model.rank_ == 6
+    np.testing.assert_allclose(model.eigenvalues_, lengths * [1, 1, -1, -1, -1, -1], rtol=1e-8)
+    np.testing.assert_allclose(model.components_, expected.vectors / lengths[:, None], atol=1e-8)
+    positive = IncrementalSKM(6, a=a).fit(X, y)
+    assert positive.rank_ <= 2
+    np.testing.assert_allclose(model.components_[: positive.rank_], positive.components_, rtol=1e-12)
+    assert model.set_params(keep="positive").rank_ == positive.rank_  # counts when solving
+
+
+def test_below_1_all_are_positive_and_only_short_ones_are_left_out() -> None:
+    X, y = recurrences.classes(k=3)
+    model = IncrementalSKM(8, a=0.5, keep="all").fit(X, y)
+    assert model.rank_ == 8
+    assert (model.eigenvalues_ > 0).all()
+    equal = IncrementalSKM(2, keep="all").fit(np.ones((5, 2)), [0, 1, 0, 1, 0])
+    assert (equal.rank_, equal.transform(X[:, :2]).shape) == (0, (300, 0))
+
+
 def test_a_late_class_opens_a_component() -> None:
     X, y = recurrences.classes(k=3)
     late = np.argsort(y == 2, kind="stable")
@@ -39,7 +63,7 @@ def test_a_late_class_opens_a_component() -> None:
     assert model.partial_fit(X[late[150:]], y[late[150:]]).rank_ == 2
 
 
-@pytest.mark.parametrize("parameters", [{"n_components": 0}, {"a": -1.0}, {"target": "continuous"}])
+@pytest.mark.parametrize("parameters", [{"n_components": 0}, {"a": -1.0}, {"keep": "some"}, {"target": "continuous"}])
 def test_parameters_outside_their_range_are_refused(parameters: dict[str, object]) -> None:
     with pytest.raises(errors.InvalidParameter):
         IncrementalSKM(**parameters).fit(np.eye(3), [0, 1, 0])
