@@ -16,7 +16,10 @@ import tempfile
 from pathlib import Path
 
 import httpx
+import numpy as np
 
+from benchmarks.mutated_bodies import bases
+from benchmarks.mutated_bodies import body as structural
 from tests.service import mutating
 from tests.service.serving import ARROW, Process, arrow
 
@@ -33,10 +36,15 @@ TARGETS = (
 def mutated(http: httpx.Client, count: int, seed: int) -> None:
     """Send `count` mutated bodies; raise SystemExit at the first that does harm."""
     statuses: collections.Counter[int] = collections.Counter()
+    whole = [*mutating.SOUND, *bases(np.random.default_rng(seed))]
     before = http.get("/stream").json()
     for number in range(count):
         path, kind, make = TARGETS[number % 3 if number % 5 else 3 + number // 5 % 2]
-        body = make(random.Random(f"{seed}:{number}"))
+        if number % 2:
+            body = make(random.Random(f"{seed}:{number}"))
+        else:
+            body = structural(whole, seed, number)
+            kind = JSON if body[:1] == b"{" else ARROW
         answer = http.post(path, content=body, headers={"Content-Type": kind})
         statuses[answer.status_code] += 1
         if answer.status_code >= 500:
