@@ -1,11 +1,10 @@
-"""How fast the log appends, by size of body and of group, beside a bare file written and synced the same way.
+"""How fast the log appends, by size of body and of group, beside a bare file written and synced as often.
 
-    python benchmarks/log_append.py [--bytes 100000000] [--dir D] [--small-bytes N] [--page-bytes N] [--cached]
+    python benchmarks/log_append.py [--bytes 100000000] [--dir D]
 
-Prints, per body size and group: appends/s, MB/s and milliseconds a group; the rate of a bare file (pwritev, fdatasync a
-group), and of one allocated ahead of the writes, 64 MB at a time, both as a part of the log's; and MB/s of reading the
-events back, 100 at a time. All in one run, alternated, medians of five. --cached writes through the
-system's cache and leaves it there.
+Prints, per body size and group: appends/s, MB/s and milliseconds a group; the time of a bare file (pwritev, fdatasync a
+group) as a part of the log's; and MB/s of reading the events back, 100 at a time. All in one run, alternated, medians of
+five.
 """
 
 import argparse
@@ -14,14 +13,20 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from stream_dr.log import direct, segment
 from stream_dr.log.log import Log, draft
 
-SHAPES = ((300, 1), (8_000, 1), (8_000, 32), (100_000, 1), (100_000, 8), (920_000, 1), (920_000, 4), (920_000, 16))
-AHEAD = 64_000_000
+SHAPES = (
+    (300, 1),
+    (8_000, 1),
+    (8_000, 32),
+    (100_000, 1),
+    (100_000, 8),
+    (1_000_000, 1),
+    (1_000_000, 4),
+    (1_000_000, 16),
+)
 
 
 def append_log(folder: Path, body: bytes, group: int, groups: int) -> tuple[float, float]:
@@ -40,39 +45,18 @@ def append_log(folder: Path, body: bytes, group: int, groups: int) -> tuple[floa
 
 def append_file(folder: Path, body: bytes, group: int, groups: int) -> tuple[float, float]:
     """Seconds for the same bytes into one file, synced once a group, and none for reading."""
-    return _appended(folder, [body] * group, groups, lambda file, at: None)
-
-
-def append_ahead(folder: Path, body: bytes, group: int, groups: int) -> tuple[float, float]:
-    """As append_file, the space allocated ahead."""
-    allocated = 0
-
-    def allocate(file: int, at: int) -> None:
-        nonlocal allocated
-        if at + len(body) * group > allocated:
-            os.posix_fallocate(file, allocated, AHEAD)
-            allocated += AHEAD
-
-    return _appended(folder, [body] * group, groups, allocate)
-
-
-def _appended(
-    folder: Path, bodies: list[bytes], groups: int, before: Callable[[int, int], None]
-) -> tuple[float, float]:
     folder.mkdir()
-    size = sum(map(len, bodies))
     file = os.open(folder / "file", os.O_RDWR | os.O_CREAT)
     start = time.perf_counter()
     for number in range(groups):
-        before(file, number * size)
-        os.pwritev(file, bodies, number * size)
+        os.pwritev(file, [body] * group, number * group * len(body))
         os.fdatasync(file)
     seconds = time.perf_counter() - start
     os.close(file)
     return seconds, 0.0
 
 
-RUNS = {"log": append_log, "file": append_file, "ahead": append_ahead}
+RUNS = {"log": append_log, "file": append_file}
 
 
 def measure(size: int, group: int, total: int, where: str | None) -> str:
@@ -85,11 +69,11 @@ def measure(size: int, group: int, total: int, where: str | None) -> str:
             folder = Path(tempfile.mkdtemp(dir=where))
             times[name].append(run(folder / "x", body, group, groups))
             shutil.rmtree(folder)
-    log, file, ahead = (statistics.median(seconds for seconds, _ in times[name]) for name in RUNS)
+    log, file = (statistics.median(seconds for seconds, _ in times[name]) for name in RUNS)
     read = statistics.median(seconds for _, seconds in times["log"])
     mb = size * group * groups / 1e6
     rates = f"{group * groups / log:>10.0f} {mb / log:>6.0f} {1e3 * log / groups:>9.2f} {file / log:>10.2f}"
-    return f"{size:>10} {group:>5} {rates} {ahead / log:>16.2f} {mb / read:>10.0f}"
+    return f"{size:>10} {group:>5} {rates} {mb / read:>10.0f}"
 
 
 def main() -> None:
@@ -97,15 +81,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes", type=int, default=100_000_000, help="bytes appended per measurement")
     parser.add_argument("--dir", default=None, help="where to write (default: the system's temporary folder)")
-    parser.add_argument("--small-bytes", type=int, default=segment.SMALL_BYTES, help="largest group within SQLite")
-    parser.add_argument("--page-bytes", type=int, default=segment.PAGE_BYTES, help="SQLite's page size")
-    parser.add_argument("--cached", action="store_true", help="write through the system's cache, and leave it there")
     options = parser.parse_args()
-    if options.cached:
-        direct.WORTH = direct.STAGE
-        os.posix_fadvise = lambda *_: None  # type: ignore[assignment]
-    segment.PAGE_BYTES, segment.SMALL_BYTES = options.page_bytes, options.small_bytes
-    print("body bytes group  appends/s   MB/s  ms/group  bare file  allocated ahead  read MB/s")
+    print("body bytes group  appends/s   MB/s  ms/group  bare file  read MB/s")
     for size, group in SHAPES:
         print(measure(size, group, options.bytes, options.dir), flush=True)
 

@@ -20,6 +20,7 @@ COMMANDS = (
     "transform",
     "refine",
     "verify",
+    "upgrade",
     "convert",
     "fetch",
     "generate",

@@ -23,14 +23,15 @@ def result(text: str) -> None:
 
 
 class Bar:
-    """A progress bar: rows, rows/s and what the caller adds; silent when stderr is no terminal."""
+    """A progress bar: rows (or another unit), how many a second, and what the caller adds; silent when stderr is no
+    terminal."""
 
-    def __init__(self, title: str, total: int | None) -> None:
+    def __init__(self, title: str, total: int | None, unit: str = "rows") -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows"),
-            TextColumn("{task.fields[rate]:,.0f} rows/s"),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} " + unit),
+            TextColumn("{task.fields[rate]:,.0f} " + unit + "/s"),
             TextColumn("{task.fields[note]}"),
             TimeRemainingColumn(),
             console=stderr,

@@ -1,6 +1,6 @@
 """Directory: one stream's log, its schema and its models, in one folder with one writing process.
 
-    D/lock   D/log/ (segments)   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)
+    D/lock   D/log/   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)
 
 Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log
 holds after it; opened read-only it does the same without the lock, while another process may be writing. It has no
@@ -92,7 +92,7 @@ class Directory:
             raise
 
     def _open_again(self, tries: int, n_features: int | None, target_kind: str | None) -> None:
-        """Open; a reader again where the writer has dropped a segment since it was listed."""
+        """Open; a reader again where the writer has dropped events meanwhile."""
         for self._left in reversed(range(tries)):
             try:
                 self._open(n_features, target_kind)
@@ -226,10 +226,11 @@ class Directory:
             keep_published(model, self.path)
 
     def retain(self, rows: int) -> int:
-        """Drop whole segments of the log that neither a model (history.py) nor the last `rows` rows need; the number
-        dropped."""
+        """Drop the log's events that neither a model (history.py) nor the last `rows` rows need; the number dropped. Others
+        append meanwhile."""
         with self.history.lock, self._appending:
-            return int(self.log.drop_before(min(self.history.needed(), self.log.holding(rows))))
+            first = self.log.begin_at(min(self.history.needed(), self.log.holding(rows)))
+        return self.log.drop_before(first)
 
     def close(self) -> None:
         """Close the log and give up the lock. Models are not snapshotted by this."""

@@ -23,7 +23,7 @@ from stream_dr.block import Block
 from stream_dr.engine.schema import Limits
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, quick_digest, sha256_of
-from stream_dr.log.key_index import LASTING
+from stream_dr.log.index import LASTING
 
 REFERENCE = LASTING
 """Keys of reference events start so; a caller's own key may not."""

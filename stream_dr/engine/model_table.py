@@ -10,17 +10,17 @@ Why this way: specs change seldom and events always; in a file of their own neit
 
 import json
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_dr.disk import TEMPORARY, fsync_directory
 from stream_dr.engine.model import Failure, PublishPolicy, Spec
-from stream_dr.log.digest import digest
-from stream_dr.log.sqlite_file import FORMAT, check_integrity, connect, damaged, transaction, translated
+from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged, transaction, translated
 
 _APPLICATION = 0x5344524D  # "SDRM"
+_FORMAT = 2
 _TABLES = """
 CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
   start INTEGER NOT NULL, policy TEXT, failure TEXT, version_ceiling INTEGER NOT NULL DEFAULT 0, digest INTEGER);
@@ -121,7 +121,7 @@ class ModelTable:
         """Rows of a table, without their digests, which are checked."""
         found = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {which}", values).fetchall()
         for *fields, stored in found:
-            if digest(*fields) != stored:
+            if _digest(*fields) != stored:
                 raise damaged(self.path, f"the entry {fields[0]!r} of its table {table} is not what was written")
         return [row[:-1] for row in found]
 
@@ -132,24 +132,22 @@ class ModelTable:
         with self._connection() as db, transaction(db):
             self._rows(db, table, which, (value,))
             yield db
-            db.create_function("digest", -1, digest, deterministic=True)
+            db.create_function("digest", -1, _digest, deterministic=True)
             db.execute(f"UPDATE {table} SET digest = digest({_FIELDS[table]}) {which}", (value,))
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        with translated(self.path), closing(connect(self.path, self.writable, _APPLICATION)) as db:
+        with translated(self.path), closing(connect(self.path, self.writable, _APPLICATION, _FORMAT)) as db:
             yield db
 
     def _create(self) -> None:
-        temporary = self.path.with_name(self.path.name + TEMPORARY)
-        temporary.unlink(missing_ok=True)
-        with translated(self.path), closing(sqlite3.connect(temporary, isolation_level=None)) as db:
-            db.execute("PRAGMA synchronous=FULL")
-            db.execute(f"PRAGMA application_id={_APPLICATION}")
-            db.execute(f"PRAGMA user_version={FORMAT}")
+        with created(self.path, _APPLICATION, _FORMAT) as db:
             db.executescript(_TABLES)
-        temporary.rename(self.path)
-        fsync_directory(self.path.parent)
+
+
+def _digest(*fields: object) -> int:
+    """CRC-32 of a row's fields."""
+    return zlib.crc32("\x1f".join(map(str, fields)).encode("utf-8", "surrogatepass"))
 
 
 def _canonical(spec: Spec) -> str:

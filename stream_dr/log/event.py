@@ -70,6 +70,12 @@ def same(body: Body, digest: str) -> bool:
     return digest == (sha256_of(body) if len(digest) == _SHA256_DIGITS else quick_digest(body))
 
 
+def digest(*fields: object) -> int:
+    """XXH64 of a stored row's fields (ints, strings, bytes, None), 63 bits of it, kept beside them: SQLite finds a broken
+    page, not a flipped bit inside a value. Cost: about 1 µs a row."""
+    return xxhash.xxh64_intdigest(ascii(fields).encode()) >> 1
+
+
 def sha256_of(body: Body) -> str:
     """SHA-256 of bytes, 64 hex digits; 0.5 ms a megabyte."""
     return hashlib.sha256(body).hexdigest()

@@ -1,73 +1,65 @@
-"""log_folder: the files of a log, by name.
+"""folder: the files of a log, by name; what is looked at before it is opened, and what is cleared away.
 
-    00000000000000000000.sqlite   a segment's index, named by its first position   .sqlite-wal, .sqlite-shm: SQLite's own
-    00000000000000000000.bodies   the larger bodies of that segment's events
-    index.sqlite                  the index of keys (key_index.py)
+    index.sqlite                  events, keys, schema changes (index.py); index.sqlite-wal, -shm: SQLite's own
+    00000000000000000000.bodies   the rows, in files named by the position they were begun with (bodies.py)
     head                          up to where events were acknowledged (head.py)
 
-Why this way: a segment is there when its index is, so that comes last when one is made and goes first when one is removed;
-what a crash leaves is then a file without its index, and can be removed by name alone.
+A WAL that SQLite does not believe goes with the last writing connection, so where the log ends is looked up by a reader
+first.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from stream_dr.disk import fsync_directory, remove_temporaries
+from stream_dr.disk import fsync_directory
 from stream_dr.errors import DirectoryMissing
-from stream_dr.log.bodies import bodies_path
-from stream_dr.log.head import lost
-from stream_dr.log.segment import Segment
+from stream_dr.log import index as tables
+from stream_dr.log.head import Head, lost
+from stream_dr.log.index import NAME, Current, Index
+from stream_dr.log.sqlite_file import damaged, unknown_format
 
 
-def segment_files(folder: Path) -> list[Path]:
-    """The indexes of the segments, oldest first."""
-    return sorted(p for p in folder.glob("*.sqlite") if p.stem.isdigit())
+def prepare(folder: Path, writable: bool, at_least: int) -> None:
+    """Make the log where there is none yet, and look whether it ends where it should; at_least: a position it has reached.
 
-
-def prepare(folder: Path, writable: bool) -> None:
-    """Make the folder. Raises DirectoryMissing when it is not there to be read."""
-    if not writable:
-        if not folder.is_dir():
-            raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
-        return
-    if not folder.is_dir():
+    Raises DirectoryMissing, UnknownFormat, DamagedFile.
+    """
+    if writable and not folder.is_dir():
         folder.mkdir(parents=True)
         fsync_directory(folder.parent)
+    path, known = folder / NAME, max(at_least, Head(folder, writable=False).read())
+    if not path.exists():
+        if _segments(folder):
+            raise unknown_format(path, 2, tables.FORMAT)
+        if known >= 0:
+            raise lost(path, -1, known)
+        if any(folder.glob("*.bodies")):
+            raise damaged(path, "it is missing")
+        if not writable:
+            raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
+        tables.create(folder)
+    elif writable:
+        check_end(folder, known)
 
 
-def tidy(folder: Path, known: int) -> None:
-    """Remove what a crash left in the folder, and begin the first segment where there is none.
-
-    known: the last position that was acknowledged, as others tell. Raises DamagedFile where the log ends before; of events
-    up to there nothing is removed.
-    """
-    _check_end(folder, known)
-    remove_temporaries(folder)
-    first = next((int(p.stem) for p in segment_files(folder)), -1)
-    for pattern in ("*.sqlite-wal", "*.sqlite-shm", "*.bodies"):
-        for file in folder.glob(pattern):
-            dropped = not file.stem.isdigit() or not first < int(file.stem) <= known
-            if dropped and not file.with_suffix(".sqlite").exists():
-                file.unlink()
-    if first < 0:
-        Segment.create(folder, 0, 0)
+def check_end(folder: Path, known: int) -> None:
+    """Raise DamagedFile where the log ends before the position `known`; look as a reader."""
+    database = tables.database(folder, writable=False)
+    with database.connection() as connection:
+        last = Index(folder, connection).ends().last
+    database.close()
+    if last < known:
+        raise lost(folder / NAME, last, known)
 
 
-def _check_end(folder: Path, known: int) -> None:
-    """As a reader: a WAL that SQLite does not believe goes with the last writing connection."""
-    files = segment_files(folder)
-    if not files and known >= 0:
-        raise lost(folder, -1, known)
-    for path in files[-1:]:
-        segment = Segment(path, writable=False)
-        last = segment.last()
-        segment.keep_none()
-        if last < known:
-            raise lost(path, last, known)
+def tidy(folder: Path, files: Sequence[Current]) -> None:
+    """Remove files of bodies that the index does not name, and what an upgrade has left."""
+    named = {listed.file.path for listed in files}
+    for left in (*folder.glob("*.bodies"), *_segments(folder), *folder.glob(f"{NAME}.tmp*")):
+        if left not in named:
+            left.unlink()
 
 
-def remove_segment(index: Path) -> None:
-    """Remove a segment's files, durable on return."""
-    index.unlink(missing_ok=True)
-    for file in (index.with_name(f"{index.name}-wal"), index.with_name(f"{index.name}-shm"), bodies_path(index)):
-        file.unlink(missing_ok=True)
-    fsync_directory(index.parent)
+def _segments(folder: Path) -> list[Path]:
+    """The indexes of format 2, with SQLite's own files beside them."""
+    return [path for path in folder.glob("*.sqlite*") if path.name.split(".")[0].isdigit()]

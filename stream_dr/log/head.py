@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stream_dr.errors import DamagedFile
-from stream_dr.log.digest import digest
+from stream_dr.log.event import digest
 
 NAME = "head"
 _FORM = struct.Struct("<qq")
@@ -52,7 +52,7 @@ class Head:
 
 
 def lost(path: Path, last: int, known: int) -> DamagedFile:
-    """The error that says that a log ends too early. path: its last segment, or its folder."""
+    """The error that says that a log ends too early. path: its index, or its folder."""
     return DamagedFile(
         f"{path} ends at position {last}, and the event at position {known} was acknowledged: the log has lost its end. "
         f"Nothing was changed. Restore it from a copy; or, to go on without those events, move the file {NAME} of the log's "

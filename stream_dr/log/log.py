@@ -1,104 +1,105 @@
 """log: the durable, ordered record of everything a directory was given; the queue between appending and learning.
 
-Events have positions 0, 1, 2 … without gap. `append` returns when they are on the disk. They lie in segments
-(segment.py: a SQLite index, and a plain file for the larger bodies), so that retention removes whole files; idempotency
-keys are columns of their event and are found through an index derived from the events (key_index.py).
+Events have positions 0, 1, 2 … without gap. `append` returns when they are on the disk.
 
-Cost: an append of a group is one transaction, one fsync when its bodies are small and two when they are large; `python
+Cost: an append of a group is one fdatasync of its rows' bodies and one transaction; `python
 benchmarks/log_append.py` prints appends/s and MB/s by size of body and group. A read of n events holds no lock, no cursor
 and no file on return.
 
 Why this way: kill -9 at any moment leaves a prefix of the transactions, the acknowledged ones among them, because SQLite's
-recovery is somebody else's well-tested code: a hand-written log was 1.7 times faster and took a zero-filled tail for 42
-records. One transaction touches one SQLite file: commits over several are not atomic in WAL mode. A log that ends before
-what was acknowledged (head.py), and a reader that finds a position missing, say so instead of going on.
+recovery is somebody else's well-tested code: a hand-written log took a zero-filled tail for 42 records. A log that ends
+before what was acknowledged (head.py), and a reader that finds a position missing, say so instead of going on.
 """
 
 import os
 import sqlite3
 import threading
+import time
 from bisect import bisect_right
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
-from stream_dr.errors import HistoryGone, StreamDRError
+from stream_dr.errors import DamagedFile, HistoryGone, StreamDRError
 from stream_dr.failpoints import failpoint
-from stream_dr.log.check import Verified, check_order, readable, verify
+from stream_dr.log import index as tables
+from stream_dr.log.bodies import Reader, bodies_path, create
 from stream_dr.log.event import Event, EventDraft, draft, event_at, sha256_of
-from stream_dr.log.folder import prepare, remove_segment, segment_files, tidy
-from stream_dr.log.head import Head
-from stream_dr.log.key_index import KeyIndex, Known
-from stream_dr.log.segment import Segment, Totals
-from stream_dr.log.sqlite_file import damaged
+from stream_dr.log.folder import prepare, tidy
+from stream_dr.log.head import Head, lost
+from stream_dr.log.index import Current, Ends, Index, Known, Place, beside, row_of
+from stream_dr.log.sqlite_file import damaged, one_view
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
-_END = 2**63 - 1
+_ALL = 2**63 - 1
+
+PATIENCE_MS = 200
+"""Milliseconds for which an erasure waits for readers, and appends wait with it."""
+
+
+class Verified(NamedTuple):
+    """What `verify` read: events, rows of all ever appended, and bytes of bodies."""
+
+    events: int
+    rows: int
+    bytes: int
 
 
 class Log(AbstractContextManager["Log"]):
-    """A folder of segments and the index of its keys.
+    """The log in a folder.
 
-    path: the log's own folder, made if `writable`. segment_bytes, segment_events: a new file is begun past either. keys:
-    how many idempotency keys are remembered. at_least: a position the log has reached, as others know. The caller holds
-    the directory's lock when writable. Thread-safe. Raises DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
+    path: the log's own folder, made if `writable`. file_bytes: a new file of bodies is begun past this. keys: how many
+    idempotency keys are remembered. at_least: a position the log has reached, as others know. The caller holds the
+    directory's lock when writable. Thread-safe. Raises DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         writable: bool = True,
-        segment_bytes: int = 256 << 20,
-        segment_events: int = 100_000,
-        keys: int = 1_000_000,
+        file_bytes: int = 64 << 20,
+        keys: int = tables.KEYS,
         at_least: int = -1,
     ) -> None:
         self.path, self.writable = Path(path), writable
-        self._limits = (segment_bytes, segment_events)
-        self._lock = threading.RLock()
-        self._last, self._events, self._rows, self._bytes = -1, 0, 0, 0
-        self._unsure = False
-        self._segments, self._noted = list[Segment](), set[Segment]()
-        prepare(self.path, writable)
-        self._index = KeyIndex(self.path, writable, keys)
+        self._file_bytes, self._keys = file_bytes, keys
+        self._lock, self._erasing = threading.RLock(), threading.Lock()
+        self._ends = Ends(0, -1, 0)
+        self._current: Current | None = None
+        self._unsure = self._noted = writable
+        self._closed = False
+        prepare(self.path, writable, at_least)
+        self._database = tables.database(self.path, writable)
         self._head = Head(self.path, writable)
         try:
             if writable:
-                tidy(self.path, max(at_least, self._index.known if self._head.found else -1, self._head.read()))
-            self._segments = [Segment(p, writable) for p in segment_files(self.path)]
-            if writable:
-                self._noted = set(self._segments)
+                self._sure()
+                tidy(self.path, self._files())
+                self._head.write(self._ends.last)
                 self.erase()
-                self._seal()
-            self._hold(self._segments)
-            self._look_again()
+            else:
+                self._ends = self._look()
         except BaseException:
-            self._index.abandon()
-            self._close_files()
+            self.close()
             raise
 
     @property
     def last(self) -> int:
         """Position of the last event, −1 if there is none."""
-        if self.writable:
-            return self._last
-        segments = self._current()
-        return segments[-1].last() if segments else -1
+        return self._look().last
 
     @property
     def first(self) -> int:
-        """Position of the first event still held (last + 1 if none is)."""
-        segments = self._current()
-        return segments[0].first if segments else 0
+        """Position of the first event still held (0 if there is none)."""
+        return self._look().first
 
     @property
     def rows(self) -> int:
         """Rows of all events ever appended, dropped ones included; unlearn events count none."""
-        if not self.writable:
-            self._current()
-            return self._totals().rows
-        return self._rows
+        return self._look().rows
 
     def append(self, drafts: Sequence[EventDraft]) -> list[int]:
         """Append in order, in one transaction; the positions, durable on return. All or none.
@@ -109,192 +110,268 @@ class Log(AbstractContextManager["Log"]):
             if not drafts:
                 return []
             self._sure()
-            if self._bytes >= self._limits[0] or self._events >= self._limits[1]:
-                self._roll()
-            start = self._last + 1
-            events = [event_at(start + i, d) for i, d in enumerate(drafts)]
-            try:
-                self._segments[-1].append(events)
-            except BaseException:
-                self._unsure = True
-                raise
-            self._note(events)
+            events = [event_at(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
+            counts = (0 if e.kind == "unlearn" else e.rows for e in events)
+            totals = list(accumulate(counts, initial=self._ends.rows))[1:]
+            with self._write() as connection:
+                places, current = self._place(events)
+                tables.append(connection, events, map(row_of, events, totals, places), current, self._keys)
+            self._ends = Ends(self._ends.first, events[-1].position, totals[-1])
+            self._current = current or self._current
+            self._head.write(self._ends.last)
             failpoint("log.after_commit")
-            return list(range(start, start + len(events)))
+        if self._noted:
+            with suppress(StreamDRError, sqlite3.Error, OSError):  # the append has succeeded
+                self.erase(patience_ms=0)
+        return [e.position for e in events]
 
     def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
         """At most `limit` events with after < position ≤ until, in order; fewer once their bodies pass max_bytes.
 
         An empty list means that there are none (yet). Raises HistoryGone when after + 1 was dropped, DamagedFile when a
         position is missing."""
-        end = min(_END if until is None else until, self._last if self.writable else _END)
-        segments = self._current()
-        first = segments[0].first if segments else 0
-        if after + 1 < first:
-            raise HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
+        ends = self._look()
+        end = min(ends.last, _ALL if until is None else until)
+        if after + 1 < ends.first:
+            raise _gone(after, ends.first)
         if after >= end:
             return []
-        at = max(bisect_right(segments, after + 1, key=lambda s: s.first) - 1, 0)
-        events: list[Event] = []
-        for segment, following in zip(segments[at:], [*segments[at + 1 :], None], strict=True):
-            reached = after + len(events)
-            found = segment.read(reached, end, limit - len(events), max_bytes)
-            check_order(segment, reached, found)
-            events, max_bytes = events + found, max_bytes - sum(len(e.body) for e in found)
-            reached += len(found)
-            if following is None or reached >= end or len(events) >= limit or max_bytes <= 0:
-                break
-            if reached + 1 != following.first:
-                raise damaged(segment.path, f"position {reached + 1} is missing")
+        try:
+            events = self._events(
+                "position > ? AND position <= ? ORDER BY position LIMIT ?", (after, end, limit), max_bytes
+            )
+            for expected, event in enumerate(events, after + 1):
+                if event.position != expected:
+                    raise damaged(self._database.path, f"position {expected} is missing")
+        except DamagedFile:
+            if after + 1 < self.first:  # dropped meanwhile
+                raise _gone(after, self.first) from None
+            raise
         return events
 
     def read_kind(self, kind: str, before: int) -> list[Event]:
         """The retained events of a kind whose position is below `before`; for kinds that are few ("unlearn": indexed)."""
-        return [e for s in self._current() if s.first < before for e in self._of_kind(s, kind, before)]
+        where = "kind='unlearn'" if kind == "unlearn" else "kind=?"  # a partial index needs the literal
+        first = self.first
+        values = (first, before) if kind == "unlearn" else (first, before, kind)
+        try:
+            return self._events(f"position >= ? AND position < ? AND {where} ORDER BY position", values)
+        except DamagedFile:
+            if first < self.first:  # dropped meanwhile
+                return self.read_kind(kind, before)
+            raise
 
     def read_readable(self, kind: str) -> list[Event]:
-        """The retained events of a kind, but for those that are damaged."""
-        return readable(self._current(), kind)
+        """The retained events of a kind, but for those that are damaged, which are for `verify` to name."""
+        ends, events = self._look(), list[Event]()
+        with suppress(StreamDRError):
+            return self.read_kind(kind, ends.last + 1)
+        for position in range(ends.first, ends.last + 1):
+            with suppress(StreamDRError):
+                events += self.read(position - 1, position)
+        return [e for e in events if e.kind == kind]
 
     def holding(self, rows: int) -> int:
-        """First position of the newest segment from which on the log holds at least `rows` rows; `first` where none does."""
-        total = self.rows
-        held = [s.first for s in self._current() if total - s.rows_before() >= rows]
-        return held[-1] if held else self.first
+        """The last position from which on the log holds at least `rows` rows; `first` where none does."""
+        with self._view() as index:
+            ends = self._look()
+            return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - rows, key=index.total)
 
     def find_key(self, key: str) -> Known | None:
         """(position, fingerprint, rows) of the event an idempotency key became, or None."""
         with self._lock:
-            return self._sure().find(key)
+            self._sure()
+        with self._view() as index:
+            return index.find_key(key)
 
     def schema_changes(self) -> list[str]:
         """The JSON texts by which events changed the stream's schema, oldest first; dropped events' included."""
-        with self._lock:
-            return self._sure().schemas()
+        with self._view() as index:
+            return index.schemas()
 
     def rewrite(self, position: int, body: bytes, rows: int, erase: bool = True) -> None:
-        """Replace an event's body and row count (rows taken out by unlearn); its key and fingerprint stay.
+        """Replace an event's body and row count (rows taken out by unlearn); its key and fingerprint stay, and the log's
+        `rows` goes on counting what was once appended.
 
-        The old bytes are then overwritten on the disk, or (erase=False, for several events) by `erase`. The log's `rows`
-        goes on counting what was once appended until it is opened anew.
+        The old bytes are then overwritten on the disk, or (erase=False, for several events) by `erase`.
         """
-        segment = self._segments[max(bisect_right(self._segments, position, key=lambda s: s.first) - 1, 0)]
-        segment.replace(position, body, rows, sha256_of(body))
-        self._noted.add(segment)
+        with self._lock:
+            self._sure()
+            (event,) = self._events("position = ?", (position,))
+            event = event._replace(body=body, rows=rows, checksum=sha256_of(body))
+            with self._write() as connection:
+                self._noted = True
+                (place,), current = self._place([event])
+                tables.replace(connection, self.path, event, place, current)
+            self._current = current or self._current
         if erase:
             self.erase()
 
-    def erase(self) -> None:
-        """Overwrite what rewritten events have left, also before a crash; what a reader may still need, at the next call.
-        Damage of a segment is said when that is read."""
-        self._noted = {s for s in self._noted if s in self._segments and not s.erase()}
+    def erase(self, patience_ms: int = PATIENCE_MS) -> bool:
+        """Overwrite what rewritten events have left, also before a crash: whether no byte of it is on the disk now.
+
+        What a reader may still need stays, noted in the index, until the next call, append or opening. Damage of a file is
+        said when that is read.
+        """
+        if not self._erasing.acquire(blocking=False):
+            return False
+        try:
+            with self._lock:
+                if self._closed or not self._noted:
+                    return not self._noted
+                with self._database.connection() as connection:
+                    noted = Index(self.path, connection).erasures()
+                    if noted and not tables.emptied(connection, patience_ms):
+                        return False
+                self._noted = bool(noted)
+            return not noted or self._overwrite(noted)
+        finally:
+            self._erasing.release()
+
+    def begin_at(self, position: int) -> int:
+        """Let nothing before a position be read any more, but for the last event; the position of what is now the first."""
+        with self._lock:
+            self._sure()
+            self._ends = self._ends._replace(first=max(self._ends.first, min(position, self._ends.last)))
+            return self._ends.first
 
     def drop_before(self, position: int) -> int:
-        """Remove the segments whose events all come before a position; the number removed. Never the last segment."""
-        with self._lock:
-            count = sum(1 for s in self._segments[1:] if s.first <= position)
-            if count:
-                self._index.flush(durable=True)
-            for _ in range(count):
-                failpoint("log.drop")
-                segment, self._segments = self._segments[0], self._segments[1:]
-                segment.keep_none()
-                remove_segment(segment.path)
-            return count
+        """Remove the events before a position, never the last one, and give their space back; the number removed.
+
+        Done in short transactions, between which others append: it takes at most half of the disk's time.
+        """
+        first, dropped, more = self.begin_at(position), 0, True
+        while more:
+            begun = time.monotonic()
+            with self._lock:
+                if self._closed:
+                    break
+                with self._database.connection() as connection:
+                    some, more = tables.drop_some(connection, self.path, first)
+            dropped += some
+            time.sleep(time.monotonic() - begun)
+        return dropped
 
     def verify(self) -> Verified:
-        """Read everything: SQLite's check of each file, no position missing, every event's and key's digest, every body's.
+        """Read everything: SQLite's check of the index, no position missing, every row's digest, every body's.
 
         Raises DamagedFile naming file and position. Cost: one read of the log; memory: about 1 MB, or one event."""
-        found = verify(self._head.read(), self._current(), self.rows)
-        with self._lock:
-            self._index.check()
-        return found
+        known, ends, count, size = self._head.read(), self._look(), 0, 0
+        with self._view() as index:
+            index.check()
+        for listed in self._files():
+            try:
+                listed.file.check(listed.end)
+            except StreamDRError:
+                if listed.first in (now.first for now in self._files()):  # not dropped meanwhile
+                    raise
+        after = ends.first - 1
+        while after < ends.last:
+            try:
+                events = self.read(after, limit=64, max_bytes=1 << 20)
+            except HistoryGone:
+                after = self.first - 1
+                continue
+            for event in events:
+                if not event.intact:
+                    raise self._spoilt(event)
+            count, size, after = count + len(events), size + sum(len(e.body) for e in events), events[-1].position
+        if ends.last < known:
+            raise lost(self._database.path, ends.last, known)
+        return Verified(count, ends.rows, size)
 
     def close(self) -> None:
         """Close every connection; reads in progress finish."""
         with self._lock:
-            self._index.close()
-            self._close_files()
+            self._closed = True
+            self._head.close()
+            self._database.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _hold(self, segments: list[Segment]) -> None:
-        """These are the segments now; those that are sealed keep no connections, nor do a reader's: it would keep the
-        writer from sealing."""
-        for segment in segments[:-1]:
-            if not self.writable or not segment.journal.exists():
-                segment.keep_none()
-        self._segments = segments
+    @contextmanager
+    def _view(self) -> Iterator[Index]:
+        """The index as it is now, for the time of the with-block."""
+        with self._database.connection() as connection, one_view(connection):
+            yield Index(self.path, connection)
 
-    def _close_files(self) -> None:
-        self._head.close()
-        for segment in self._segments:
-            segment.keep_none()
-
-    def _totals(self) -> Totals:
-        return self._segments[-1].totals() if self._segments else Totals(-1, 0, 0, 0)
-
-    def _note(self, events: Sequence[Event]) -> None:
-        """Bring what is held in memory up to date with events just committed."""
-        self._last = events[-1].position
-        self._head.write(self._last)
-        self._events += len(events)
-        self._rows += sum(e.rows for e in events if e.kind != "unlearn")
-        self._bytes += sum(len(e.body) for e in events)
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        """A connection to write with; an error there leaves it open whether it is in the log all the same."""
         try:
-            for e in events:
-                self._index.add(e.position, e.key, e.fingerprint, e.rows, e.schema)
-        except (StreamDRError, sqlite3.Error):  # the events are in the log: their append has succeeded
+            with self._database.connection() as connection:
+                yield connection
+        except BaseException:
             self._unsure = True
+            raise
 
-    def _roll(self) -> None:
-        """Begin a new segment."""
-        self._hold([*self._segments, Segment.create(self.path, self._last + 1, self._rows)])
-        self._events = self._bytes = 0
-        self._index.try_flush()
-        self._seal()
-
-    def _of_kind(self, segment: Segment, kind: str, before: int) -> list[Event]:
-        """A segment's events of a kind; none of one that is dropped meanwhile."""
-        try:
-            return segment.read_kind(kind, before)
-        except HistoryGone:
-            if segment in self._current():
-                raise
-            return []
-
-    def _seal(self) -> None:
-        """Seal the segments before the last that are not; one that is being read is sealed later."""
-        for segment in self._segments[:-1]:
-            if segment.journal.exists():
-                segment.seal()
-
-    def _sure(self) -> KeyIndex:
-        """The index, after a look at the files where an append raised: it may be in the log all the same."""
-        if self._unsure:
-            self._look_again()
-        return self._index
-
-    def _look_again(self) -> None:
-        """Learn from the files where the log ends, cut what is past it, and bring the index up to there."""
+    def _look(self) -> Ends:
+        """Where the log begins and ends; a read-only log looks again, because another process may have appended."""
         if self.writable:
-            self._segments[-1].recover()
-        self._last, self._events, self._rows, self._bytes = self._totals()
-        if self._segments and self._index.known + 1 < self._segments[0].first:
-            raise damaged(self._index.path, f"it ends at {self._index.known}; events after that were dropped")
-        self._index.follow(self._segments, self._last)
+            return self._ends
+        with self._view() as index:
+            return index.ends()
+
+    def _files(self) -> list[Current]:
+        with self._view() as index:
+            return index.files()
+
+    def _sure(self) -> None:
+        """Learn from the files where the log ends, at first and where a write raised, and cut what is past it."""
+        if not self._unsure:
+            return
+        with self._view() as index:
+            ends, files = index.ends(), index.files()
+        self._ends = ends._replace(first=max(ends.first, self._ends.first))
+        self._current = files[-1] if files else None
+        if self._current is not None:
+            self._current.file.check(self._current.end, cut=True)
         self._unsure = False
 
-    def _current(self) -> list[Segment]:
-        """The segments there are; a read-only log looks again, because another process may have appended."""
-        if not self.writable:
-            with self._lock:
-                known = {s.path: s for s in self._segments}
-                files = segment_files(self.path)
-                if files != list(known):
-                    self._hold([known.pop(p) if p in known else Segment(p, writable=False) for p in files])
-                    for gone in known.values():
-                        gone.keep_none()
-        return self._segments
+    def _place(self, events: Sequence[Event]) -> tuple[list[Place], Current | None]:
+        """Where each body is to lie, and the file of bodies, written, where one of them lies there."""
+        bodies = [e.body for e in events if beside(e)]
+        if not bodies:
+            return [Place()] * len(events), None
+        current, following = self._current, self._ends.last + 1
+        if current is None or (current.end >= self._file_bytes and current.first < following):
+            current = Current(following, create(bodies_path(self.path, following)))
+        starts = current.file.write(bodies, current.end)
+        left = iter(starts)
+        places = [Place(current.first, next(left)) if beside(e) else Place() for e in events]
+        return places, current._replace(end=starts[-1] + len(bodies[-1]))
+
+    def _events(self, where: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
+        """Events, in order; no more once their bodies pass max_bytes."""
+        events, size = list[Event](), 0
+        with self._view() as index, Reader(index.file) as bodies:
+            for event in index.events(where, values, bodies.read):
+                events.append(event)
+                size += len(event.body)
+                if size >= max_bytes:
+                    break
+        return events
+
+    def _overwrite(self, noted: list[tuple[int, int, int, int]]) -> bool:
+        """Overwrite what nobody can read any more, and what noted it; whether nothing has been noted since."""
+        files = {listed.first: listed.file for listed in self._files()}
+        for _, file, start, size in noted:
+            if file in files:  # not dropped
+                with suppress(DamagedFile):
+                    files[file].erase(start, size)
+        failpoint("log.erased")
+        with self._lock, self._database.connection() as connection:
+            connection.executemany("DELETE FROM erasures WHERE id=?", [(id,) for id, *_ in noted])
+            self._noted = bool(Index(self.path, connection).erasures())
+            return not self._noted
+
+    def _spoilt(self, event: Event) -> DamagedFile:
+        with self._view() as index:
+            file = index.header(event.position)[8]
+        path = self._database.path if file is None else bodies_path(self.path, file)
+        return damaged(path, f"the body of event {event.position} is not what was written")
+
+
+def _gone(after: int, first: int) -> HistoryGone:
+    return HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)

@@ -98,7 +98,7 @@ def test_a_flipped_bit_of_a_number_is_not_learned(tmp_path: Path) -> None:
     block = dense(0)
     with opened(tmp_path, m=("class_means", {})) as directory:
         put(directory, block)
-    (file,) = (tmp_path / "log").glob("0*.sqlite")
+    (file,) = (tmp_path / "log").glob("*.bodies")
     stored, number = file.read_bytes(), np.ascontiguousarray(block.X)[5, 2].tobytes()
     assert stored.count(number) == 1
     at = stored.index(number)

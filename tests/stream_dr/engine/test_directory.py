@@ -12,7 +12,7 @@ from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
 from stream_dr.engine.snapshot import snapshot
-from stream_dr.log import segment
+from stream_dr.log import index
 from stream_dr.log.event import sha256_of
 from tests.stream_dr.engine.batches import SMALL, body, dense, draft, opened, put
 
@@ -210,14 +210,14 @@ def test_a_first_batch_that_is_in_the_log_although_its_append_raised_decides_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Directory(tmp_path, limits=SMALL) as directory:
-        append = segment.Segment.append
+        append = index.append
 
-        def committed(self: segment.Segment, events: Any) -> None:
-            append(self, events)
+        def committed(*arguments: Any) -> None:
+            append(*arguments)
             raise OSError(5, "Input/output error")
 
         with monkeypatch.context() as patched:
-            patched.setattr(segment.Segment, "append", committed)
+            patched.setattr(index, "append", committed)
             with pytest.raises(OSError, match="Input"):
                 directory.append([draft(dense(0, features=4), key="k")])
         refused = directory.append([draft(dense(1, features=5))])[0]

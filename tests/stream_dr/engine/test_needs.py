@@ -1,27 +1,22 @@
 """What is forgotten and dropped is never what a model still comes to need, whoever comes when."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stream_dr import errors
+from stream_dr.engine import directory as directory_module
 from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import unlearn_draft
 from stream_dr.engine.model import Failure
 from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.snapshot import snapshot, snapshot_files, snapshot_folder
-from stream_dr.log import log
 from tests.stream_dr.engine.batches import dense, draft, opened, put
 
 WAIT = 30
-
-
-def short(directory: Directory) -> Directory:
-    """With segments of five events."""
-    directory.log._limits = (1 << 30, 5)
-    return directory
 
 
 def fill(directory: Directory, seeds: range) -> None:
@@ -52,7 +47,7 @@ def rows_of(directory: Directory, name: str) -> int:
 
 
 def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path, monkeypatch: Any) -> None:
-    with short(opened(tmp_path, old=("class_means", {}))) as directory:
+    with opened(tmp_path, old=("class_means", {})) as directory:
         fill(directory, range(10))
         unlearned(directory, 0, 1, 2, 3)
         for seed in (20, 21):
@@ -82,7 +77,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
 
 @pytest.mark.parametrize("key", ["class_means", "ccipca"])
 def test_what_a_pending_unlearning_names_is_not_dropped(tmp_path: Path, key: str) -> None:
-    with short(opened(tmp_path, a=(key, {}), b=(key, {}))) as directory:
+    with opened(tmp_path, a=(key, {}), b=(key, {})) as directory:
         fill(directory, range(20))
         up(directory, "a", "b")
         kept(directory, "a", "b")
@@ -93,8 +88,8 @@ def test_what_a_pending_unlearning_names_is_not_dropped(tmp_path: Path, key: str
         assert directory.history.passed() == 19 < taken
         assert directory.history.needed() == (7 if key == "class_means" else 0)
         directory.retain(20)
-        assert directory.log.first == (5 if key == "class_means" else 0)
-    with short(Directory(tmp_path, limits=directory.limits)) as again:
+        assert directory.log.first == (7 if key == "class_means" else 0)
+    with Directory(tmp_path, limits=directory.limits) as again:
         assert again.model("b").position == 19
         up(again, "a", "b")
         assert rows_of(again, "a") == rows_of(again, "b") == 39 * 20
@@ -108,7 +103,7 @@ def test_what_a_pending_unlearning_names_is_not_dropped(tmp_path: Path, key: str
 
 
 def test_an_unlearning_of_what_was_dropped_meanwhile_is_refused(tmp_path: Path) -> None:
-    with short(opened(tmp_path, m=("class_means", {}))) as directory:
+    with opened(tmp_path, m=("class_means", {})) as directory:
         fill(directory, range(30))
         late = unlearn_draft(directory.history.pick((2,), ()))
         up(directory, "m")
@@ -124,19 +119,20 @@ def test_an_unlearning_of_what_was_dropped_meanwhile_is_refused(tmp_path: Path) 
         assert directory.model("m").failure is None
 
 
-def test_unlearn_events_are_read_while_segments_are_dropped(tmp_path: Path, monkeypatch: Any) -> None:
-    with short(opened(tmp_path)) as directory:
-        fill(directory, range(12))
-        last = unlearned(directory, 11)
-        before = directory.log._segments
-        directory.log.drop_before(10)
-        seen = iter([before])
-        monkeypatch.setattr(directory.log, "_current", lambda: next(seen, directory.log._segments))
-        assert [event.position for event in directory.log.read_kind("unlearn", last + 1)] == [last]
+def test_unlearn_events_are_read_while_others_are_dropped(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        fill(directory, range(200))
+        last = unlearned(directory, 199)
+        with Directory(tmp_path, writable=False) as reader, ThreadPoolExecutor(1) as pool:
+            dropping = pool.submit(directory.log.drop_before, 190)
+            while not dropping.done():
+                assert [event.position for event in reader.log.read_kind("unlearn", last + 1)] == [last]
+                assert [event.position for event in directory.log.read_kind("unlearn", last + 1)] == [last]
+            assert dropping.result() == 190
 
 
 def test_a_model_that_has_failed_for_good_holds_nothing_back(tmp_path: Path) -> None:
-    with short(opened(tmp_path, good=("class_means", {}), bad=("class_means", {}))) as directory:
+    with opened(tmp_path, good=("class_means", {}), bad=("class_means", {})) as directory:
         fill(directory, range(30))
         up(directory, "good")
         kept(directory, "good")
@@ -184,12 +180,12 @@ def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:
 
 
 def test_a_reader_opens_what_is_shortened_meanwhile(tmp_path: Path, monkeypatch: Any) -> None:
-    with short(opened(tmp_path, m=("class_means", {}))) as directory:
+    with opened(tmp_path, m=("class_means", {})) as directory:
         fill(directory, range(30))
-        listed = log.segment_files
+        looked = directory_module.ModelTable.entries
 
-        def then_dropped(folder: Path) -> list[Path]:
-            found = listed(folder)
+        def then_dropped(table: Any) -> Any:
+            found = looked(table)
             monkeypatch.undo()
             for _ in range(2):
                 put(directory, dense(40))
@@ -198,13 +194,13 @@ def test_a_reader_opens_what_is_shortened_meanwhile(tmp_path: Path, monkeypatch:
             assert directory.retain(20) > 0
             return found
 
-        monkeypatch.setattr(log, "segment_files", then_dropped)
+        monkeypatch.setattr(directory_module.ModelTable, "entries", then_dropped)
         with Directory(tmp_path, writable=False) as reader:
             assert (reader.model("m").failure, reader.log.first) == (None, directory.log.first)
 
 
 def test_what_a_model_that_is_tried_again_would_need_is_refused_too(tmp_path: Path) -> None:
-    with short(opened(tmp_path, c=("ccipca", {}))) as directory:
+    with opened(tmp_path, c=("ccipca", {})) as directory:
         for seeds in (range(20), range(20, 25)):
             fill(directory, seeds)
             up(directory, "c")

@@ -223,8 +223,7 @@ def test_a_failing_model_leaves_the_others_alone(tmp_path: Path) -> None:
 
 def test_a_damaged_event_fails_the_models_that_need_it_until_it_is_restored(tmp_path: Path) -> None:
     def told(rows: int) -> None:
-        (path,) = (tmp_path / "log").glob("0*.sqlite")
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        with closing(sqlite3.connect(tmp_path / "log" / "index.sqlite", isolation_level=None)) as db:
             db.execute("UPDATE events SET rows = ? WHERE position = 5", (rows,))
 
     with opened(tmp_path, old=("lda", {})) as directory:
@@ -795,7 +794,6 @@ def test_snapshots_do_not_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
-        directory.log._limits = (1 << 30, 4)
         run = Running(directory, RunSettings(snapshot_rows=40, snapshot_seconds=None, retain_rows=100))
         run.start()
         sent = iter(range(1_000))

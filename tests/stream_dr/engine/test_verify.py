@@ -80,8 +80,7 @@ def test_a_missing_shard_is_found(filled: Path) -> None:
 
 
 def test_a_damaged_reference_is_named_and_the_rest_still_checked(filled: Path) -> None:
-    (segment,) = (filled / "d" / "log").glob("0*.sqlite")
-    with closing(sqlite3.connect(segment)) as log, log:
+    with closing(sqlite3.connect(filled / "d" / "log" / "index.sqlite")) as log, log:
         assert log.execute("UPDATE events SET body = ? WHERE position = 2", (b"z{}",)).rowcount == 1
     found = list(verify(filled / "d"))
     assert isinstance(found[0].error, errors.DamagedFile)
@@ -128,8 +127,7 @@ def test_a_changed_field_of_a_model_is_found_and_the_rest_still_checked(filled: 
 
 
 def test_a_log_that_cannot_be_opened_is_a_finding(filled: Path) -> None:
-    (segment,) = (filled / "d" / "log").glob("0*.sqlite")
-    segment.write_bytes(b"this is a letter, not a log")
+    (filled / "d" / "log" / "index.sqlite").write_bytes(b"this is a letter, not a log")
     found = list(verify(filled / "d"))
     assert (found[0].what, type(found[0].error)) == ("log", errors.ForeignFile)
     assert [f.error for f in found[1:]] == [None] * 3

@@ -1,112 +1,152 @@
 """Rewritten bodies leave the disk, whoever reads and whenever the process dies; nothing else does."""
 
 import hashlib
-import threading
+import random
+import subprocess
+import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
-from stream_dr.errors import DamagedFile
 from stream_dr.failpoints import FailpointReached, armed
-from stream_dr.log import erasures
-from stream_dr.log.bodies import bodies_path
 from stream_dr.log.log import Log, draft
-from stream_dr.log.sqlite_file import one_view
-from tests.stream_dr.log.logs import drafts, killed, segments
+from tests.stream_dr.log.logs import drafts, killed, left_of
 
-pytestmark = pytest.mark.usefixtures("placement")
+READER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("BEGIN")
+connection.execute("SELECT * FROM events").fetchone()
+print("reading", flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def reading(folder):
+    """Another process that reads the log as it is now, until the end of the with-block."""
+    command = [sys.executable, "-c", READER, str(folder / "index.sqlite")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout.readline() == b"reading\n"
+        yield
+        reader.stdin.close()
+        assert reader.wait(30) == 0
+
+
+def secrets(count, size=760):
+    """Drafts of bodies that differ from their first bytes on."""
+    bodies = [random.Random(p).randbytes(size) for p in range(count)]
+    return [draft("rows", body, 5, key=f"k{p}") for p, body in enumerate(bodies)]
 
 
 def test_a_rewritten_event_keeps_its_key_and_the_old_bytes_are_gone(folder):
     secret = b"the quick brown fox" * 40
-    with Log(folder, segment_bytes=10_000) as log:
+    with Log(folder, file_bytes=10_000) as log:
         log.append([draft("rows", secret, 5, key="mine")])
         log.append(drafts(1, 15))
         log.append(drafts(16, 1))
         log.rewrite(0, b"", 0)
         event = log.read(-1, limit=1)[0]
-        assert (event.body, event.rows, event.key, event.fingerprint) == (
-            b"",
-            0,
-            "mine",
-            hashlib.sha256(secret).hexdigest(),
-        )
-        assert log.find_key("mine").rows == 5
+        digest = hashlib.sha256(secret).hexdigest()
+        assert (event.body, event.rows, event.key, event.fingerprint) == (b"", 0, "mine", digest)
+        assert (log.find_key("mine").rows, log.rows) == (5, 53)
+        assert not left_of(secret, folder)
         log.verify()
-    assert not left_of(secret, folder)
+    assert Log(folder, writable=False).rows == 53
 
 
-def left_of(secret, folder):
-    return [p.name for p in folder.iterdir() if secret[:12] in p.read_bytes()]
+@pytest.mark.parametrize("size", [300, 5_000, 100_000])
+def test_no_byte_is_left_whatever_was_rewritten_and_dropped_before(folder, size):
+    chance = random.Random(size)
+    given = secrets(60, size)
+    with Log(folder, file_bytes=10 * size) as log:
+        for start in range(0, 60, 4):
+            log.append(given[start : start + 4])
+            for position in chance.sample(range(log.first, log.last + 1), 2):
+                log.rewrite(position, given[position].body[: size // 2][::-1] if position % 2 else b"", 1)
+                assert not left_of(given[position].body, folder), position
+            log.drop_before(log.last - chance.randrange(10, 30))
+        log.verify()
 
 
 @pytest.mark.parametrize("place", ["log.rewrite", "log.rewritten", "log.erased"])
-@pytest.mark.parametrize("at", [0, 17], ids=["sealed", "last segment"])
+@pytest.mark.parametrize("at", [0, 17], ids=["an old one", "the last one"])
 def test_killed_within_a_rewrite_the_old_bytes_are_gone_after_the_next_opening(folder, place, at):
-    secret = b"the quick brown fox" * 40
-    with Log(folder, segment_bytes=10_000) as log:
-        for p in range(18):
-            log.append([draft("rows", secret if p == at else b"%d" % (p % 10) * 760, 5, key=f"k{p}")])
-        assert len(segments(folder)) == 2
+    given = secrets(18)
+    with Log(folder, file_bytes=10_000) as log:
+        for one in given:
+            log.append([one])
     code = "import sys; from stream_dr.log.log import Log; Log(sys.argv[1]).rewrite(int(sys.argv[2]), b'left', 2)"
     assert killed(code, f"{place}=kill", folder, at).returncode == -9
     with Log(folder) as log:
         event = log.read(at - 1, limit=1)[0]
         if place == "log.rewrite":
-            assert (event.body, event.rows) == (secret, 5)
+            assert (event.body, event.rows) == (given[at].body, 5)
             log.rewrite(at, b"left", 2)
             event = log.read(at - 1, limit=1)[0]
         assert (event.body, event.rows, event.key) == (b"left", 2, f"k{at}")
-        assert not left_of(secret, folder)
+        assert not left_of(given[at].body, folder)
         log.append(drafts(18, 3))
         log.verify()
 
 
-def test_a_body_is_not_overwritten_under_a_reader(folder):
+@pytest.mark.parametrize("finish", ["erase", "append", "opening"])
+def test_what_a_reader_still_holds_is_overwritten_once_it_has_left(folder, finish):
+    old, *others = secrets(5, 100_000)
     with Log(folder) as log:
-        log.append(drafts(7, 2))
-        old = log.read(-1, limit=1)[0]
-        with log._segments[-1]._pool.connection() as connection, one_view(connection):
-            row = connection.execute("SELECT start FROM events WHERE position=0").fetchone()
-            writer = threading.Thread(target=log.rewrite, args=(0, b"new", 1))
-            writer.start()
-            time.sleep(0.3)
-            if row[0] is not None:
-                assert bodies_path(log._segments[-1].path).read_bytes()[row[0] :].startswith(old.body)
-        writer.join()
-        log.erase()
-        assert log.read(-1, limit=1)[0].body == b"new"
-        assert not left_of(old.body, folder)
-        log.verify()
-
-
-def test_a_reader_that_does_not_end_holds_up_no_append_for_long(folder):
-    with Log(folder) as log:
-        log.append(drafts(0, 40))
-        with log._segments[-1]._pool.connection() as connection, one_view(connection):
-            connection.execute("SELECT start FROM events WHERE position=0").fetchone()
-            for position in range(30):
-                log.rewrite(position, b"new", 1, erase=False)
+        log.append([old, *others])
+        with reading(folder):
+            log.rewrite(0, b"new", 1, erase=False)
             begun = time.monotonic()
-            log.erase()
-            log.append(drafts(40, 1))
-            assert time.monotonic() - begun < 5
-            assert left_of(bytes([3]) * 12, folder)
-        log.erase()
-        assert not left_of(bytes([3]) * 12, folder)
-
-
-def test_an_erasure_that_a_reader_prevents_is_made_up_for(folder, monkeypatch):
+            assert not log.erase()
+            assert log.append(drafts(5, 1)) == [5]
+            assert time.monotonic() - begun < 5  # the reader stays until it is told to leave
+            assert left_of(old.body, folder)
+            assert log.read(-1, limit=1)[0].body == b"new"
+        if finish == "erase":
+            assert log.erase()
+        elif finish == "append":
+            log.append(drafts(6, 1))
+    if finish == "opening":
+        Log(folder).close()
+    assert not left_of(old.body, folder)
     with Log(folder) as log:
-        log.append(drafts(1, 2))
-        monkeypatch.setattr(erasures, "_emptied", lambda connection: False)
-        log.rewrite(0, b"new", 1)
-        assert left_of(bytes([1]) * 12, folder)
-    monkeypatch.undo()
-    with Log(folder) as log:
-        assert log.read(-1, limit=1)[0].body == b"new"
-        assert not left_of(bytes([1]) * 12, folder)
+        assert [e.body for e in log.read(0, 4)] == [d.body for d in others]
         log.verify()
+
+
+def test_what_a_reader_holds_is_overwritten_after_a_kill_too(folder):
+    old, *others = secrets(3, 100_000)
+    with Log(folder) as log:
+        log.append([old, *others])
+    code = (
+        "import os, sys; from stream_dr.log.log import Log\n"
+        "log = Log(sys.argv[1]); log.rewrite(0, b'new', 1, erase=False)\n"
+        "print(log.erase(), flush=True); os.kill(os.getpid(), 9)"
+    )
+    with reading(folder):
+        done = killed(code, "", folder)
+        assert (done.stdout, done.returncode) == ("False\n", -9), done.stderr
+        with Log(folder) as log:
+            assert not log.erase()
+        assert left_of(old.body, folder)
+    with Log(folder) as log:
+        assert log.erase()
+        assert not left_of(old.body, folder)
+        assert [e.body for e in log.read(-1)] == [b"new", *(d.body for d in others)]
+        log.verify()
+
+
+def test_many_rewrites_are_overwritten_at_once(folder):
+    given = secrets(40)
+    with Log(folder) as log:
+        log.append(given)
+        for position in range(30):
+            log.rewrite(position, b"new", 1, erase=False)
+        assert log.erase()
+        assert not any(left_of(one.body, folder) for one in given[:30:5])
+        assert [e.body for e in log.read(29)] == [one.body for one in given[30:]]
 
 
 def test_a_rewrite_at_the_end_and_a_failed_append_after_it_spoil_nothing(folder):
@@ -122,18 +162,13 @@ def test_a_rewrite_at_the_end_and_a_failed_append_after_it_spoil_nothing(folder)
         log.verify()
 
 
-def test_a_reader_of_what_a_kill_left_half_written_says_who_ends_it(folder):
-    with Log(folder, segment_events=2) as log:
-        for p in range(4):
-            log.append([draft("rows", b"%d" % p * 3_000_000, 5)])
-        log.rewrite(0, b"1" * 3_000_000, 5)
-    code = "import sys; from stream_dr.log.log import Log; Log(sys.argv[1]).rewrite(0, b'x' * 3000000, 2)"
-    assert killed(code, "log.rewrite=kill", folder).returncode == -9
-    if not list(folder.glob("*.sqlite-journal")):
-        pytest.skip("nothing was written before the kill")
-    with pytest.raises(DamagedFile, match="next opened for writing"):
-        Log(folder, writable=False).read(-1)
+def test_a_rewrite_that_fails_changes_nothing(folder):
     with Log(folder) as log:
-        assert len(log.read(-1)) == 4
+        log.append(drafts(0, 3))
+        for action in ("raise", "enospc"):
+            with armed(f"log.rewrite={action}"), pytest.raises((FailpointReached, ValueError)):
+                log.rewrite(1, b"new", 1)
+        assert [e.body for e in log.read(-1)] == [d.body for d in drafts(0, 3)]
+        log.rewrite(1, b"new", 1)
+        assert log.append(drafts(3, 1)) == [3]
         log.verify()
-    assert len(Log(folder, writable=False).read(-1)) == 4

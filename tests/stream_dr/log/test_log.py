@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from stream_dr import errors
 from stream_dr.failpoints import armed
 from stream_dr.log.log import EventDraft, Log, draft
-from tests.stream_dr.log.logs import drafts, filled, segments
-
-pytestmark = pytest.mark.usefixtures("placement")
+from tests.stream_dr.log.logs import bodies, drafts, filled
 
 
 def test_an_empty_log(folder):
@@ -30,7 +28,6 @@ def test_what_is_appended_is_read_in_order(folder):
         assert [e.position for e in events] == list(range(50))
         assert [e.body for e in events] == [d.body for d in drafts(0, 50)]
         assert (log.last, log.rows) == (49, 150)
-        assert len(segments(folder)) == 5
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -64,7 +61,7 @@ def test_all_fields_come_back(folder):
 
 def test_it_goes_on_after_being_opened_again(folder):
     filled(folder, 23 * 5).close()
-    with Log(folder, segment_bytes=10_000) as log:
+    with Log(folder, file_bytes=10_000) as log:
         assert (log.last, log.rows) == (114, 345)
         assert log.append(drafts(115, 2)) == [115, 116]
         assert [e.position for e in log.read(90, limit=100)] == list(range(91, 117))
@@ -75,7 +72,6 @@ def test_keys_are_found_before_and_after_opening_again(folder):
     with filled(folder) as log:
         assert log.find_key("k7") == (7, hashlib.sha256(b"\x07" * 1000).hexdigest(), 3)
         assert log.find_key("nobody") is None
-    (folder / "index.sqlite").unlink()
     with Log(folder) as log:
         assert log.find_key("k49").position == 49
 
@@ -109,21 +105,39 @@ def test_schema_changes_outlive_their_events(folder):
         assert log.schema_changes() == ['{"n": 1}', '{"n": 2}']
 
 
-def test_whole_segments_are_dropped_and_never_one_too_many(folder):
+def test_what_was_dropped_is_said_and_the_rest_stays(folder):
     with filled(folder) as log:
+        assert len(bodies(folder)) == 5
         assert log.drop_before(0) == 0
-        assert log.drop_before(19) == 1
-        assert (log.first, len(segments(folder))) == (10, 4)
-        assert [e.position for e in log.read(9, limit=1000)] == list(range(10, 50))
-        with pytest.raises(errors.HistoryGone, match=r"0 … 9 were dropped; the log begins at 10"):
+        assert log.drop_before(19) == 19
+        assert (log.first, log.last, log.rows) == (19, 49, 150)
+        assert [e.position for e in log.read(18, limit=1000)] == list(range(19, 50))
+        with pytest.raises(errors.HistoryGone, match=r"0 … 18 were dropped; the log begins at 19"):
             log.read(-1)
-        assert log.drop_before(10**9) == 3
-        assert (log.first, log.last, log.rows) == (40, 49, 150)
+        assert [int(path.stem) for path in bodies(folder)] == [10, 20, 30, 40]
+        assert log.drop_before(10**9) == 30
+        assert (log.first, log.last, log.rows) == (49, 49, 150)
         assert log.find_key("k3").position == 3
+        log.verify()
     with Log(folder) as log:
-        assert (log.first, log.last, log.rows) == (40, 49, 150)
+        assert (log.first, log.last, log.rows) == (49, 49, 150)
         assert log.find_key("k3").position == 3
         assert log.append(drafts(50, 1)) == [50]
+        assert log.rows == 153
+
+
+def test_what_begins_later_is_read_no_more_although_it_is_still_there(folder):
+    with filled(folder) as log:
+        assert log.begin_at(30) == 30
+        assert (log.first, log.read(29, limit=1)[0].position) == (30, 30)
+        assert [e.position for e in log.read_kind("rows", 40)] == list(range(30, 40))
+        with pytest.raises(errors.HistoryGone):
+            log.read(28)
+        assert log.begin_at(10) == 30
+        with pytest.raises(errors.InsufficientStorage), armed("log.before_commit=enospc"):
+            log.append(drafts(50, 1))
+        assert log.append(drafts(50, 1)) == [50]
+        assert log.first == 30
 
 
 def test_unlearn_events_are_found_and_count_no_rows(folder):
@@ -139,17 +153,7 @@ def test_unlearn_events_are_found_and_count_no_rows(folder):
 
 def test_holding_is_where_the_last_rows_begin(folder):
     with filled(folder) as log:
-        assert [log.holding(rows) for rows in (0, 1, 30, 31, 60, 150, 151, 10**9)] == [40, 40, 40, 30, 30, 0, 0, 0]
+        assert [log.holding(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [50, 49, 40, 39, 30, 0, 0, 0]
+        log.rewrite(45, b"", 0)
         log.drop_before(20)
-        assert log.holding(10**9) == 20
-
-
-def test_a_disk_that_is_full_when_a_segment_is_begun(folder):
-    with Log(folder, segment_events=3) as log:
-        for p in range(3):
-            log.append([draft("rows", b"%d" % p, 1)])
-        with armed("log.roll=enospc"), pytest.raises(errors.InsufficientStorage):
-            log.append([draft("rows", b"3", 1)])
-        assert log.last == 2
-        assert log.append([draft("rows", b"3", 1)]) == [3]
-        assert [e.body for e in log.read(-1)] == [b"0", b"1", b"2", b"3"]
+        assert [log.holding(rows) for rows in (30, 10**9)] == [40, 20]

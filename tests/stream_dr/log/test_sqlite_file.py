@@ -13,31 +13,45 @@ from stream_dr.log.sqlite_file import connect, translated
 
 
 @pytest.fixture
-def folder(tmp_path):
-    with Log(tmp_path / "log") as log:
+def filled(folder):
+    with Log(folder) as log:
         log.append([draft("rows", b"x", 1, key="k")])
-    return tmp_path / "log"
+    return folder
 
 
-@pytest.mark.parametrize("name", ["segment", "index"])
-def test_foreign_files_and_other_formats_are_told_apart(folder, name):
-    path = folder / f"{0:020d}.sqlite" if name == "segment" else folder / "index.sqlite"
+@pytest.mark.parametrize("writable", [True, False])
+def test_foreign_files_and_other_formats_are_told_apart(filled, writable):
+    path = filled / "index.sqlite"
     good = path.read_bytes()
     for pragma, error in (("user_version=99", errors.UnknownFormat), ("application_id=7", errors.ForeignFile)):
         connection = sqlite3.connect(path)
         connection.execute(f"PRAGMA {pragma}")
         connection.close()
         with pytest.raises(error, match=path.name):
-            Log(folder)
+            Log(filled, writable)
         path.write_bytes(good)
     path.write_bytes(b"this is a letter, not a log")
     with pytest.raises(errors.ForeignFile, match=path.name):
-        Log(folder)
+        Log(filled, writable)
 
 
-def test_a_file_that_is_gone_is_history(tmp_path):
-    with pytest.raises(errors.HistoryGone, match="gone"):
-        connect(tmp_path / "gone.sqlite", True, 0)
+def test_a_file_that_is_gone_is_damage(tmp_path):
+    with pytest.raises(errors.DamagedFile, match="missing"):
+        connect(tmp_path / "gone.sqlite", True, 0, 3)
+
+
+def test_a_log_whose_index_is_gone_is_no_new_log(filled):
+    (filled / "index.sqlite").unlink()
+    for writable in (True, False):
+        with pytest.raises(errors.DamagedFile, match="has lost its end"):
+            Log(filled, writable)
+    (filled / "head").unlink()
+    with pytest.raises(errors.DamagedFile, match="is missing"):
+        Log(filled)
+    (filled / f"{0:020d}.bodies").unlink()
+    with pytest.raises(errors.DirectoryMissing):
+        Log(filled, writable=False)
+    assert Log(filled).last == -1
 
 
 @pytest.mark.parametrize(
@@ -55,15 +69,16 @@ def test_a_file_that_is_gone_is_history(tmp_path):
         (sqlite3.SQLITE_NOTADB, errors.DamagedFile),
         (sqlite3.SQLITE_IOERR, errors.DamagedFile),
         (sqlite3.SQLITE_BUSY, errors.Overloaded),
-        (sqlite3.SQLITE_CANTOPEN, errors.HistoryGone),
+        (sqlite3.SQLITE_CANTOPEN, errors.DamagedFile),
         (sqlite3.SQLITE_MISUSE, sqlite3.OperationalError),
     ],
 )
 def test_sqlites_errors_become_ours(tmp_path, code, error):
     raised = sqlite3.OperationalError("said by SQLite")
     raised.sqlite_errorcode = code
-    with pytest.raises(error), translated(tmp_path / "some.sqlite"):
+    with pytest.raises(error) as caught, translated(tmp_path / "some.sqlite"):
         raise raised
+    assert caught.value.__cause__ is not caught.value
 
 
 def test_a_write_that_is_refused_is_told_in_sqlites_words(tmp_path):
@@ -79,12 +94,10 @@ def test_a_write_that_is_refused_is_told_in_sqlites_words(tmp_path):
 def test_who_looks_at_the_log_does_not_take_its_wal_away(tmp_path):
     with Log(tmp_path / "log") as log:
         log.append([draft("rows", b"first", 1, key="k0")])
-        segment = log._segments[-1]
-        with segment._pool.connection() as one, segment._pool.connection() as other:  # at least one of them is new
-            assert one.execute("SELECT COUNT(*) FROM events").fetchone() == other.execute("SELECT 1").fetchone()
+        assert (log.find_key("k0").position, len(log.read(-1))) == (0, 1)
         look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM events'); c.close()"
-        subprocess.run([sys.executable, "-c", look, str(segment.path)], check=True)
-        assert segment.journal.exists()
+        subprocess.run([sys.executable, "-c", look, str(log.path / "index.sqlite")], check=True)
+        assert (log.path / "index.sqlite-wal").exists()
         log.append([draft("rows", b"second", 1, key="k1")])
         copy = shutil.copytree(tmp_path / "log", tmp_path / "as a kill leaves it")
         with Log(copy) as left:
