@@ -39,6 +39,7 @@ GAUGED = {
 OF_MODELS = {
     "rows": "Rows the model has learned.",
     "lag": "Events of the log that the model has not applied.",
+    "stale_rows": "Rows learned that the published projection does not include.",
     "version": "Version of the projection that the model has published; 0: none.",
     "components": "Components of that projection.",
 }

@@ -93,6 +93,13 @@ class Policy(BaseModel, extra="forbid", strict=True):
     idle: bool = True
 
 
+class RefinePolicy(BaseModel, extra="forbid", strict=True):
+    """When the model is refined again in the background: so many rows, or seconds with new rows, after it was last."""
+
+    rows: int | None = Field(None, ge=1, lt=2**63)
+    seconds: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
+
+
 class Problem(BaseModel):
     """An error (RFC 9457); `code` is stable."""
 
@@ -164,7 +171,8 @@ class Publish(BaseModel):
 
 
 class ModelState(BaseModel):
-    """All that is told about a model; `lag` in events, `bytes` of its state."""
+    """All that is told about a model; `lag` in events, `bytes` of its state, `stale_rows` learned and not in what is
+    published."""
 
     name: str
     estimator: str
@@ -183,7 +191,9 @@ class ModelState(BaseModel):
     refined_at: int | None
     residual: float | None
     bytes: int
+    stale_rows: int
     publish: Publish | None
+    refine: RefinePolicy | None
     failure: Failure | None
 
 
@@ -240,6 +250,7 @@ class ModelOverview(BaseModel):
     state: str
     rows: int
     lag: int
+    stale_rows: int
     version: int
     components: int
     solution: str | None
@@ -267,6 +278,7 @@ def _figures(model: stream_dr.Model, last: int) -> ModelOverview:
         state=model.status,
         rows=model.rows,
         lag=max(0, last - model.position),
+        stale_rows=model.stale_rows,
         version=published.version if published else 0,
         components=published.projection.n_components if published else 0,
         solution=published.projection.solution if published else None,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what the service uses, with its types
     from stream_dr.engine.jobs import Job as Job
     from stream_dr.engine.model import Model as Model
     from stream_dr.engine.model import PublishPolicy as PublishPolicy
+    from stream_dr.engine.model import RefinePolicy as RefinePolicy
     from stream_dr.engine.predict import predict as predict
     from stream_dr.engine.query import export_projection as export_projection
     from stream_dr.engine.query import transform as transform
@@ -52,6 +53,7 @@ _NAMES = {
     "RunSettings": "engine.running",
     "Limits": "engine.schema",
     "PublishPolicy": "engine.model",
+    "RefinePolicy": "engine.model",
     "rows_draft": "engine.draft",
     "Receipt": "engine.draft",
     "Model": "engine.model",

@@ -135,15 +135,18 @@ class Client:
         estimator: str,
         start: str | int = "start",
         publish: dict[str, Any] | None = None,
+        refine: dict[str, Any] | None = None,
         **params: Any,
     ) -> dict[str, Any]:
         """Make a model, or find it there with the same spec. Raises ModelExists, InvalidParameter, UnknownEstimator …
 
         start: "start", "now" or a position. publish: {"rows", "seconds", "idle"}, when it is solved and published; None:
-        as the service is set. params: the estimator's.
+        as the service is set. refine: {"rows", "seconds"}, when it is refined again by itself; None: when asked. params: the
+        estimator's.
         """
+        policies = {"publish": publish, "refine": refine}
         spec = {"estimator": estimator, "params": params, "from": start} | (
-            {} if publish is None else {"publish": publish}
+            {name: policy for name, policy in policies.items() if policy is not None}
         )
         return dict(self._send("PUT", _path(name), **_json(spec)).json())
 

@@ -1,13 +1,10 @@
-"""Source: where refine reads the stream again.
+"""Source: where refine reads the stream again, once a pass: memory, shards, a directory's log, or whatever has `events`."""
 
-Why this way: the numerics of refine do not know whether rows come from memory, from shards or from a directory's log;
-anything with this one method will do.
-"""
-
-from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
 
 from stream_dr.block import Block
+from stream_dr.errors import InvalidParameter
 
 
 @runtime_checkable
@@ -17,3 +14,38 @@ class Source(Protocol):
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) in ascending position, for after < position ≤ until (None: to the end)."""
         ...
+
+
+class Batches:
+    """A Source of batches that can be iterated any number of times: Blocks, or tuples (X, y) or (X, y, weights)."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """(position, Block) of each batch; positions count from 0."""
+        for position, batch in enumerate(self._batches):
+            if position > after and (until is None or position <= until):
+                yield position, batch if isinstance(batch, Block) else Block(*batch)
+
+
+def as_source(given: Any) -> Source:
+    """A Source of what is given: one already, (X, y) or (X, y, weights), or batches of these that can be read again.
+
+    Raises InvalidParameter for anything else, a one-shot iterator among them: refine reads the stream once a pass.
+    """
+    if isinstance(given, Source):
+        return given
+    if isinstance(given, tuple) and 0 < len(given) <= 3 and not isinstance(given[0], tuple | Block):
+        return Batches([given])
+    if isinstance(given, Iterator):
+        raise InvalidParameter(
+            f"source is a {type(given).__name__}, which can be read once, and refine reads the stream once a pass. Give a "
+            "list of its batches, or an object with events(after=-1, until=None)."
+        )
+    if isinstance(given, list | tuple):
+        return Batches(given)
+    raise InvalidParameter(
+        f"source is of type {type(given).__name__}; give (X, y), a list of (X, y), or an object whose events(after=-1, "
+        "until=None) yields (position, stream_dr.Block(X, y, weights)) of the rows learned, anew at every call."
+    )

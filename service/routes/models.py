@@ -106,13 +106,14 @@ def _put() -> Callable[..., Told]:
     ) -> Told:
         """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background.
 
-        Of a model that is there, `publish` may be changed by this.
+        Of a model that is there, `publish` and `refine` may be changed by this.
         """
         shared: Shared = request.app.state.shared
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
+        refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None
         try:
-            model, new = shared.running.add_model(name, body.estimator, params, body.start, policy)
+            model, new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
         except (stream_dr.errors.TargetKindMismatch, stream_dr.errors.InvalidWeights) as e:
             raise Problem("model_refuses_stream", str(e), reason=e.code) from e
         response.status_code = 201 if new else 200
@@ -155,5 +156,6 @@ def _spec(key: str) -> type[BaseModel]:
             schemas.Policy | None,
             Field(None, description="when to publish; default: the service's settings"),
         ),
+        refine=(schemas.RefinePolicy | None, Field(None, description="when to refine again by itself; default: never")),
     )
     return made

@@ -29,9 +29,11 @@ def refine(
         with Bar("refine", None) as bar:
 
             def show(facts: dict[str, Any]) -> None:
+                last.update(facts)
+                if "exact" in facts:
+                    return
                 bar.show(facts["rows"], facts["total_rows"], f"pass {facts['pass']}")
                 if "residual" in facts:
-                    last.update(facts)
                     say(
                         f"pass {facts['pass']}: residual {facts['residual']:.3g}, angle {facts['angle']:.3g} rad, "
                         f"{facts['seconds']:.1f} s"
@@ -40,6 +42,9 @@ def refine(
             published = refine_model(opened, chosen, tol, max_passes, show)
         if not last.get("converged", True):
             say(f"warning (not_converged): {not_reached(last['pass'], last['residual'], last['angle'], tol)}")
+        if last.get("exact"):
+            result(f"{model}: exact already, from one pass; nothing was changed")
+            return
         result(
             f"{model}: refined at position {published.position}, residual {published.residual:.3g}, version "
             f"{published.version}, {published.projection.n_components} components"

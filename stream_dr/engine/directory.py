@@ -20,7 +20,7 @@ from stream_dr.disk import DirectoryLock, Room
 from stream_dr.engine.admit import Group, admit_model
 from stream_dr.engine.draft import Draft, Receipt, Recent
 from stream_dr.engine.history import History
-from stream_dr.engine.model import Failure, Model, PublishPolicy, Spec
+from stream_dr.engine.model import Failure, Model, PublishPolicy, RefinePolicy, Spec
 from stream_dr.engine.model_table import Entry, ModelTable
 from stream_dr.engine.schema import Limits, Schema, grown
 from stream_dr.engine.snapshot import (
@@ -166,12 +166,19 @@ class Directory:
         self.recent = Recent(max_bytes)
 
     def add_model(
-        self, name: str, key: str, params: dict[str, Any], start: Start = "start", policy: PublishPolicy | None = None
+        self,
+        name: str,
+        key: str,
+        params: dict[str, Any],
+        start: Start = "start",
+        policy: PublishPolicy | None = None,
+        refine: RefinePolicy | None = None,
     ) -> tuple[Model, bool]:
         """The model of that name and spec, and whether it is new.
 
         key, params: estimator's registry key and parameters. start: "start", "now" or the first position it learns
-        from. policy: when it is published, from now on also of one that is there; None leaves it. Raises ModelExists
+        from. policy, refine: when it is published, and refined by itself, from now on also of one that is there; None leaves
+        it. Raises ModelExists
         (another spec), HistoryGone, InvalidParameter, UnknownEstimator, and TargetKindMismatch or InvalidWeights when it
         cannot learn from this stream.
         """
@@ -181,10 +188,10 @@ class Directory:
         with self.history.lock, self._appending:
             known = self.models.get(name)
             if known is not None:
-                return self._under(policy, self._same(known, spec, estimator)), False
+                return self._under(policy, refine, self._same(known, spec, estimator)), False
             first = self._first_position(start)
             admit_model(estimator, self.schema, self.limits)
-            entry = self.table.add(name, spec, first, policy)
+            entry = self.table.add(name, spec, first, policy, refine)
             try:
                 model = self._restored(entry)
             except BaseException:
@@ -306,11 +313,12 @@ class Directory:
             )
         return known
 
-    def _under(self, policy: PublishPolicy | None, model: Model) -> Model:
-        """The model, from now on published by that policy; None: as before."""
-        if policy is not None:
-            self.table.set_policy(model.id, policy)
-            model.policy = policy
+    def _under(self, policy: PublishPolicy | None, refine: RefinePolicy | None, model: Model) -> Model:
+        """The model, from now on published and refined by these policies; None: as before."""
+        if policy is not None or refine is not None:
+            policy, refine = policy or model.policy, refine or model.refine_policy
+            self.table.set_policies(model.id, policy, refine)
+            model.policy, model.refine_policy = policy, refine
         return model
 
     def _first_position(self, start: Start) -> int:
@@ -331,8 +339,10 @@ class Directory:
         model = Model(
             entry.name, entry.id, entry.spec, entry.start, estimator, versions, entry.version_ceiling, reserve
         )
-        model.policy, model.goal = entry.policy, self.position
+        model.policy, model.refine_policy, model.goal = entry.policy, entry.refine, self.position
         restore(model, self.path, self.position, self.writable)
+        if model.published is not None and model.published.refined_at is not None:
+            model.refine_begun = (model.published.rows, model.refine_begun[1])
         if entry.failure is not None:
             model.status, model.failure = "failed", entry.failure
             restore_published(model, self.path)

@@ -8,6 +8,7 @@ Why this way: the accumulator has one owner, and everything that others see of i
 again. A version's number is taken from a ceiling that was made durable before, so none is used twice, whatever is killed.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -81,6 +82,13 @@ class PublishPolicy(NamedTuple):
         return f"it is {' or '.join(ways) or 'on demand only'}"
 
 
+class RefinePolicy(NamedTuple):
+    """When a model is refined again by itself: `rows` rows, or `seconds` seconds with new rows, after the last time."""
+
+    rows: int | None = None
+    seconds: float | None = None
+
+
 class Spec(NamedTuple):
     """What a model is: registry key and parameters."""
 
@@ -93,7 +101,8 @@ class Model:
 
     name, id (never used twice in a directory), spec, start (first position it learns from), status ("live",
     "catching_up" or "failed"), position (last event applied; start − 1 before any), goal (the log's last), rows,
-    rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), advance_seconds and advanced_rows
+    rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), refine_policy,
+    advance_seconds and advanced_rows
     (time spent learning, and rows learned, by this process). ceiling: version numbers that may have been handed out;
     reserve: makes another one durable.
     """
@@ -112,6 +121,8 @@ class Model:
         self.name, self.id, self.spec, self.start = name, id, spec, start
         self.estimator = estimator
         self.policy: PublishPolicy | None = None
+        self.refine_policy: RefinePolicy | None = None
+        self.refine_begun = (0, time.monotonic())  # rows learned, and the time, when a refine last began
         self.status = "catching_up"
         self.position = self.goal = start - 1
         self.accumulator: AdditiveAccumulator = estimator.accumulator()
@@ -171,6 +182,21 @@ class Model:
     def snapshotted(self, position: int) -> bool:
         """Whether a snapshot of its state at `position` would tell nothing new."""
         return position < self.snapshot_position + (1 if self.kept else 0)
+
+    @property
+    def stale_rows(self) -> int:
+        """Rows learned that what is published does not include."""
+        return max(0, self.rows - (self.published.rows if self.published else 0))
+
+    @property
+    def refine_due(self) -> float:
+        """When, by time.monotonic, it is to be refined by its policy; inf: not before more rows come."""
+        rows, begun = self.refine_begun
+        if self.refine_policy is None or self.published is None or self.published.projection.solution == "exact":
+            return math.inf
+        if self.refine_policy.rows is not None and self.rows - rows >= self.refine_policy.rows:
+            return begun
+        return begun + self.refine_policy.seconds if self.refine_policy.seconds and self.rows != rows else math.inf
 
     @property
     def stale(self) -> bool:
@@ -306,6 +332,8 @@ class Model:
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,
             "bytes": self.estimator.state_bytes(self.accumulator.n_features, max(1, len(self.classes))),
+            "stale_rows": self.stale_rows,
             "publish": self.policy._asdict() if self.policy else None,
+            "refine": self.refine_policy._asdict() if self.refine_policy else None,
             "failure": self.failure._asdict() if self.failure else None,
         }

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_dr.engine.model import Failure, PublishPolicy, Spec
+from stream_dr.engine.model import Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged, transaction, translated
 
 _APPLICATION = 0x5344524D  # "SDRM"
@@ -37,6 +37,7 @@ class Entry(NamedTuple):
     spec: Spec
     start: int
     policy: PublishPolicy | None
+    refine: RefinePolicy | None
     failure: Failure | None
     version_ceiling: int
 
@@ -59,23 +60,29 @@ class ModelTable:
         with self._connection() as db:
             return [_entry(*row) for row in self._rows(db, "models", "ORDER BY id")]
 
-    def add(self, name: str, spec: Spec, start: int, policy: PublishPolicy | None = None) -> Entry:
+    def add(
+        self,
+        name: str,
+        spec: Spec,
+        start: int,
+        policy: PublishPolicy | None = None,
+        refine: RefinePolicy | None = None,
+    ) -> Entry:
         """Add a model; its name must be free."""
         with self._written("models", "name", name) as db:
-            told = json.dumps(policy._asdict()) if policy else None
-            values = (name, _canonical(spec), start, told)
+            values = (name, _canonical(spec), start, _policies(policy, refine))
             id = db.execute("INSERT INTO models (name, spec, start, policy) VALUES (?, ?, ?, ?)", values).lastrowid
-        return Entry(int(id or 0), name, spec, start, policy, None, 0)
+        return Entry(int(id or 0), name, spec, start, policy, refine, None, 0)
 
     def remove(self, id: int) -> None:
         """Forget a model; its id is never used again."""
         with self._written("models", "id", id) as db:
             db.execute("DELETE FROM models WHERE id = ?", (id,))
 
-    def set_policy(self, id: int, policy: PublishPolicy) -> None:
-        """Change when a model is published."""
+    def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:
+        """Change when a model is published, and when it is refined."""
         with self._written("models", "id", id) as db:
-            db.execute("UPDATE models SET policy = ? WHERE id = ?", (json.dumps(policy._asdict()), id))
+            db.execute("UPDATE models SET policy = ? WHERE id = ?", (_policies(policy, refine), id))
 
     def set_failure(self, id: int, failure: Failure) -> None:
         """Remember why a model stopped."""
@@ -154,13 +161,22 @@ def _canonical(spec: Spec) -> str:
     return json.dumps(spec._asdict(), sort_keys=True, separators=(",", ":"))
 
 
+def _policies(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str | None:
+    """Both as one JSON text: what the one says, and under "refine" the other."""
+    told: dict[str, Any] = (policy._asdict() if policy else {}) | ({"refine": refine._asdict()} if refine else {})
+    return json.dumps(told) if told else None
+
+
 def _entry(id: int, name: str, spec: str, start: int, policy: Any, failure: Any, ceiling: int) -> Entry:
+    told = json.loads(policy) if policy else {}
+    refine = told.pop("refine", None)
     return Entry(
         id,
         name,
         Spec(**json.loads(spec)),
         start,
-        PublishPolicy(**json.loads(policy)) if policy else None,
+        PublishPolicy(**told) if told else None,
+        RefinePolicy(**refine) if refine else None,
         Failure(**json.loads(failure)) if failure else None,
         ceiling,
     )

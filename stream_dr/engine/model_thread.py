@@ -38,7 +38,8 @@ RETRY = 1.0
 
 class ModelThread:
     """directory: whose log is read. pool: where models run side by side. wanted: the last position whose projections
-    somebody waits for: they are published as soon as models are there. moved: called after models have moved."""
+    somebody waits for: they are published as soon as models are there. refine: begins to refine a model whose policy says
+    so. moved: called after models have moved."""
 
     def __init__(
         self,
@@ -48,11 +49,12 @@ class ModelThread:
         snapshot_seconds: float | None,
         pool: Executor,
         wanted: Callable[[], int],
+        refine: Callable[[Model], None],
         moved: Callable[[], None],
     ) -> None:
         self._directory, self._workers, self._pool = directory, workers, pool
         self._checkpoints = Checkpoints(workers, snapshot_rows, snapshot_seconds, self.wake)
-        self._wanted, self._moved = wanted, moved
+        self._wanted, self._refine, self._moved = wanted, refine, moved
         self._steps = Steps(directory)
         self._lock = threading.Lock()
         self._woken = threading.Event()
@@ -153,10 +155,14 @@ class ModelThread:
             for model in [m for m in live if due[m] <= time.monotonic()]:
                 self._workers.publish_soon(model)
                 due[model] = math.inf
+            for model in [m for m in live if m.refine_due <= time.monotonic()]:
+                self._refine(model)
             self._checkpoints.look(live, rows_of(steps) + self._joined_rows)
             self._joined_rows = 0
         self._moved()
-        return 0.0 if cursor < last else min([*due.values(), self._checkpoints.due(live)])
+        return (
+            0.0 if cursor < last else min([*due.values(), *(m.refine_due for m in live), self._checkpoints.due(live)])
+        )
 
     def _due(self, model: Model, idle: bool) -> float:
         """When, by time.monotonic, a model is to be solved; inf: not before something changes."""

@@ -24,7 +24,7 @@ from stream_dr.engine.snapshot import remove_snapshots, snapshot, snapshot_folde
 from stream_dr.engine.snapshot_file import read_file, write_file
 from stream_dr.engine.versions import Published
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
-from stream_dr.estimators.refining import Refining, check_method, refine_steps
+from stream_dr.estimators.refining import Refining, check_method, is_exact, refine_steps
 from stream_dr.statistics.protocol import pack, unpack
 
 Tell = Callable[[Facts], None]
@@ -50,13 +50,16 @@ def refine(
     cancelled: Callable[[], bool] | None = None,
 ) -> Published | None:
     """Refine a frozen model and publish the result; None when it was cancelled before the end, which is asked at every
-    event.
+    event. Passes begin at the last refined projection. What is exact already is left, and told as {"exact", "note"}.
 
     tell: called with {"pass", "rows", "residual", "angle", "components", "seconds", "converged", "total_rows"} after each
     pass, and with {"pass", "rows", "total_rows"} within one. Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted,
     InsufficientStorage.
     """
     check_model(directory, model)
+    if is_exact(model.estimator, frozen.state) and model.published is not None:
+        (tell or (lambda facts: None))({"exact": True, "note": "the model is exact already, from one pass"})
+        return model.published
     learned = _Learned(directory, model, frozen.position, cancelled)
     try:
         return _passes(directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None))
@@ -79,6 +82,7 @@ def _passes(
         tol=tol,
         max_passes=max_passes,
         resume=_begun(path, frozen.position, max_passes),
+        guess=model.published.projection if model.published and model.published.refined_at is not None else None,
         progress=lambda number, rows: told({"pass": number, "rows": rows, "total_rows": frozen.rows}),
     ):
         last = step

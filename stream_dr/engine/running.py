@@ -8,7 +8,9 @@ Why this way: the log is the queue. Nothing is acknowledged before it is durable
 it.
 """
 
+import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
@@ -20,7 +22,7 @@ from stream_dr.engine.directory import Directory, Start
 from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
 from stream_dr.engine.ingest import Appender
 from stream_dr.engine.jobs import Job, Jobs
-from stream_dr.engine.model import Model, PublishPolicy
+from stream_dr.engine.model import Model, PublishPolicy, RefinePolicy
 from stream_dr.engine.model_thread import ModelThread
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.schema import Facts
@@ -28,7 +30,11 @@ from stream_dr.engine.snapshot_file import canonical
 from stream_dr.engine.threads import pool
 from stream_dr.engine.versions import Published
 from stream_dr.engine.workers import Listeners, Workers
-from stream_dr.errors import Overloaded
+from stream_dr.errors import Overloaded, StreamDRError
+from stream_dr.estimators import make
+from stream_dr.estimators.refining import check_method
+
+log = logging.getLogger("stream_dr.running")
 
 RECENT_BYTES = 32 << 20
 """Bytes of batches that were just appended and are held, parsed, for the models."""
@@ -70,6 +76,7 @@ class Running:
             self.settings.snapshot_seconds,
             self._advance,
             lambda: self._waits.furthest,
+            self._refine_again,
             self._moved,
         )
         self._jobs = Jobs()
@@ -140,10 +147,19 @@ class Running:
         return not future.cancel() and not future.cancelled()
 
     def add_model(
-        self, name: str, key: str, params: dict[str, Any], start: Start = "start", policy: PublishPolicy | None = None
+        self,
+        name: str,
+        key: str,
+        params: dict[str, Any],
+        start: Start = "start",
+        policy: PublishPolicy | None = None,
+        refine: RefinePolicy | None = None,
     ) -> tuple[Model, bool]:
-        """As Directory.add_model; a new model that is far behind is backfilled."""
-        model, new = self.directory.add_model(name, key, params, start, policy)
+        """As Directory.add_model; a new model that is far behind is backfilled. Raises CannotRefine for a policy of refining
+        what cannot be refined."""
+        if refine is not None:
+            check_method(make(key, params))
+        model, new = self.directory.add_model(name, key, params, start, policy, refine)
         if new:
             self._prepare(model)
             model.status = "catching_up"
@@ -261,9 +277,19 @@ class Running:
     def _included(self, position: int) -> bool:
         return all(m.includes(position) for m in self.directory.models.values() if m.status != "failed")
 
+    def _refine_again(self, model: Model) -> None:
+        """What a model's policy asks for; why it could not be done is in its job, or in the log."""
+        model.refine_begun = (model.rows, time.monotonic())
+        try:
+            self.refine(model.name)
+        except StreamDRError as e:
+            log.warning("model %s could not be refined again (%s): %s", model.name, e.code, e)
+
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
+        model.refine_begun = (model.rows, time.monotonic())
+        before = model.published
         published = refine(self.directory, model, model.freeze(), tol, max_passes, job.tell, lambda: job.cancelled)
-        if published is not None:
+        if published is not None and published is not before:
             self._listeners.tell_published(model, published)
             self._moved()
             self._workers.write([(model, model.freeze())])  # it may have gone on, or failed, meanwhile

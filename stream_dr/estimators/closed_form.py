@@ -9,6 +9,7 @@ Why this way: the four things the engine asks of an estimator, and all that is c
 method's file is its formula.
 """
 
+import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -167,22 +168,26 @@ class ClosedForm(AdditiveEstimator):
     def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20, resume: Any = None) -> Self:
         """Replace the projection by the exact one, through passes over `source` [MATH §4].
 
-        source: anything whose events(after=-1, until=None) yields (position, stream_dr.Block(X, y, weights)) of exactly
-        the rows learned. tol: stops when the relative residual and the angle between successive projections (radians) are
-        both at most this, or nothing is left to solve. Where it stops before, after max_passes, and the state holds the
-        exact scatter (small d), the projection of the state stays. resume: `refine_report_.refining` of a refine that did
-        not get there. The refined projection stays published until the next refine; `refine_report_` has residual and
-        angle of every pass. Time O(entries · rank of XH) a pass, memory O(d k). Raises CannotRefine where the source is
-        not what was learned; nothing has changed then.
+        source: exactly the rows learned: (X, y), a list of (X, y) or (X, y, weights), or anything whose events(after=-1,
+        until=None) yields (position, stream_dr.Block(X, y, weights)). tol: stops when the relative residual and the angle
+        between successive projections (radians) are both at most this, or nothing is left to solve. resume:
+        `refine_report_.refining` of a refine that did not get there; without it passes begin at the last refined
+        projection. The refined projection stays until the next refine; `refine_report_` has residual and angle of every
+        pass. Where the state holds the exact scatter, nothing is read or changed, and a warning says so. Time O(entries ·
+        rank of XH) a pass, memory O(d k). Raises CannotRefine where the source is not what was learned; nothing has changed
+        then.
         """
-        from stream_dr.estimators.refining import refine
+        from stream_dr.estimators.refining import check_refinable, is_exact, refine
 
         self.check_parameters()
         holder = self.holder()
         holder.check(self)
-        found, self.refine_report_ = refine(
-            self, holder.accumulator.freeze(), source, tol, max_passes, holder.names, resume
-        )
+        state = holder.accumulator.freeze()
+        check_refinable(self, state)
+        if is_exact(self, state):
+            warnings.warn(f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2)
+            return self
+        found, self.refine_report_ = refine(self, state, source, tol, max_passes, holder.names, resume, holder.refined)
         holder.refined = holder.show(found)
         return self
 

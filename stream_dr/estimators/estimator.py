@@ -226,9 +226,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         holder.projection = None
 
     def parse(
-        self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False
+        self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False, need_targets: bool = True
     ) -> tuple[Block, tuple[str, ...] | None]:
-        """A checked Block in the holder's column order, and the stream's feature names."""
+        """A checked Block in the holder's column order, and the stream's feature names. need_targets: refuse rows of which
+        none has a target, where the method learns from targets."""
         accumulator = holder.accumulator
         started = accumulator.n_features > 0
         block = X if isinstance(X, Block) else Block(X)
@@ -244,7 +245,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if not hasattr(rows, "indptr") and rows.shape[1] != accumulator.n_features:
                 self._refuse_width(rows.shape[1], accumulator.n_features)
         weights = as_weights(weights, rows.shape[0])
-        targets = self._parse_targets(accumulator, y, rows.shape[0])
+        targets = self._parse_targets(accumulator, y, rows.shape[0]) if need_targets or y is not None else None
         parsed = Block(rows, targets, weights, names=names, width_stated=block.width_stated, checked=True)
         return parsed, None if by_name else names
 

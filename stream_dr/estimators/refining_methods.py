@@ -40,8 +40,8 @@ class FirstStage:
                 f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
             )
 
-    def start(self) -> cg.BlockSolve:
-        """The solve for the method's XH; nothing to solve where XH is all rounding."""
+    def start(self, guess: np.ndarray) -> cg.BlockSolve:
+        """The solve for the method's XH, from the span of guess (features, p); nothing to solve where XH is all rounding."""
         seen = [np.zeros((len(self._moments.mean), 0))]
 
         def capture(xh: np.ndarray) -> np.ndarray:
@@ -49,7 +49,7 @@ class FirstStage:
             return np.zeros_like(xh)
 
         self._directions(capture)
-        return cg.start(seen[-1], 8 * EPS * self._offset())
+        return cg.start(seen[-1], 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
 
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
         """One step of conjugate gradient."""
@@ -90,13 +90,13 @@ class OnSubspace:
         if self._wanted == 0:
             self._refuse_all()
 
-    def start(self) -> subspace.Subspace:
-        """The Krylov basis' first block."""
+    def start(self, guess: np.ndarray) -> subspace.Subspace:
+        """The Krylov basis' first block, with the span of guess (features, p) in it."""
         cross = self._moments.cross
         more = 0 if cross.shape[1] >= self._wanted else self._wanted + max(4, self._wanted // 2) - cross.shape[1]
         seed = getattr(self._estimator, "random_state", None) or 0
-        guess = np.random.default_rng(seed).standard_normal((len(cross), more))
-        return subspace.start(np.where(self._varying[:, None], np.hstack([cross, guess]), 0.0))
+        drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
+        return subspace.start(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
 
     def take(self, solve: subspace.Subspace, product: np.ndarray) -> subspace.Subspace:
         """The basis grown by one block, or cut down to its answer first where it has become too large."""

@@ -69,7 +69,7 @@ class Replayed:
 
     def _parsed(self, holder: Holder, given: Any, position: int) -> Block:
         """The block as learning parses it, no wider than the state."""
-        block, _ = self._estimator.parse(holder, given, None, None)
+        block, _ = self._estimator.parse(holder, given, None, None, need_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
             raise CannotRefine(
                 f"the source's event {position} has {block.features} features; the state has seen "
@@ -117,7 +117,7 @@ class MappedSource:
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """(position, Block) of mapped rows, with their targets and weights."""
         for position, given in self._source.events(after, until):
-            block, _ = self._estimator.parse(self._known, given, None, None)
+            block, _ = self._estimator.parse(self._known, given, None, None, need_targets=False)
             rows = self._map.apply(block.X, self._width, block.names)
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.solve.subspace import orthonormal
 from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
 
@@ -41,7 +42,7 @@ class BlockSolve(NamedTuple):
     basis: (features, r) orthonormal, the residual is basis @ coefficients.
     coefficients: (r, r0). expand: (r0, k) from the compressed columns back to the given ones.
     size: ‖B‖ (Frobenius). noise: part of it below which a residual is rounding. largest: largest eigenvalue of A seen in
-    the directions. steps: taken so far.
+    the directions. steps: taken so far. guessing: the directions are a guess' span, no gradients yet.
     """
 
     solution: np.ndarray
@@ -53,10 +54,13 @@ class BlockSolve(NamedTuple):
     noise: float = NOISE
     largest: float = 0.0
     steps: int = 0
+    guessing: bool = False
 
 
-def start(right: np.ndarray, noise: float = NOISE) -> BlockSolve:
+def start(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
     """The solve of A W = right, from W = 0, right (features, k) compressed to its rank; O(features · k²).
+
+    guess: (features, p) columns in whose span the first step looks for W; the gradients are conjugate from there on.
 
     noise: relative size of what in `right` may be rounding (8·eps·max|x̄|/σ for sums about a mean). It matters where A is
     singular: rounding outside A's range, if taken for a residual, is divided by almost nothing. A right of zeros (or of
@@ -65,14 +69,16 @@ def start(right: np.ndarray, noise: float = NOISE) -> BlockSolve:
     left, values, expand = np.linalg.svd(right, full_matrices=False)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(left[:, :rank])
+    guessing = guess is not None and rank > 0 and bool(np.any(guess))
     return BlockSolve(
         solution=np.zeros_like(basis),
-        directions=basis,
+        directions=orthonormal(guess, np.zeros((len(right), 0))) if guess is not None and guessing else basis,
         basis=basis,
         coefficients=np.diag(values[:rank]),
         expand=np.ascontiguousarray(expand[:rank]),
         size=float(np.linalg.norm(values[:rank])),
         noise=max(noise, NOISE),
+        guessing=guessing,
     )
 
 
@@ -83,7 +89,7 @@ def advance(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     inverse, largest = _inverse(state.directions, product, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
     basis, coefficients = _shrink(state.basis - product @ step, state.coefficients, state.noise * state.size)
-    conjugate = basis - state.directions @ (inverse @ (product.T @ basis))
+    conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (product.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
         directions=tall_qr(conjugate)[0],
@@ -91,6 +97,7 @@ def advance(state: BlockSolve, product: np.ndarray) -> BlockSolve:
         coefficients=coefficients,
         largest=largest,
         steps=state.steps + 1,
+        guessing=False,
     )
 
 

@@ -271,3 +271,50 @@ def ended(served: Served, id: str) -> dict[str, Any]:
             return told
         time.sleep(0.02)
     raise TimeoutError(told)
+
+
+def test_what_is_exact_already_is_not_refined(served: Served) -> None:
+    put(served, "a")
+    fill(served)
+    before = served.http.get("/models/a").json()
+    job = served.http.post("/models/a/refine")
+    told = ended(served, job.json()["id"])
+    assert (told["state"], told["progress"]["exact"]) == ("done", True)
+    assert served.http.get("/models/a").json() == before
+    assert before["stale_rows"] == 0
+
+
+def test_a_model_is_refined_again_as_its_policy_says(tmp_path: Path) -> None:
+    params, policy = {"scatter": "diagonal", "gamma": 1.0}, {"rows": 150, "seconds": None}
+    with in_thread(tmp_path / "D") as served:
+        assert put(served, "a", params=params, refine=policy).json()["refine"] == policy
+        assert put(served, "b", params=params).json()["refine"] is None
+        assert put(served, "c", "class_means", refine=policy).status_code == 409
+        fill(served)
+        told = served.http.get("/models/a").json()
+        assert (told["solution"], told["stale_rows"]) == ("diagonal", 0)
+        fill(served, batches=1)
+        refined = until(served, "a", lambda told: told["solution"] == "refined")
+        assert (refined["refined_at"], refined["stale_rows"]) == (3, 0)
+        fill(served, batches=1)
+        told, _ = projected(served, "a")
+        assert (told["refined_at"], told["stale_rows"]) == (3, 90)
+        assert 'stream_dr_model_stale_rows{estimator="lda",model="a"} 90' in served.http.get("/metrics").text
+    with in_thread(tmp_path / "D") as served:
+        assert served.http.get("/models/a").json()["refine"] == policy
+        fill(served, batches=1)
+        again = until(served, "a", lambda told: told["refined_at"] == 5)
+        assert again["version"] > refined["version"]
+        assert put(served, "a", params=params, refine={"rows": None, "seconds": 0.2}).json()["refine"]["seconds"] == 0.2
+        fill(served, batches=1)
+        until(served, "a", lambda told: told["refined_at"] == 6)
+        assert served.http.get("/models/b").json()["refined_at"] is None
+
+
+def until(served: Served, name: str, there: Any) -> dict[str, Any]:
+    """What is told of a model once that is true."""
+    deadline = time.monotonic() + 20
+    while not there(told := served.http.get(f"/models/{name}").json()):
+        assert time.monotonic() < deadline, told
+        time.sleep(0.01)
+    return told

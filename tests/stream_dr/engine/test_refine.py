@@ -43,9 +43,11 @@ def test_it_is_the_exact_solution(tmp_path: Path) -> None:
 
 def test_a_cancelled_refine_goes_on_at_its_next_pass(tmp_path: Path) -> None:
     told: list[dict[str, Any]] = []
-    with filled(tmp_path) as directory:
+    with filled(tmp_path / "straight") as directory:
+        straight = refine_model(directory, directory.model("lda"), 1e-9, 40)
+    with filled(tmp_path / "cancelled") as directory:
         model = directory.model("lda")
-        straight = refine_model(directory, model, 1e-9, 40)
+        backfill(directory, [model], directory.position)
         frozen = model.freeze()
         passes: list[int] = []
         for _ in range(40):

@@ -12,7 +12,6 @@ import scipy.sparse as sp
 from sklearn.cross_decomposition import PLSRegression
 
 from stream_dr import errors
-from stream_dr.block import Block
 from stream_dr.estimators import make
 from tests.naive import criteria
 from tests.naive.krylov import lsqr_two_stage, principal_angle
@@ -97,7 +96,7 @@ def test_the_minimum_norm_solution_has_nothing_where_the_rows_do_not_vary() -> N
         assert np.linalg.norm(null.T @ W) < 1e-8 * np.linalg.norm(W)
 
 
-@pytest.mark.parametrize("source", [None, [Block(X, Y)]], ids=["nothing", "a list"])
+@pytest.mark.parametrize("source", [None, X], ids=["nothing", "rows alone"])
 def test_what_is_no_source_is_told_what_one_is(source: Any) -> None:
-    with pytest.raises(errors.InvalidParameter, match=r"must have events\(after=-1, until=None\)"):
+    with pytest.raises(errors.InvalidParameter, match=r"an object whose events\(after=-1, until=None\)"):
         make("lda", {"scatter": "diagonal"}).fit(X, Y).refine(source)

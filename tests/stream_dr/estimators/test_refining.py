@@ -306,22 +306,57 @@ def test_an_answer_that_the_first_basis_does_not_hold_is_found(key, params, basi
     source = Blocks(blocks(X, y))
     exact = learned(key, params, source).eigenvalues_.copy()
     assert len(exact) == 1
-    refined = learned(key, params, source).refine(source)
+    refined = learned(key, {**params, "scatter": "diagonal"}, source).refine(source)
     assert refined.refine_report_.passes[0].components == 0
     assert refined.refine_report_.converged
     np.testing.assert_allclose(refined.eigenvalues_, exact, rtol=1e-9)
 
 
-def test_where_the_state_is_exact_an_unfinished_refine_does_not_replace_it():
-    X, y, _ = rows(d=30)
-    X *= np.logspace(-4, 4, 30)
+@pytest.mark.parametrize("key", ["lda", "pca"])
+def test_a_second_refine_begins_at_the_first_ones_answer(key):
+    X, y, _ = rows()
+    params = {"n_components": 3, "scatter": "diagonal"} if key == "pca" else {"gamma": 1.0, "scatter": "diagonal"}
+    again = learned(key, params, Blocks(blocks(X, y))).refine((X, y), 1e-9, 200)
+    again.refine((X, y), 1e-9, 200)
+    passes = again.refine_report_.passes
+    assert passes[0].residual < 1e-6  # cold it is of the order of 1
+    assert len(passes) <= 3
+
+
+def test_what_it_reads():
+    X, y, _ = rows()
+    params = {"gamma": 1.0, "scatter": "diagonal"}
+    batches = [(X[:300], y[:300]), (X[300:], y[300:])]
+    whole = learned("lda", params, Blocks(blocks(X, y))).refine(Blocks(blocks(X, y)), 1e-9, 60)
+    for given in ((X, y), batches, [Block(*batch) for batch in batches]):
+        other = learned("lda", params, Blocks(blocks(X, y))).refine(given, 1e-9, 60)
+        assert principal_angle(whole.components_.T, other.components_.T) < 1e-7
+    for once in (iter(batches), (batch for batch in batches)):
+        with pytest.raises(InvalidParameter, match=f"{type(once).__name__}, which can be read once"):
+            whole.refine(once)
+    with pytest.raises(InvalidParameter, match="of type int"):
+        whole.refine(3)
+
+
+def test_a_batch_without_targets_is_passed_over():
+    X, y, _ = rows()
+    labelled = Blocks(blocks(X, y))
+    mixed = Blocks([labelled.blocks[0], Block(X[:50] + 1.0), *labelled.blocks[1:]])
+    params = {"gamma": 1.0, "scatter": "diagonal"}
+    one = learned("lda", params, labelled).refine(labelled)
+    other = learned("lda", params, labelled).refine(mixed)
+    np.testing.assert_array_equal(one.components_, other.components_)
+
+
+def test_what_is_exact_already_is_left_as_it_is():
+    X, y, _ = rows()
     source = Blocks(blocks(X, y))
-    exact = learned("lda", {}, source)
-    with pytest.warns(ConvergenceWarning):
-        refined = learned("lda", {}, source).refine(source, max_passes=3)
-    assert (refined.solution_, refined.refine_report_.converged) == ("exact", False)
-    np.testing.assert_array_equal(refined.components_, exact.components_)
-    wide = learned("lda", {"scatter": "diagonal"}, source)
-    with pytest.warns(ConvergenceWarning):
-        wide.refine(source, max_passes=3)
-    assert wide.solution_ == "refined"
+    exact = learned("lda", {"gamma": 1.0, "scatter": "exact"}, source)
+    before = exact.components_
+    with pytest.warns(UserWarning, match="LDA is exact already"):
+        assert exact.refine(source) is exact
+    assert source.passes == 0
+    assert exact.solution_ == "exact"
+    np.testing.assert_array_equal(exact.components_, before)
+    exact.partial_fit(X[:50], y[:50])
+    assert np.abs(exact.components_ - before).max() > 1e-9
