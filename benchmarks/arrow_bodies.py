@@ -13,6 +13,9 @@ from typing import Any
 
 Part = dict[str, Any]
 
+LARGEST = 1 << 24
+"""Bytes of metadata after which a message is written no further: parts that cannot be shared multiply."""
+
 _NUMBERS = {"bool": "<B", "byte": "<b", "ubyte": "<B", "short": "<h", "int": "<i", "long": "<q"}
 _HEADERS = (None, "Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor")
 TYPES = (
@@ -205,6 +208,8 @@ def _written(part: Part) -> bytes:
     writer = _Writer()
     writer.due.append((0, part, "Message"))
     for due in writer.due:  # grows
+        if len(writer.data) > LARGEST:
+            break  # what is left out is referred to at its own place
         writer.refer(*due)
     writer.align()
     return bytes(writer.data)
