@@ -14,7 +14,7 @@ from typing import Any
 Part = dict[str, Any]
 
 LARGEST = 1 << 24
-"""Bytes of metadata after which a message is written no further: parts that cannot be shared multiply."""
+"""Bytes after which no further message is written."""
 
 _NUMBERS = {"bool": "<B", "byte": "<b", "ubyte": "<B", "short": "<h", "int": "<i", "long": "<q"}
 _HEADERS = (None, "Schema", "DictionaryBatch", "RecordBatch", "Tensor", "SparseTensor")
@@ -107,6 +107,8 @@ def packed(messages: list[Part], end: bool = True) -> bytes:
     """The stream of these messages; the bodies' lengths are their own unless "bodyLength" says others."""
     data = bytearray()
     for message in messages:
+        if len(data) > LARGEST:
+            break
         body = message["body"]
         told = {"table": "Message", "bodyLength": len(body)} | {k: v for k, v in message.items() if k != "body"}
         metadata = _written(told)
@@ -208,8 +210,6 @@ def _written(part: Part) -> bytes:
     writer = _Writer()
     writer.due.append((0, part, "Message"))
     for due in writer.due:  # grows
-        if len(writer.data) > LARGEST:
-            break  # what is left out is referred to at its own place
         writer.refer(*due)
     writer.align()
     return bytes(writer.data)
