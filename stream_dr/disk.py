@@ -19,11 +19,13 @@ from typing import BinaryIO, TypeGuard
 from stream_dr.errors import DirectoryInUse, InsufficientStorage
 from stream_dr.failpoints import failpoint
 
+FileName = str | os.PathLike[str]
+
 TEMPORARY = ".tmp"
 """Suffix of files being written; one found later is what a crash left."""
 
 
-def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], object], point: str = "write") -> None:
+def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point: str = "write") -> None:
     """Create or replace a file: `write(handle)` fills a temporary file beside it, which is synced and renamed.
 
     point names the failpoints (`point.tmp`, `point.rename`, `point.dir_fsync`). On any error the old file is untouched
@@ -48,7 +50,7 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[BinaryIO], o
         raise
 
 
-def fsync_directory(path: str | os.PathLike[str]) -> None:
+def fsync_directory(path: FileName) -> None:
     """Make the directory's entries (creations, renames, removals) durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -57,7 +59,7 @@ def fsync_directory(path: str | os.PathLike[str]) -> None:
         os.close(descriptor)
 
 
-def remove_temporaries(directory: str | os.PathLike[str]) -> list[Path]:
+def remove_temporaries(directory: FileName) -> list[Path]:
     """Remove what interrupted writes left in a directory; the caller holds its lock."""
     left = sorted(Path(directory).glob(f"*{TEMPORARY}"))
     for path in left:
@@ -65,7 +67,7 @@ def remove_temporaries(directory: str | os.PathLike[str]) -> list[Path]:
     return left
 
 
-def free_bytes(path: str | os.PathLike[str]) -> int:
+def free_bytes(path: FileName) -> int:
     """Bytes this user may still write to the file system that holds `path`."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
@@ -79,7 +81,7 @@ class Room:
 
     SECONDS = 0.1
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: FileName) -> None:
         self._path, self._asked, self._left = path, -math.inf, 0
 
     def free(self, needed: int, size: int) -> int:
@@ -101,7 +103,7 @@ def is_broken(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-def no_room(path: str | os.PathLike[str], said: str) -> InsufficientStorage:
+def no_room(path: FileName, said: str) -> InsufficientStorage:
     """The error that says that the disk holding `path` takes no more; said: by the system or by SQLite."""
     return InsufficientStorage(
         f"{path} could not be written ({said}): the disk is full, over its quota, or refuses to write. Nothing was changed; "
@@ -117,7 +119,7 @@ class DirectoryLock:
     Usable as a context manager. Cost: one flock.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: FileName) -> None:
         self.path = Path(directory) / "lock"
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -135,7 +135,7 @@ def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
 
 def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
     """Labels of any kind: numpy scalars, whole floats, None where absent."""
-    table: dict[Any, int] = {}
+    table: dict[Label, int] = {}
     codes = np.empty(len(items), dtype=np.int32)
     for i, item in enumerate(items):
         try:

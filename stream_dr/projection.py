@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.block import Rows
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import feature_map
 from stream_dr.readout import Readout
@@ -43,7 +44,7 @@ class Projection(Protocol):
         """Columns of its answer."""
         ...
 
-    def apply(self, X: Any) -> np.ndarray:
+    def apply(self, X: Rows) -> np.ndarray:
         """Project rows (rows, features) to (rows, components) float64."""
         ...
 
@@ -99,7 +100,7 @@ class Linear(NamedTuple):
         """The same projection with its offset kept, so that a sparse row costs its own entries and not O(features)."""
         return self._replace(offset=self.mean @ self.loadings)
 
-    def apply(self, X: Any) -> np.ndarray:
+    def apply(self, X: Rows) -> np.ndarray:
         """Project rows (rows, features), dense or CSR; O(entries · components). Raises WidthMismatch."""
         if sp.issparse(X):
             X = _fit_width(X, self.n_features)
@@ -123,7 +124,7 @@ class Scoring(NamedTuple):
         """Columns of its answer: labels, or numbers a row."""
         return len(self.linear.readout.offset) if self.linear.readout else 0
 
-    def apply(self, X: Any) -> np.ndarray:
+    def apply(self, X: Rows) -> np.ndarray:
         """Scores (rows, k) of rows (rows, features), dense or CSR. O(entries · components). Raises WidthMismatch."""
         linear, readout = self.linear, self.linear.readout
         if readout is None:
@@ -160,7 +161,7 @@ class Columns(NamedTuple):
         """Columns of its answer."""
         return len(self.columns)
 
-    def apply(self, X: Any) -> np.ndarray:
+    def apply(self, X: Rows) -> np.ndarray:
         """The chosen columns of rows (rows, features) as dense (rows, components). Raises WidthMismatch."""
         if sp.issparse(X):
             X = _fit_width(X, self.width)
@@ -247,7 +248,7 @@ class Mapped(NamedTuple):
         """The same projection with its components in another order (components,) and with signs (components,) ±1."""
         return self._replace(inner=self.inner.oriented(order, signs))
 
-    def apply(self, X: Any, names: tuple[str, ...] | None = None) -> np.ndarray:
+    def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Map rows (rows, features), dense or CSR, and project them, some thousand at a time. Raises WidthMismatch.
 
         names: of X's columns, for a map that goes by name; any may come.
@@ -268,7 +269,7 @@ MAPPED_AT_ONCE = 4096
 """Rows mapped at a time: a map's rows may be much wider than what they came from."""
 
 
-def check_width(X: Any, n_features: int) -> None:
+def check_width(X: Rows, n_features: int) -> None:
     """Raise WidthMismatch when dense rows have another width than the projection."""
     if X.shape[1] != n_features:
         raise WidthMismatch(

@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from river import base
 from sklearn.base import clone
 
-from stream_dr.block import Block
+from stream_dr.block import Block, Rows
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.targets import Targets
@@ -93,7 +93,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         """Learn one row: feature name → number."""
         self.learner.partial_fit(self._row(x, grow=True))
 
-    def learn_many(self, X: Any) -> None:
+    def learn_many(self, X: Rows) -> None:
         """Learn a data frame's rows, in order."""
         self.learner.partial_fit(self._rows(X, grow=True))
 
@@ -102,7 +102,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         projected = self._project(self._row(x, grow=False))[0]
         return dict(zip(self._names(len(projected)), projected.tolist(), strict=True))
 
-    def transform_many(self, X: Any) -> Any:
+    def transform_many(self, X: Rows) -> Any:
         """Project a data frame's rows to a data frame of the same kind and index with columns lda0, lda1 …"""
         projected = self._project(self._rows(X, grow=False))
         columns = dict(zip(self._names(projected.shape[1]), projected.T, strict=True))
@@ -138,7 +138,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         layout = self._layout_of(tuple(x), grow)
         return layout.rows(values[layout.order] if layout.order is not None else values)
 
-    def _rows(self, X: Any, grow: bool) -> Any:
+    def _rows(self, X: Rows, grow: bool) -> Any:
         """A data frame as CSR (rows, columns so far); new names get columns when `grow`. By name: a list of dicts."""
         if self._by_name:
             return X.to_dict("records") if hasattr(X, "index") else X.to_dicts()
@@ -179,7 +179,7 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         """Learn one row with its target."""
         self.learner.partial_fit(self._row(x, grow=True), one_target(y, self.learner.target_kinds))
 
-    def learn_many(self, X: Any, y: Any) -> None:  # type: ignore[override]
+    def learn_many(self, X: Rows, y: Any) -> None:  # type: ignore[override]
         """Learn a data frame's rows with their targets (rows,), in order."""
         self.learner.partial_fit(self._rows(X, grow=True), [target(v) for v in y])
 

@@ -7,8 +7,6 @@ Targets asks for. A dictionary column's codes are numbered anew, because its own
 one label twice; it is not unpacked, because a label of a megabyte in each of 10,000 rows would be 10 GB.
 """
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +14,7 @@ import pyarrow.compute as pc
 from stream_dr.block import LARGEST
 from stream_dr.compiled import compiled, readonly
 from stream_dr.errors import InvalidTargets, SchemaMismatch
+from stream_dr.label_codes import Label
 from stream_dr.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
@@ -151,7 +150,7 @@ def _nested(column: pa.Array) -> bool:
     return bool(pa.types.is_fixed_size_list(column.type))
 
 
-def _encode(column: pa.Array, name: str) -> tuple[tuple[Any, ...], np.ndarray]:
+def _encode(column: pa.Array, name: str) -> tuple[tuple[Label, ...], np.ndarray]:
     """Distinct labels in order of first appearance, and int32 codes (−1 where null)."""
     if pa.types.is_dictionary(column.type):
         return _encode_codes(column, name)
@@ -168,7 +167,7 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Any, ...], np.ndarray]:
     return tuple(encoded.dictionary.to_pylist()), numbers_of(indices)
 
 
-def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Any, ...], np.ndarray]:
+def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, ...], np.ndarray]:
     """`_encode` of a dictionary column, whose dictionary may itself hold nulls, labels no row has, or one label twice."""
     own, code_of = _encode(column.dictionary, name)
     if not len(column):
@@ -227,14 +226,15 @@ def _ascending(codes: np.ndarray) -> np.ndarray:
     return codes
 
 
-def _label_array(labels: tuple[Any, ...]) -> pa.Array:
+def _label_array(labels: tuple[Label, ...]) -> pa.Array:
     if not labels:
         return pa.array([], pa.string())
-    if type(labels[0]) is not int or max(labels) < 2**63:
+    numbers = [label for label in labels if type(label) is int]
+    least, largest = min(numbers, default=0), max(numbers, default=0)
+    if largest < 2**63:
         return pa.array(labels)
-    if min(labels) < 0:
+    if least < 0:
         raise InvalidTargets(
-            f"the labels {min(labels)} and {max(labels)} are in one batch, and no Arrow type holds both; "
-            "pass labels as strings."
+            f"the labels {least} and {largest} are in one batch, and no Arrow type holds both; pass labels as strings."
         )
     return pa.array(labels, pa.uint64())

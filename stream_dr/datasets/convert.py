@@ -8,13 +8,14 @@ applies it to another file, so that held-out rows are weighted by the training r
 Why this way: a shard is what everything else reads, so a format is met once, here, and never again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stream_dr.block import Block
 from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.tfidf import DocumentFrequencies, TfIdf, load_tfidf
+from stream_dr.disk import FileName
 from stream_dr.errors import InvalidParameter, MalformedInput
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import ShardWriter
@@ -41,7 +42,7 @@ class Options(NamedTuple):
     zero_based: bool = False
     one_based: bool = False
     n_features: int | None = None
-    topics: Any = None
+    topics: FileName | None = None
     labels: str | None = None
     label: str | None = None
     targets: str | None = None
@@ -66,7 +67,7 @@ TAKES = {
 """Which options a format has a use for."""
 
 
-def read(paths: list[Any], format: str, options: Options = Options()) -> Iterator[Block]:
+def read(paths: Sequence[FileName], format: str, options: Options = Options()) -> Iterator[Block]:
     """Blocks of the files' rows, in order. Raises InvalidParameter (unknown format, an option it has no use for),
     MalformedInput (no row at all) and what the reader raises."""
     if format not in FORMATS:
@@ -82,7 +83,7 @@ def read(paths: list[Any], format: str, options: Options = Options()) -> Iterato
         raise MalformedInput(f"{', '.join(map(str, paths))}: no row in it. Give a file that holds rows.")
 
 
-def _blocks(paths: list[Any], format: str, options: Options) -> Iterator[Block]:
+def _blocks(paths: Sequence[FileName], format: str, options: Options) -> Iterator[Block]:
     if format == "rcv1":
         yield from _rcv1(paths, options)
         return
@@ -91,15 +92,15 @@ def _blocks(paths: list[Any], format: str, options: Options) -> Iterator[Block]:
 
 
 def convert(
-    paths: list[Any],
+    paths: Sequence[FileName],
     format: str,
-    out: Any,
+    out: FileName,
     options: Options = Options(),
     *,
     rows_per_shard: int = 100_000,
     rows_per_batch: int = 1_000,
     tfidf: bool = False,
-    tfidf_from: Any = None,
+    tfidf_from: FileName | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Write the files' rows as shards into the folder `out`; its manifest.
@@ -127,7 +128,7 @@ def convert(
 
 def write_shards(
     blocks: Iterable[Block],
-    out: Any,
+    out: FileName,
     *,
     rows_per_shard: int = 100_000,
     rows_per_batch: int = 1_000,
@@ -152,19 +153,19 @@ def count_documents(blocks: Iterable[Block]) -> TfIdf:
     return frequencies.freeze()
 
 
-def _libsvm(path: Any, o: Options) -> Iterator[Block]:
+def _libsvm(path: FileName, o: Options) -> Iterator[Block]:
     from stream_dr.datasets.readers.libsvm import read_libsvm
 
     return read_libsvm(path, target=o.target, zero_based=o.zero_based, n_features=o.n_features)
 
 
-def _vw(path: Any, o: Options) -> Iterator[Block]:
+def _vw(path: FileName, o: Options) -> Iterator[Block]:
     from stream_dr.datasets.readers.vw import read_vw
 
     return read_vw(path, target=o.target, one_based=o.one_based, n_features=o.n_features)
 
 
-def _rcv1(paths: list[Any], o: Options) -> Iterator[Block]:
+def _rcv1(paths: Sequence[FileName], o: Options) -> Iterator[Block]:
     from stream_dr.datasets.readers.rcv1 import WIDTH, read_lyrl2004
 
     if o.topics is None:
@@ -172,25 +173,25 @@ def _rcv1(paths: list[Any], o: Options) -> Iterator[Block]:
     return read_lyrl2004(paths, o.topics, n_features=o.n_features or WIDTH)
 
 
-def _arff(path: Any, o: Options) -> Iterator[Block]:
+def _arff(path: FileName, o: Options) -> Iterator[Block]:
     from stream_dr.datasets.readers.mulan import read_arff
 
     return read_arff(path, labels=o.labels, label=o.label)
 
 
-def _mat(path: Any, o: Options) -> Iterator[Block]:
+def _mat(path: FileName, o: Options) -> Iterator[Block]:
     from stream_dr.datasets.readers.matlab import read_matlab
 
     return read_matlab(path, features=o.features or "fea", labels=o.labels or "gnd", subset=o.subset)
 
 
-def _csv(path: Any, o: Options) -> Iterator[Block]:
+def _csv(path: FileName, o: Options) -> Iterator[Block]:
     from stream_dr.datasets.readers.csv import read_csv
 
     return read_csv(path, _roles(o), delimiter=o.delimiter, header=o.header)
 
 
-def _parquet(path: Any, o: Options) -> Iterator[Block]:
+def _parquet(path: FileName, o: Options) -> Iterator[Block]:
     from stream_dr.datasets.readers.parquet import read_parquet
 
     return read_parquet(path, _roles(o))
@@ -203,7 +204,7 @@ def _roles(o: Options) -> Roles:
     return Roles(o.label, names(o.labels), names(o.targets), o.weight, o.id, names(o.drop))
 
 
-_READERS: dict[str, Callable[[Any, Options], Iterator[Block]]] = {
+_READERS: dict[str, Callable[[FileName, Options], Iterator[Block]]] = {
     "libsvm": _libsvm,
     "vw": _vw,
     "arff": _arff,

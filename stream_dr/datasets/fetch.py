@@ -20,6 +20,7 @@ from stream_dr.block import Block, as_rows
 from stream_dr.datasets.convert import Progress, write_shards
 from stream_dr.datasets.readers.lines import ROWS
 from stream_dr.datasets.readers.rcv1 import read_indicator
+from stream_dr.disk import FileName
 from stream_dr.errors import InvalidParameter, SourceMissing
 from stream_dr.shards.manifest import Manifest
 from stream_dr.targets import class_targets, continuous_targets
@@ -27,7 +28,7 @@ from stream_dr.targets import class_targets, continuous_targets
 NAMES = "rcv1, news20 and openml:NAME"
 
 
-def fetch(name: str, out: Any, *, progress: Progress | None = None) -> dict[str, Manifest]:
+def fetch(name: str, out: FileName, *, progress: Progress | None = None) -> dict[str, Manifest]:
     """Fetch a data set and write it as shards into the folder `out` (news20: `out/train` and `out/test`).
 
     Returns the manifests by folder. Raises SourceMissing where it cannot be fetched, saying how to convert local files,

@@ -13,7 +13,7 @@ that moved under a running model would make its early rows and its late rows dif
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as unpack
 from safetensors.numpy import save as pack
 
-from stream_dr.block import Block
-from stream_dr.disk import write_atomically
+from stream_dr.block import Block, Rows
+from stream_dr.disk import FileName, write_atomically
 from stream_dr.errors import ForeignFile, InvalidRows, NotFitted, SourceMissing
 
 
@@ -83,13 +83,13 @@ class TfIdf(NamedTuple):
         out.data /= length[row_of(out)]
         return block._replace(X=out, names=None, width_stated=True, checked=False)
 
-    def save(self, path: Any) -> None:
+    def save(self, path: FileName) -> None:
         """Write to one file, whole or not at all."""
         body = pack({"frequencies": self.frequencies}, metadata={"stream_dr": "tfidf", "rows": str(self.rows)})
         write_atomically(Path(path), lambda handle: handle.write(body), point="tfidf")
 
 
-def load_tfidf(path: Any) -> TfIdf:
+def load_tfidf(path: FileName) -> TfIdf:
     """The weighting in a file written by `TfIdf.save`. Raises SourceMissing or ForeignFile."""
     try:
         body = Path(path).read_bytes()
@@ -112,7 +112,7 @@ def _metadata(header: bytes) -> dict[str, str]:
     return dict(found)
 
 
-def counts(X: Any) -> sp.csr_matrix:
+def counts(X: Rows) -> sp.csr_matrix:
     """Rows of counts as CSR without explicit zeros. Raises InvalidRows naming a value that is no count."""
     X = sp.csr_matrix(X)
     if len(X.data) and X.data.min() < 1:

@@ -17,6 +17,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from stream_dr.block import Rows
+
 
 class Sample(NamedTuple):
     """What probes are fitted on.
@@ -26,7 +28,7 @@ class Sample(NamedTuple):
     how many.
     """
 
-    Z: Any
+    Z: Rows
     y: np.ndarray
     means: np.ndarray | None
     others: np.ndarray | None
@@ -37,7 +39,7 @@ class Probe(Protocol):
     """A classifier: `predict` gives codes (rows,), or scores (rows, labels) in [−1, 1], above 0 where a label is
     meant."""
 
-    def predict(self, Z: Any) -> np.ndarray:
+    def predict(self, Z: Rows) -> np.ndarray:
         """Codes or scores of projected rows (rows, p)."""
         ...
 
@@ -52,7 +54,7 @@ class NearestMean:
         else:
             self._means, self._others = sample_means(sample)
 
-    def predict(self, Z: Any) -> np.ndarray:
+    def predict(self, Z: Rows) -> np.ndarray:
         """See Probe."""
         near = distances(Z, self._means)
         if not self._multi or self._others is None:
@@ -69,7 +71,7 @@ class Neighbours:
     def __init__(self, sample: Sample, k: int) -> None:
         self._sample, self._k = sample, min(k, len(sample.y))
 
-    def predict(self, Z: Any) -> np.ndarray:
+    def predict(self, Z: Rows) -> np.ndarray:
         """See Probe."""
         apart = distances(Z, self._sample.Z)
         near = np.argpartition(apart, self._k - 1, axis=1)[:, : self._k]
@@ -100,14 +102,14 @@ class LinearProbe:
         else:
             self._model = LogisticRegression(max_iter=1_000).fit(Z, sample.y)
 
-    def predict(self, Z: Any) -> np.ndarray:
+    def predict(self, Z: Rows) -> np.ndarray:
         """See Probe."""
         if self._only is not None:
             return np.full((Z.shape[0], self._labels) if self._multi else Z.shape[0], self._only)
         found = np.asarray(self._model.predict(self._scaled(Z)))
         return np.clip(found.reshape(Z.shape[0], -1), -1.0, 1.0) if self._multi else found
 
-    def _scaled(self, Z: Any) -> Any:
+    def _scaled(self, Z: Rows) -> Rows:
         return Z @ sp.diags(self._scale) if sp.issparse(Z) else Z * self._scale
 
 
@@ -118,7 +120,7 @@ def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
     return Neighbours(sample, neighbours) if name == "knn" else LinearProbe(sample)
 
 
-def distances(Z: Any, points: Any) -> np.ndarray:
+def distances(Z: Rows, points: Rows) -> np.ndarray:
     """(rows, points) squared Euclidean distances, never negative; infinite for points that are not finite."""
     products = Z @ points.T
     products = products.toarray() if sp.issparse(products) else np.asarray(products)
@@ -137,11 +139,11 @@ def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
     return means, others if sample.y.ndim == 2 else None
 
 
-def _squares(Z: Any) -> np.ndarray:
+def _squares(Z: Rows) -> np.ndarray:
     return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)
 
 
-def _deviation(Z: Any) -> np.ndarray:
+def _deviation(Z: Rows) -> np.ndarray:
     """(p,) root mean square of each coordinate: about its mean where dense, about 0 where sparse (no shift is
     applied)."""
     if sp.issparse(Z):

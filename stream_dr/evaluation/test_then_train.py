@@ -16,10 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block
+from stream_dr.block import Block, Rows
 from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
+from stream_dr.estimators.estimator import Estimator
 from stream_dr.evaluation.probes import Probe, Sample, make_probe
 from stream_dr.evaluation.scores import ClassScores, LabelScores
+from stream_dr.label_codes import Label
+from stream_dr.projection import Projection
+from stream_dr.source import Source
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.reservoir import ReservoirAccumulator
 from stream_dr.targets import labelled_rows, refuse_kind
@@ -52,8 +56,8 @@ class Score(NamedTuple):
 
 
 def evaluate(
-    source: Any,
-    models: Mapping[str, Any],
+    source: Source,
+    models: Mapping[str, Estimator | None],
     settings: EvaluateSettings = EvaluateSettings(),
     progress: Callable[[int], None] | None = None,
 ) -> list[Score]:
@@ -85,16 +89,16 @@ def evaluate(
 class _Run:
     """One evaluation under way."""
 
-    def __init__(self, models: Mapping[str, Any], settings: EvaluateSettings) -> None:
+    def __init__(self, models: Mapping[str, Estimator | None], settings: EvaluateSettings) -> None:
         self.rows, self._kind, self._settings = 0, "", settings
         self._models, self._learners = models, {n: e.accumulator() for n, e in models.items() if e is not None}
-        self._labels: dict[Any, int] = {}
+        self._labels: dict[Label, int] = {}
         self._moments = MomentAccumulator("indicator", scatter="none")
         self._sample = ReservoirAccumulator(settings.reservoir, settings.seed)
         self._truth: dict[int, list[int]] = {}
         self._next = settings.first
         self._probes: dict[tuple[str, str], Probe] = {}
-        self._projections: dict[str, Any] = {}
+        self._projections: dict[str, Projection | _Rows] = {}
         self._scores: dict[tuple[str, str], Any] = {}
 
     def test(self, block: Block) -> None:
@@ -214,7 +218,7 @@ class _Rows(NamedTuple):
     def n_components(self) -> int:
         return self.n_features
 
-    def apply(self, X: Any) -> Any:
+    def apply(self, X: Rows) -> Rows:
         if not sp.issparse(X) or X.shape[1] == self.n_features:
             return X
         X = X[:, : self.n_features]

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ import pyarrow as pa
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.block import Block
 from stream_dr.errors import DamagedFile, DamagedShard, MalformedInput, SourceMissing, StreamDRError
+from stream_dr.label_codes import Label
 from stream_dr.shards.file import Identity, damaged, digest_of, identity_of, opened
 from stream_dr.shards.manifest import NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
 from stream_dr.shards.seal import seal_of
@@ -126,7 +127,7 @@ class Dataset(NamedTuple):
     shards: tuple[Shard, ...]
     n_features: int | None = None
     target_kind: str | None = None
-    labels: tuple[Any, ...] = ()
+    labels: tuple[Label, ...] = ()
     skipped: tuple[str, ...] = ()
 
     @property
@@ -228,7 +229,7 @@ def _usable(shard: Shard) -> None:
         raise damaged(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 
 
-def _agreed(manifests: list[Manifest | None]) -> tuple[int | None, str | None, tuple[Any, ...]]:
+def _agreed(manifests: list[Manifest | None]) -> tuple[int | None, str | None, tuple[Label, ...]]:
     """Width (the largest), target kind and labels, as far as every part has a manifest that says so."""
     known = [m for m in manifests if m is not None]
     if not known or len(known) < len(manifests):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from stream_dr.disk import write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
+from stream_dr.label_codes import Label
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -47,7 +48,7 @@ class Manifest(NamedTuple):
     rows: int
     width: int | None
     target_kind: str | None
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
     shards: tuple[ShardEntry, ...]
 
 

@@ -20,6 +20,7 @@ from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.block import Block
 from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
 from stream_dr.errors import OutputExists, SchemaMismatch
+from stream_dr.label_codes import Label
 from stream_dr.shards.manifest import NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
 from stream_dr.shards.seal import seal_of
 
@@ -47,7 +48,7 @@ class ShardWriter:
         self.manifest: Manifest | None = None
         self._keep_manifest, self._n_features, self._parquet = manifest, n_features, format == "parquet"
         self._width = n_features or 0
-        self._labels: dict[Any, None] = {}
+        self._labels: dict[Label, None] = {}
         self._target_kind: str | None = None
         self._schema: pa.Schema | None = None
         self._waiting: list[pa.RecordBatch] = []

@@ -11,7 +11,7 @@ Why this way: the rows of each label are counted in integers beside its weight, 
 empty and its column is set to zero, whatever its weights' rounding left there.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from stream_dr.block import Block, row_weights
 from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, WidthMismatch
+from stream_dr.label_codes import Label
 from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
 
@@ -36,7 +37,7 @@ class FeatureCounts(NamedTuple):
     rows_skipped: int
     n_features: int
     target_kind: str | None
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
     weight: float
     label_rows: np.ndarray
     label_weights: np.ndarray
@@ -215,7 +216,7 @@ def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return out
 
 
-def _spread(state: FeatureCounts, labels: tuple[Any, ...], width: int) -> tuple[np.ndarray, ...]:
+def _spread(state: FeatureCounts, labels: tuple[Label, ...], width: int) -> tuple[np.ndarray, ...]:
     """label_rows, label_weights, present and counts with columns for `labels` and rows for `width` features."""
     places = {label: at for at, label in enumerate(labels)}
     at = [places[label] for label in state.labels]
@@ -229,7 +230,15 @@ def _spread(state: FeatureCounts, labels: tuple[Any, ...], width: int) -> tuple[
 
 @compiled()
 def _count(
-    indptr: Any, indices: Any, values: Any, at: Any, codes: Any, weights: Any, sign: float, present: Any, counts: Any
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    at: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    sign: float,
+    present: np.ndarray,
+    counts: np.ndarray,
 ) -> None:
     """present[j] += w and counts[j, label] += w for every nonzero entry j of every row and each of its labels."""
     for i in range(len(weights)):

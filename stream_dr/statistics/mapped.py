@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from stream_dr.block import Block
 from stream_dr.errors import CannotMerge, WidthMismatch
 from stream_dr.feature_maps import canonical, feature_map
+from stream_dr.label_codes import Label
 from stream_dr.projection import Columns, Linear, Mapped
 from stream_dr.readout import Readout
 from stream_dr.statistics.protocol import nested_state
@@ -29,7 +30,7 @@ class MappedState(NamedTuple):
     rows_skipped: int
     n_features: int
     target_kind: str | None
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
     feature_map: str
     names: tuple[str, ...] | None
     inner: Any
@@ -79,7 +80,7 @@ class MappedAccumulator:
         return kind
 
     @property
-    def labels(self) -> tuple[Any, ...]:
+    def labels(self) -> tuple[Label, ...]:
         """Vocabulary in order of first appearance."""
         return tuple(self.inner.labels)
 

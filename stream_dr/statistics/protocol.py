@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from stream_dr.block import Block
+from stream_dr.label_codes import Label
 
 State = Any
 """Any NamedTuple as described above."""
@@ -32,7 +33,7 @@ class Accumulator(Protocol):
     rows_skipped: int
     n_features: int
     target_kind: str | None
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
 
     def add(self, block: Block) -> None:
         """Learn one batch whose targets, if any, are a Targets value."""

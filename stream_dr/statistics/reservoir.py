@@ -24,13 +24,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block
+from stream_dr.block import Block, Rows
 from stream_dr.errors import CannotMerge, WidthMismatch
 from stream_dr.feature_maps.draws import uniforms
+from stream_dr.label_codes import Label
 from stream_dr.targets import check_label_type, labelled_rows, refuse_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
 """Purposes of the draws (see feature_maps/draws.py)."""
+
+Slot = np.ndarray | tuple[np.ndarray, np.ndarray]
+"""A kept row: its values, or the indices and values of a sparse one."""
 
 
 class Reservoir(NamedTuple):
@@ -47,7 +51,7 @@ class Reservoir(NamedTuple):
     rows_skipped: int
     n_features: int
     target_kind: str | None
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
     capacity: int
     seed: int
     weighted: bool
@@ -59,7 +63,7 @@ class Reservoir(NamedTuple):
     indptr: np.ndarray | None = None
 
     @property
-    def kept(self) -> Any:
+    def kept(self) -> Rows:
         """The rows in the sample, (kept, features) ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
@@ -115,7 +119,7 @@ class ReservoirAccumulator:
         self.target_kind, self.labels, self._weighted = state.target_kind, state.labels, state.weighted
         self._numbers, self._keys, self._codes = state.numbers, state.keys, state.codes
         self._sparse = state.indices is not None
-        self._slots: list[Any] = _split(state.kept) if state.rows else []
+        self._slots: list[Slot] = _split(state.kept) if state.rows else []
 
     def add(self, block: Block) -> None:
         """Offer the block's rows to the sample. Raises WidthMismatch, TargetKindMismatch or InvalidTargets."""
@@ -215,14 +219,14 @@ def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
     return drawn[0], drawn[1]
 
 
-def _recoded(codes: np.ndarray, old: tuple[Any, ...], new: tuple[Any, ...]) -> np.ndarray:
+def _recoded(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -> np.ndarray:
     """Codes into `old` as codes into `new`; −1 stays."""
     places = {label: at for at, label in enumerate(new)}
     table = np.asarray([*(places[label] for label in old), -1], dtype=np.int32)
     return table[codes]
 
 
-def _split(X: Any) -> list[Any]:
+def _split(X: Rows) -> list[Slot]:
     """One entry a row: its float64 values, or its (indices, values) where X is CSR."""
     if not sp.issparse(X):
         return [np.array(row, dtype=np.float64) for row in X]
@@ -230,7 +234,7 @@ def _split(X: Any) -> list[Any]:
     return [(X.indices[s:e].astype(np.int32), X.data[s:e].astype(np.float64)) for s, e in pairwise(ends)]
 
 
-def _joined(slots: list[Any], width: int, sparse: bool) -> Any:
+def _joined(slots: list[Slot], width: int, sparse: bool) -> Rows:
     """Rows (slots, width), CSR where `sparse`; slots of either form."""
     if not slots:
         return sp.csr_matrix((0, width)) if sparse else np.zeros((0, width))
@@ -250,7 +254,7 @@ def _joined(slots: list[Any], width: int, sparse: bool) -> Any:
     )
 
 
-def _stacked(a: Reservoir, b: Reservoir) -> Any:
+def _stacked(a: Reservoir, b: Reservoir) -> Rows:
     """Both samples' rows under each other, CSR where either is."""
     if a.indices is None and b.indices is None:
         if a.n_features != b.n_features:
@@ -260,7 +264,7 @@ def _stacked(a: Reservoir, b: Reservoir) -> Any:
     return _joined([*_split(a.kept), *_split(b.kept)], width, sparse=True)
 
 
-def _parts(kept: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def _parts(kept: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """values, indices and indptr of kept rows."""
     if not sp.issparse(kept):
         return kept, None, None

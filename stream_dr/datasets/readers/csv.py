@@ -17,6 +17,7 @@ import pyarrow.csv as pacsv
 from stream_dr.block import LARGEST, Block, check_finite
 from stream_dr.datasets.readers.columns import Roles, block_of
 from stream_dr.datasets.readers.lines import ROWS, open_bytes, read_lines
+from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 
 PIECE = 1 << 20
@@ -26,7 +27,7 @@ _WORDS = {pa.float64(): "number (finite, at most 1e100 in size); name the column
 
 
 def read_csv(
-    path: Any,
+    path: FileName,
     roles: Roles = Roles(),
     *,
     delimiter: str = ",",
@@ -57,7 +58,7 @@ def read_csv(
         line += batch.num_rows
 
 
-def _schema(path: Any, read: Any, parse: Any) -> tuple[list[str], dict[str, pa.DataType]]:
+def _schema(path: FileName, read: Any, parse: Any) -> tuple[list[str], dict[str, pa.DataType]]:
     """Column names and the types the first piece suggests."""
     with open_bytes(path) as file:
         try:
@@ -72,7 +73,7 @@ def _schema(path: Any, read: Any, parse: Any) -> tuple[list[str], dict[str, pa.D
     return schema.names, {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in kinds.items()}
 
 
-def _batches(path: Any, read: Any, parse: Any, convert: Any, types: Any) -> Iterator[pa.RecordBatch]:
+def _batches(path: FileName, read: Any, parse: Any, convert: Any, types: Any) -> Iterator[pa.RecordBatch]:
     with open_bytes(path) as file:
         try:
             with pacsv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as reader:
@@ -82,7 +83,7 @@ def _batches(path: Any, read: Any, parse: Any, convert: Any, types: Any) -> Iter
             raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
 
-def _name_the_line(path: Any, delimiter: str, types: dict[str, pa.DataType], header: bool) -> None:
+def _name_the_line(path: FileName, delimiter: str, types: dict[str, pa.DataType], header: bool) -> None:
     """Raise MalformedInput for the first line that does not parse; quoted line breaks are not followed."""
     names: list[str] = []
     for lines in read_lines(path, comment=b""):

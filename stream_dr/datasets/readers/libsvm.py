@@ -15,10 +15,11 @@ from stream_dr.block import Block
 from stream_dr.datasets.readers.labels import LabelFields
 from stream_dr.datasets.readers.lines import ROWS, Lines, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
+from stream_dr.disk import FileName
 
 
 def read_libsvm(
-    path: Any, *, target: str = "auto", zero_based: bool = False, n_features: int | None = None, rows: int = ROWS
+    path: FileName, *, target: str = "auto", zero_based: bool = False, n_features: int | None = None, rows: int = ROWS
 ) -> Iterator[Block]:
     """Blocks of sparse float64 rows with class, multilabel or continuous targets.
 

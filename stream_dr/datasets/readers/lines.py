@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SourceMissing
 
 ROWS = 1_000
@@ -63,7 +64,7 @@ class Lines(NamedTuple):
         raise MalformedInput(f"{self.path}, line {number}: {why}", file=self.path, line=number)
 
 
-def open_bytes(path: Any) -> IO[bytes]:
+def open_bytes(path: FileName) -> IO[bytes]:
     """The file's bytes, unpacked. Raises SourceMissing."""
     name = str(path)
     archive, _, member = name.partition("!")
@@ -85,7 +86,7 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
     return packed.open(member)
 
 
-def read_lines(path: Any, rows: int = ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
+def read_lines(path: FileName, rows: int = ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
     """Groups of `rows` lines (the last one shorter). comment: what starts a comment line; b"" for none.
 
     Lines before `first_line` are passed over, and so is a byte order mark. Raises SourceMissing, and MalformedInput where

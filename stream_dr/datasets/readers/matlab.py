@@ -18,6 +18,7 @@ from scipy.io.matlab import MatReadError
 
 from stream_dr.block import Block, check_finite
 from stream_dr.datasets.readers.lines import ROWS
+from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
 from stream_dr.label_codes import check_exact
 from stream_dr.target_parsing import parse_targets
@@ -25,7 +26,7 @@ from stream_dr.targets import Targets, class_targets, continuous_targets
 
 
 def read_matlab(
-    path: Any, *, features: str = "fea", labels: str | None = "gnd", subset: str | None = None, rows: int = ROWS
+    path: FileName, *, features: str = "fea", labels: str | None = "gnd", subset: str | None = None, rows: int = ROWS
 ) -> Iterator[Block]:
     """Blocks of rows of `features` (n, d), sparse or dense, with `labels` (n,) classes or (n, k) indicator.
 
@@ -50,7 +51,7 @@ def read_matlab(
         yield Block(X[take], None if targets is None else targets.take(take))
 
 
-def _load(path: Any, names: list[str]) -> dict[str, Any]:
+def _load(path: FileName, names: list[str]) -> dict[str, Any]:
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
     try:
@@ -87,7 +88,7 @@ def _targets(values: Any, rows: int) -> Targets:
     return parse_targets(Y, rows, ("multilabel", "continuous"))
 
 
-def _order(path: Any, numbers: Any, rows: int) -> np.ndarray:
+def _order(path: FileName, numbers: Any, rows: int) -> np.ndarray:
     order = np.asarray(numbers).ravel().astype(np.int64) - 1
     if len(order) and (order.min() < 0 or order.max() >= rows):
         raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {rows}.")

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from stream_dr.block import Block
 from stream_dr.datasets.readers.labels import LabelFields
 from stream_dr.datasets.readers.lines import ROWS, Lines, read_lines
+from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.targets import Targets
 
@@ -33,7 +34,7 @@ class Header(NamedTuple):
     first_line: int
 
 
-def label_names(xml: Any) -> list[str]:
+def label_names(xml: FileName) -> list[str]:
     """The labels MULAN's XML names, in its order, nested ones too. Raises SourceMissing or MalformedInput."""
     if not Path(xml).is_file():
         raise SourceMissing(f"there is no file {xml}; give MULAN's XML of label names.")
@@ -47,7 +48,7 @@ def label_names(xml: Any) -> list[str]:
     return names
 
 
-def read_arff(path: Any, *, labels: Any = None, label: str | None = None, rows: int = ROWS) -> Iterator[Block]:
+def read_arff(path: FileName, *, labels: Any = None, label: str | None = None, rows: int = ROWS) -> Iterator[Block]:
     """Blocks of dense or sparse float64 rows.
 
     labels: MULAN's XML, or a list of attribute names: label sets. label: one attribute that holds the class. Neither: rows
@@ -66,7 +67,7 @@ def read_arff(path: Any, *, labels: Any = None, label: str | None = None, rows: 
         yield layout.sparse(lines) if sparse else layout.dense(lines)
 
 
-def read_header(path: Any) -> Header:
+def read_header(path: FileName) -> Header:
     """The header of an ARFF file. Raises MalformedInput."""
     names: list[str] = []
     types: list[str] = []

@@ -8,6 +8,7 @@ Memory: a group of rows, and 12 bytes for each line of the topics file (31 MB fo
 because nothing promises that both files have the same order. Rows carry the document's number as id.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import scipy.sparse as sp
 from stream_dr.block import Block
 from stream_dr.datasets.readers.lines import ROWS, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
+from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, MalformedInput
 from stream_dr.targets import Targets
 
@@ -27,7 +29,7 @@ WIDTH = 47_236
 class Topics:
     """Which topics a document has. labels: topics in order of first appearance."""
 
-    def __init__(self, path: Any) -> None:
+    def __init__(self, path: FileName) -> None:
         table: dict[str, int] = {}
         documents, codes = [], []
         for lines in read_lines(path, 100_000):
@@ -60,7 +62,7 @@ class Topics:
 
 
 def read_lyrl2004(
-    vectors: Any | Sequence[Any], topics: Any, *, n_features: int | None = WIDTH, rows: int = ROWS
+    vectors: FileName | Sequence[FileName], topics: FileName, *, n_features: int | None = WIDTH, rows: int = ROWS
 ) -> Iterator[Block]:
     """Blocks of sparse float64 rows, topics as multilabel targets, document numbers as ids.
 
@@ -68,7 +70,7 @@ def read_lyrl2004(
     Raises SourceMissing, and MalformedInput naming file and line.
     """
     known, width = Topics(topics), n_features or 0
-    for path in vectors if isinstance(vectors, list | tuple) else [vectors]:
+    for path in [vectors] if isinstance(vectors, str | os.PathLike) else vectors:
         for lines in read_lines(path, rows):
             documents, begins = np.empty(lines.rows, np.int64), np.empty(lines.rows, np.int64)
             data = lines.data.tobytes()

@@ -8,7 +8,6 @@ Memory: one group of rows. Time: 2 million pairs a second or so on one core.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -17,10 +16,11 @@ from stream_dr.datasets.readers.labels import LabelFields
 from stream_dr.datasets.readers.libsvm import check_width
 from stream_dr.datasets.readers.lines import ROWS, Lines, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
+from stream_dr.disk import FileName
 
 
 def read_vw(
-    path: Any, *, target: str = "auto", one_based: bool = False, n_features: int | None = None, rows: int = ROWS
+    path: FileName, *, target: str = "auto", one_based: bool = False, n_features: int | None = None, rows: int = ROWS
 ) -> Iterator[Block]:
     """Blocks of sparse float64 rows with targets, and weights where lines carry them.
 

@@ -11,12 +11,11 @@ Why this way: preparing a state per batch and merging it would touch all O(d k) 
 X.T @ Y was measured); adding in place touches those of the batch.
 """
 
-from typing import Any
-
 import numpy as np
 
-from stream_dr.block import Block
+from stream_dr.block import Block, Rows
 from stream_dr.errors import InvalidParameter
+from stream_dr.label_codes import Label
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, chunk_rows
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
@@ -131,7 +130,7 @@ class MomentAccumulator:
         """Distinct label sets whose sums are kept."""
         return 0 if self._sets is None else self._sets.count
 
-    def label_sets(self) -> set[frozenset[Any]]:
+    def label_sets(self) -> set[frozenset[Label]]:
         """The distinct sets of labels whose sums are kept; may be asked from another thread while rows are learned."""
         sets = () if self._sets is None else self._sets.sets
         labels = self.labels  # after the sets: no set has a label that is not there
@@ -158,7 +157,7 @@ class MomentAccumulator:
         self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
-    def _plan_sets(self, batch: Plan) -> tuple[np.ndarray | None, dict[Any, int]]:
+    def _plan_sets(self, batch: Plan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
         """Each row's label set, and the sets that are new; may refuse, writes nothing."""
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
@@ -172,7 +171,7 @@ class MomentAccumulator:
             self._learn(batch, ids, 0, batch.rows)
         self.rows, self.rows_skipped = batch.rows, batch.skipped
 
-    def _begin(self, batch: Plan, new_sets: dict[Any, int]) -> None:
+    def _begin(self, batch: Plan, new_sets: dict[tuple[int, ...], int]) -> None:
         """Take over what the batch decides, and make room for its features, labels and label sets."""
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
@@ -223,7 +222,7 @@ class MomentAccumulator:
                 self._sets.add(X, w, ids[at:end])
         self._clock += stop - start
 
-    def _learn_rows(self, X: Any, w: np.ndarray, batch: Plan, start: int, stop: int) -> None:
+    def _learn_rows(self, X: Rows, w: np.ndarray, batch: Plan, start: int, stop: int) -> None:
         """Learn rows X (rows, ≤ d), which are rows start:stop of the batch, of stored weights w."""
         encoded = None if batch.encoded is None else rows_of(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)

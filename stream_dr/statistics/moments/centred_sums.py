@@ -9,12 +9,13 @@ Cost: d² / 2 (or d) + d k multiplications a row; sparse rows nonzeros² / 2, an
 Why this way: products go into the sums in place (BLAS with beta = 1), so a batch allocates nothing of size d² or d k.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, dsyrk
 
+from stream_dr.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
 from stream_dr.statistics.moments.dense_kernels import add_outer, centre_rows, mirrored
 from stream_dr.statistics.moments.encoding import Encoded, dense_columns
@@ -75,7 +76,7 @@ class CentredSums:
         self._scatter = padded(self._scatter, (width, width)) if self.exact else self._scatter
         self._diagonal = self._diagonal if self.exact else padded(self._diagonal, (width,))
 
-    def add(self, X: Any, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
+    def add(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
         """Add rows (b, ≤ d), dense of any float type or CSR, of weights (b,) summing to total, and their targets.
 
         Returns (b + 1, d) the rows √w (x − their mean) and the joining row; None for rows that weigh nothing, and for
@@ -107,7 +108,7 @@ class CentredSums:
             dsyrk(1.0, rows.T, beta=1.0, c=self._scatter.T, overwrite_c=1)
         return rows
 
-    def _add_sparse(self, X: Any, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:
+    def _add_sparse(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:
         z = shifted_rows(X.indptr, X.indices, X.data, weights, total, len(self.mean))
         joining = self._join(*moved(z.shift, np.zeros_like(z.shift), z.rest), total)
         add_products(z.indptr, z.indices, z.values, self._scatter)

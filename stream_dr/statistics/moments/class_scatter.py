@@ -7,10 +7,11 @@ Cost: d² multiplications a row; memory 8·k·d² bytes (20 classes at d = 1,000
 Why this way: these are the sums of dense rows, once a class; a class's rows are joined to its own.
 """
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from stream_dr.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.protocol import nested_state
@@ -94,7 +95,7 @@ class ClassScatterSums:
         for _ in range(columns - len(self._classes)):
             self._classes.append(CentredSums(empty_part(width, 0, exact=True)))
 
-    def add(self, X: Any, weights: np.ndarray, codes: np.ndarray) -> None:
+    def add(self, X: Rows, weights: np.ndarray, codes: np.ndarray) -> None:
         """Add rows (rows, ≤ d), dense or CSR, of stored weights (rows,) and classes (rows,)."""
         for j in np.unique(codes):
             own = np.flatnonzero(codes == j)

@@ -10,11 +10,12 @@ Cost: O(d) a dense row, O(nonzeros) a sparse one; memory 16·d bytes a set, or a
 Why this way: running totals instead would depend on the order of rows (up to 55° off).
 """
 
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.block import Rows
 from stream_dr.errors import LimitExceeded
 from stream_dr.statistics.moments.centred_part import moved
 from stream_dr.statistics.moments.encoding import Encoded
@@ -45,7 +46,7 @@ class LabelSets(NamedTuple):
     means are kept. mean, low: (sets, d), or (0, 0). keys, sums: the table of pairs, or (0,).
     """
 
-    sets: tuple[Any, ...]
+    sets: tuple[tuple[int, ...], ...]
     weights: np.ndarray
     rows: np.ndarray
     dense: bool
@@ -66,7 +67,7 @@ class LabelSets(NamedTuple):
         indices = np.array([code for s in self.sets for code in s], dtype=np.int64)
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
-    def cross(self, columns: Any, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
+    def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
         """(d, m) Σ_s (t_s − w_s x̄) columns[s], x̄ = mean + low (d,), columns: (sets, m) dense or sparse."""
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
         if self.dense:
@@ -134,7 +135,7 @@ class LabelSetSums:
         return len(self._ids)
 
     @property
-    def sets(self) -> tuple[Any, ...]:
+    def sets(self) -> tuple[tuple[int, ...], ...]:
         """Tuples of ascending codes, in order of first appearance."""
         return tuple(self._ids)
 
@@ -144,12 +145,14 @@ class LabelSetSums:
         weights, rows, mean, low = (a[:n].copy() for a in (self._weights, self._rows, self._mean, self._low))
         return LabelSets(tuple(self._ids), weights, rows, self._dense, mean, low, *self._table.copies())
 
-    def plan(self, encoded: Encoded, rows: int, width: int, dense: bool) -> tuple[np.ndarray, dict[Any, int]]:
+    def plan(
+        self, encoded: Encoded, rows: int, width: int, dense: bool
+    ) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
         """Each row's set (rows,) int64, −1 without labels, and the sets that are new. Writes nothing.
 
         Raises LimitExceeded past 20,000 sets, or 1 GiB of sums.
         """
-        new: dict[Any, int] = {}
+        new: dict[tuple[int, ...], int] = {}
         known = len(self._ids)
         ids = np.empty(rows, dtype=np.int64)
         codes = encoded.codes.tolist()
@@ -167,14 +170,14 @@ class LabelSetSums:
             )
         return ids, new
 
-    def begin(self, new: dict[Any, int], width: int, dense: bool) -> None:
+    def begin(self, new: dict[tuple[int, ...], int], width: int, dense: bool) -> None:
         """Make room for new sets, and for dense rows."""
         if dense and not self._dense:
             self._load(self.freeze().densified(width))
         self._ids.update(new)
         self._room(len(self._ids), width)
 
-    def add(self, X: Any, weights: np.ndarray, ids: np.ndarray) -> None:
+    def add(self, X: Rows, weights: np.ndarray, ids: np.ndarray) -> None:
         """Add rows (rows, d), dense or CSR, of stored weights (rows,) and sets ids (rows,)."""
         labelled = ids >= 0
         self._rows += np.bincount(ids[labelled], minlength=len(self._rows))
@@ -195,7 +198,7 @@ class LabelSetSums:
 
     def join(self, other: LabelSets, width: int, sign: float) -> None:
         """Add other's sums, or with sign −1 take them out."""
-        new: dict[Any, int] = {}
+        new: dict[tuple[int, ...], int] = {}
         for s in other.sets:
             if s not in self._ids:
                 new[s] = len(self._ids) + len(new)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stream_dr.block import Block, as_weights, check_finite, row_weights
+from stream_dr.block import Block, Rows, as_weights, check_finite, row_weights
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
+from stream_dr.label_codes import Label
 from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_kind, encode
 from stream_dr.targets import Targets, check_label_type, labelled_rows
 
@@ -30,7 +31,7 @@ class Learner(Protocol):
     dense: bool
     target_kind: str | None
     target_width: int
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
 
     @property
     def columns(self) -> int:
@@ -51,7 +52,7 @@ class Plan(NamedTuple):
     batch.
     """
 
-    X: Any
+    X: Rows
     weights: np.ndarray
     encoded: Encoded | None
     skipped: int
@@ -61,7 +62,7 @@ class Plan(NamedTuple):
     dense: bool
     target_kind: str | None
     target_width: int
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
 
     @property
     def rows(self) -> int:
@@ -74,7 +75,7 @@ class Plan(NamedTuple):
         return not isinstance(self.X, np.ndarray)
 
 
-def plan(learner: Learner, codes: dict[Any, int], block: Block) -> Plan:
+def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
     """The plan of a batch; `codes` is the learner's vocabulary, label → column.
 
     Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
@@ -106,7 +107,7 @@ def plan(learner: Learner, codes: dict[Any, int], block: Block) -> Plan:
     return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, given, labels)
 
 
-def vocabulary(codes: dict[Any, int], labels: tuple[Any, ...], y: Targets) -> tuple[tuple[Any, ...], np.ndarray]:
+def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
     """The vocabulary with the batch's new labels at its end, and the column (labels of the batch,) int32 of each."""
     new = [label for label in y.labels if label not in codes]
     column = np.empty(len(y.labels), dtype=np.int32)

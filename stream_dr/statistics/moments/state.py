@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidTargets
+from stream_dr.label_codes import Label
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
@@ -40,7 +41,7 @@ class Centred(NamedTuple):
     mean: np.ndarray
     diagonal: np.ndarray | None
     scatter: np.ndarray | None
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
     label_weights: np.ndarray
     target_mean: np.ndarray
     cross: np.ndarray
@@ -61,7 +62,7 @@ class MomentState(NamedTuple):
     features, targets, class_scatter, label_sets: the sums; `Absent` where not kept or before the first batch.
     """
 
-    encoding: Any
+    encoding: Encoding
     scatter: str
     decay: float
     rows: int
@@ -71,7 +72,7 @@ class MomentState(NamedTuple):
     dense: bool
     target_kind: str | None
     target_width: int
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
     scale: float
     weight: float
     largest_trace: float
@@ -237,7 +238,7 @@ def together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
     return a, b
 
 
-def aligned(state: MomentState, width: int, labels: tuple[Any, ...], columns: np.ndarray, total: int) -> MomentState:
+def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: np.ndarray, total: int) -> MomentState:
     """The state with `width` features and `total` target columns, its column j being columns[j]."""
     if width == state.n_features and np.array_equal(columns, np.arange(total)):
         return state._replace(labels=labels)

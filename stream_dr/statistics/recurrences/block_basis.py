@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block
+from stream_dr.block import Block, Rows
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, WidthMismatch
 from stream_dr.statistics.aligned import aligned_zeros
@@ -130,7 +130,7 @@ class BlockBasis:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
         self.grow(block.features)
 
-    def learn(self, X: Any, loops: Loops, row: int, *arguments: Any) -> None:
+    def learn(self, X: Rows, loops: Loops, row: int, *arguments: Any) -> None:
         """Run a method's loop over rows X, which follow `row` rows learned before, re-multiplying where it stops for
         that."""
         if self.dense:

@@ -13,11 +13,12 @@ starts nothing, where the row-by-row form would still see 1e-14; dense rows are 
 difference.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_dr.block import Block
+from stream_dr.label_codes import Label
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
 from stream_dr.statistics.recurrences.ccipca_loop import LOOPS
@@ -32,7 +33,7 @@ class CCIPCAState(NamedTuple):
     rows_skipped: int
     n_features: int
     target_kind: str | None
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
     basis: BasisState
     variance: np.ndarray
 
@@ -42,7 +43,7 @@ class CCIPCAAccumulator:
 
     rows_skipped = 0
     target_kind = None
-    labels: tuple[Any, ...] = ()
+    labels: tuple[Label, ...] = ()
 
     def __init__(self, components: int, amnesic: float, center: bool, state: CCIPCAState | None = None) -> None:
         self._amnesic = float(amnesic)

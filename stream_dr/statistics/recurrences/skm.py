@@ -14,11 +14,12 @@ Why this way: see block_basis. A class that comes late gets a column of its own 
 weight.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_dr.block import Block
+from stream_dr.label_codes import Label
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
 from stream_dr.statistics.recurrences.skm_loop import LOOPS
@@ -33,7 +34,7 @@ class SKMState(NamedTuple):
     rows_skipped: int
     n_features: int
     target_kind: str | None
-    labels: tuple[Any, ...]
+    labels: tuple[Label, ...]
     basis: BasisState
 
 
@@ -45,7 +46,7 @@ class SKMAccumulator:
         self.rows = 0 if state is None else int(state.rows)
         self.rows_skipped = 0 if state is None else int(state.rows_skipped)
         self.target_kind = None if state is None else state.target_kind
-        self.labels: tuple[Any, ...] = () if state is None else tuple(state.labels)
+        self.labels: tuple[Label, ...] = () if state is None else tuple(state.labels)
         self._place = {label: i for i, label in enumerate(self.labels)}
         self._basis = BlockBasis(components, len(self.labels), state=None if state is None else state.basis)
 
