@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 
 import stream_dr
@@ -21,10 +21,9 @@ from service.auth import Access
 from service.body_limits import BodyLimits, Held
 from service.ingest import Ingest
 from service.metrics import Metrics, Observed
-from service.problems import Problem
 from service.routes import jobs, learn, models, project, stream
 from service.settings import Settings
-from service.shared import Shared
+from service.shared import Shared, given_once
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Threads that parse, that project many rows, and that read through the log or wait for a solution."""
@@ -76,12 +75,6 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         schemas.describe, app, settings.write_token is not None
     )
     return app
-
-
-async def given_once(request: Request) -> None:
-    """Raise Problem `invalid_request` where a parameter is given more than once."""
-    if len(request.query_params) < len(request.query_params.multi_items()):
-        raise Problem("invalid_request", "A parameter is given more than once.")
 
 
 def limits(settings: Settings) -> stream_dr.Limits:

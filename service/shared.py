@@ -1,14 +1,17 @@
-"""Shared: what all requests of an application share, set once when it is made."""
+"""Shared: what all requests of an application share, set once when it is made, and what is asked of every one."""
 
 import asyncio
 from collections.abc import Awaitable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
+from fastapi import Request
+
 import stream_dr
 from service.body_limits import Held
 from service.ingest import Ingest
 from service.metrics import Metrics
+from service.problems import Problem
 from service.settings import Settings
 
 
@@ -40,3 +43,9 @@ class Shared:
         finally:
             work.cancel()
             stop.cancel()
+
+
+async def given_once(request: Request) -> None:
+    """Raise Problem `invalid_request` where a parameter is given more than once."""
+    if len(request.query_params) < len(request.query_params.multi_items()):
+        raise Problem("invalid_request", "A parameter is given more than once.")

@@ -1,4 +1,8 @@
-"""codec: Arrow record batches ↔ Block, in the layout DESIGN.md section 5 fixes.
+"""codec: bytes ↔ Arrow record batches ↔ Block, with nothing believed before it is checked.
+
+`read_arrow` looks at the messages first (messages.py), then at the types of the columns; pyarrow then reads the batches
+without a copy, and every one is checked in full (sound.py). A file (magic ARROW1) is read as the stream inside it, because a
+hostile footer may list one batch a million times.
 
 Dense rows are `features: fixed_size_list<float|double, d>` or plain numeric columns (names kept); sparse rows are
 `indices: list<integer>` + `values: list<float|double>`. Beside them at most one of `label`, `labels`, `target`, and
@@ -13,13 +17,14 @@ batches is joined first, so that the rest knows only one. Integer lists are take
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from stream_dr.arrow.csr import WIDEST
-from stream_dr.arrow.ipc import Validated, read_arrow, write_arrow
 from stream_dr.arrow.json_rows import block_from_json, json_rows
+from stream_dr.arrow.messages import check_footer, check_messages, stream_in
 from stream_dr.arrow.rows import (
     check_columns,
     dense_rows,
@@ -28,14 +33,63 @@ from stream_dr.arrow.rows import (
     refuse_null,
     sparse_rows,
 )
-from stream_dr.arrow.sound import check_batches, check_types
+from stream_dr.arrow.sound import check_batches, check_types, first_line
 from stream_dr.arrow.targets import arrow_from_targets, is_text, targets_from_arrow
 from stream_dr.block import Block, as_weights, check_finite
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import KINDS, Targets
 
-__all__ = ["arrow_from_block", "block_from_arrow", "block_from_json", "json_rows", "read_arrow", "write_arrow"]
+__all__ = [
+    "arrow_from_block",
+    "block_from_arrow",
+    "block_from_json",
+    "check_file",
+    "json_rows",
+    "read_arrow",
+    "write_arrow",
+]
+
+_READ = pa.ipc.IpcReadOptions(use_threads=False, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
+
+
+class Validated(list[pa.RecordBatch]):
+    """Record batches that have been checked in full."""
+
+
+def read_arrow(data: Any, max_bytes: int | None = None) -> Validated:
+    """The record batches of an IPC stream or file held in a bytes-like object; at least one, of no rows if there is none.
+
+    max_bytes bounds what the body unpacks to, as `check_messages` tells (None: no bound). Buffers point into `data`, which
+    must not be changed afterwards. Raises MalformedInput (not Arrow, truncated, invalid, bytes after the end),
+    SchemaMismatch (a type that no layout has) or LimitExceeded.
+    Cost: O(messages) plus full validation; no copy unless compressed or misaligned.
+    """
+    view = stream_in(memoryview(data).cast("B"))
+    check_messages(view, max_bytes)
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(view), options=_READ) as reader:
+            check_types(reader.schema)
+            batches = Validated(reader) or Validated([pa.RecordBatch.from_pylist([], schema=reader.schema)])
+    except (pa.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as e:
+        raise MalformedInput(f"the bytes are not a valid Arrow stream ({first_line(e)}); write it anew.") from e
+    check_batches(batches, max_bytes)
+    return batches
+
+
+def check_file(data: Any) -> tuple[int, ...]:
+    """Rows of each batch of an IPC file that pyarrow may then read by its footer. Raises what `read_arrow` does of one."""
+    view = memoryview(data).cast("B")
+    return check_footer(view, check_messages(stream_in(view)))
+
+
+def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """One uncompressed IPC stream of the batches (at least one, all of one schema)."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())
 
 
 def block_from_arrow(

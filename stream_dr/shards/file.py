@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stream_dr.arrow.ipc import check_file, read_arrow
+from stream_dr.arrow.codec import check_file, read_arrow
 from stream_dr.arrow.sound import check_types
 from stream_dr.errors import DamagedShard, MalformedInput, SchemaMismatch, SourceMissing
 

@@ -5,8 +5,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.arrow_bodies import packed, unpacked
-from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.arrow.ipc import read_arrow, write_arrow
+from stream_dr.arrow.codec import block_from_arrow, read_arrow, write_arrow
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
 
 BATCH = pa.record_batch({"price": np.arange(6.0), "label": pa.array(list("abcabc"))})
