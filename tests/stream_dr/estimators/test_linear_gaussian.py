@@ -106,7 +106,9 @@ def test_what_cannot_be_had_is_refused() -> None:
         with pytest.raises(errors.InvalidParameter, match="share of all variance"):
             PCA(share).fit(X)
     with pytest.raises(errors.CannotRefine, match="State how many"):
-        PCA(0.5).fit(X).refine(SimpleNamespace(events=lambda after=-1, until=None: iter([(0, stream_dr.Block(X))])))
+        PCA(0.5, scatter="diagonal").fit(X).refine(
+            SimpleNamespace(events=lambda after=-1, until=None: iter([(0, stream_dr.Block(X))]))
+        )
     assert PCA(2, feature_map=stream_dr.random_fourier(20)).fit(X).score_samples(X[:3]).shape == (3,)
 
 
