@@ -37,7 +37,6 @@ LASTING = "reference:"
 KEYS = 1_000_000
 """How many other keys are remembered."""
 
-_PAGE_BYTES = 8192
 _AT_ONCE = 64  # events, and pages, that one transaction of retention gives up
 _TABLES = """
 CREATE TABLE events(
@@ -96,8 +95,7 @@ def database(folder: Path, writable: bool) -> Database:
 
 def create(folder: Path, fill: Callable[[sqlite3.Connection], object] = lambda connection: None) -> None:
     """Make the index, and fill it before it is there."""
-    settings = (f"page_size={_PAGE_BYTES}", "auto_vacuum=INCREMENTAL")
-    with created(folder / NAME, APPLICATION, FORMAT, *settings) as connection:
+    with created(folder / NAME, APPLICATION, FORMAT, "auto_vacuum=INCREMENTAL") as connection:
         connection.executescript(_TABLES)
         fill(connection)
         connection.execute("PRAGMA journal_mode=WAL")
