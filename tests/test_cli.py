@@ -104,10 +104,12 @@ def test_from_shards_to_projected_rows(tmp_path: Path, folder: Path, capsys: pyt
     assert "120 rows, 0 caught up" not in Done(capsys, "replay", folder, "--dir", d).out
     assert "lda: 240 rows" in Done(capsys, "replay", folder, "--dir", d, "--again").out
     assert "lda: 600 rows" in Done(capsys, "replay", folder, "--dir", d, "--loops", 5, "--snapshot-rows", 50).out
-    refined = Done(capsys, "refine", d, "--model", "lda", "--tol", 1e-9, "--max-passes", 30)
+    assert "lda: exact already" in Done(capsys, "refine", d, "--model", "lda").out
+    Done(capsys, "replay", folder, "--dir", d, "--model", "wide=lda:scatter=diagonal")
+    refined = Done(capsys, "refine", d, "--model", "wide", "--tol", 1e-9, "--max-passes", 30)
     assert (refined.status, "refined at position 29" in refined.out) == (0, True)
     assert "pass 1: residual" in refined.err
-    assert json.loads(Done(capsys, "inspect", d, "--json").out)["models"]["lda"]["solution"] == "refined"
+    assert json.loads(Done(capsys, "inspect", d, "--json").out)["models"]["wide"]["solution"] == "refined"
     assert Done(capsys, "refine", d, "--model", "pc").err.startswith("error (cannot_refine)")
     verified = Done(capsys, "verify", d)
     assert (verified.status, verified.err) == (0, "")
