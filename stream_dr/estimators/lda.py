@@ -30,8 +30,9 @@ class LDA(LinearClassifier, TwoStage):
 
     Parameters gamma, shrinkage, scaling: see TwoStage. With scaling="unit" the rows learned have *within-class* variance 1
     along every component (divisor N, the sum of weights) [MATH §3a]: at γ = 0 `transform` is that of scikit-learn's
-    LinearDiscriminantAnalysis(solver="svd"), up to sign. Along a component in which no row differs from its class mean
-    (perfectly separated classes, as where rows are fewer than features and γ = 0), the total variance is 1 instead.
+    LinearDiscriminantAnalysis(solver="svd"), up to sign (earlier releases of it divide by N − classes). Along a component in
+    which no row differs from its class mean (perfectly separated classes, as where rows are fewer than features and γ = 0),
+    the total variance is 1 instead.
     shrinkage is of the within-class scatter, (1 − s) Sw + s (tr Sw / d) I, as in scikit-learn's solvers "lsqr" and "eigen".
 
     Targets: one label a row. State: O(d·(c + 2)) for d features and c classes, + d² with exact scatter. Learning a row
