@@ -1,4 +1,4 @@
-"""Who may import whom (DESIGN.md section 3), read off the source; and how long the first import takes."""
+"""Who may import whom (CONTRIBUTING.md), read off the source; and how long the first import takes."""
 
 import ast
 import subprocess

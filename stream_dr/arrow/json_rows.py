@@ -1,4 +1,4 @@
-"""json_rows: a JSON object of rows ↔ Block, in the forms DESIGN.md section 7 gives.
+"""json_rows: a JSON object of rows ↔ Block, in the forms that the service takes.
 
     {"rows": [[0.1, 0.2], …], "labels": ["a", …]}                              dense
     {"rows": [{"indices": [3, 17], "values": [0.5, 1.2]}, …], "labels": [["C15", "CCAT"], …]}      sparse

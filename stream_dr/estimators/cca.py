@@ -15,7 +15,7 @@ class CCA(TargetRegression, TwoStage):
     """Canonical correlation analysis: directions of the rows most correlated with some combination of targets.
 
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2), targets centred, eigenvalues of Cyy (scaled to unit
-    diagonal) above 1e-10 of the largest [2S, Table 1; MATH §3]. Eigenvalues are squared canonical correlations at γ = 0,
+    diagonal) above 1e-10 of the largest [2S §2; mathematics §3]. Eigenvalues are squared canonical correlations at γ = 0,
     each in [0, 1]. At most rank(Cyy) components. On one label a row the indicator's Cyy is singular and CCA is LDA
     (with scaling="source", to the length; with "unit" projected rows have variance 1, LDA's within their classes).
     Parameters gamma, shrinkage, scaling: see TwoStage.

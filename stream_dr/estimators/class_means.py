@@ -12,7 +12,7 @@ from stream_dr.solve.spectral import EPS
 
 
 class ClassMeans(LinearClassifier):
-    """Between-class principal directions: eigenvectors of Sb = Cxy diag(1/n_j) Cxyᵀ / N, weighted by priors [MATH §2].
+    """Principal directions between classes: eigenvectors of Sb = Cxy diag(1/n_j) Cxyᵀ / N, by priors [mathematics §2].
 
     Orthonormal, at most (classes − 1) of them for one label a row and one a label for several; exact at every row, since
     Cxx is not needed (it is SKM at a = 1, eigenvalues halved). `predict` gives the label of the nearest class mean in the

@@ -1,4 +1,4 @@
-"""ClosedForm: what is shared by the estimators solved from one state of centred sums [MATH §1-3].
+"""ClosedForm: what is shared by the estimators solved from one state of centred sums [mathematics §1-3].
 
 A subclass says which targets it takes, how they are encoded, and `directions(moments, state)`: from the moments to
 loadings and eigenvalues. Here are the common parameters, the accumulator, `standardize`, and the finished projection.
@@ -166,7 +166,7 @@ class ClosedForm(AdditiveEstimator):
         return moments.mean
 
     def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20, resume: Any = None) -> Self:
-        """Replace the projection by the exact one, through passes over `source` [MATH §4].
+        """Replace the projection by the exact one, through passes over `source` [mathematics §4].
 
         source: exactly the rows learned: (X, y), a list of (X, y) or (X, y, weights), or anything whose events(after=-1,
         until=None) yields (position, stream_dr.Block(X, y, weights)). tol: stops when the relative residual and the angle

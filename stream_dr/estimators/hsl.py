@@ -15,7 +15,7 @@ from stream_dr.statistics.moments.label_sets import most_sets
 class HSL(TwoStage):
     """Hypergraph spectral learning: rows are vertices, labels are hyperedges, L a normalised Laplacian of that graph.
 
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L, X centred [2S, Table 1; MATH §3]. `laplacian`:
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L, X centred [2S §2; mathematics §3]. `laplacian`:
 
     - "zhou": XH = Cxy' diag(n_e^−1/2), a row's targets divided by √(its number of labels);
     - "clique": XH = Cxy', divided by √(Σ_{e∋i} n_e);
@@ -96,7 +96,7 @@ class HSL(TwoStage):
 
 
 def edge_columns(sets: Any, n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:
-    """(sets, labels) what a row of each label set is multiplied by: 1/√deg, for the star times 1/n_e [MATH §3].
+    """(sets, labels) what a row of each label set is multiplied by: 1/√deg, for the star times 1/n_e [mathematics §3].
 
     deg of a set is Σ n_e (clique) or Σ 1/n_e (star) over its labels; n_e (labels,): labels without weight count nothing.
     """

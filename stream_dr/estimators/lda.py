@@ -25,11 +25,11 @@ CERTAIN = 1e-10
 class LDA(LinearClassifier, TwoStage):
     """Linear discriminant analysis: maximises Sb against St, from one pass.
 
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy diag(n_j^−1/2), Cxy against the class indicator [2S, Table 1 and
-    Algorithm 2; MATH §3]. At most (classes − 1) components; eigenvalues lie in [0, 1]. With γ = 0 this is Fisher's LDA.
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy diag(n_j^−1/2), Cxy against the class indicator [2S §2 and
+    Algorithm 2; mathematics §3]. At most (classes − 1) components; eigenvalues lie in [0, 1]. γ = 0 is Fisher's LDA.
 
     Parameters gamma, shrinkage, scaling: see TwoStage. With scaling="unit" the rows learned have *within-class* variance 1
-    along every component (divisor N, the sum of weights) [MATH §3a]: at γ = 0 `transform` is that of scikit-learn's
+    along every component (divisor N, the sum of weights) [mathematics §3a]: at γ = 0 `transform` is that of scikit-learn's
     LinearDiscriminantAnalysis(solver="svd"), up to sign (earlier releases of it divide by N − classes). Along a component in
     which no row differs from its class mean (perfectly separated classes, as where rows are fewer than features and γ = 0),
     the total variance is 1 instead.
@@ -40,7 +40,7 @@ class LDA(LinearClassifier, TwoStage):
     unlearns.
 
     From the diagonal of Cxx (`solution_` "diagonal") it is the one-pass approximation W1 ≈ (diag(Cxx) + γ)⁻¹ XH of
-    MATH §4; `refine` makes it exact.
+    mathematics §4; `refine` makes it exact.
 
     A classifier, too: classes are Gaussian with means m_j and one covariance Σ = ((1 − s) Sw + s (tr Sw / d) I) / N or
     (Sw + γI) / N, as in scikit-learn's LinearDiscriminantAnalysis (at γ = 0 like its "svd", with shrinkage its "lsqr").

@@ -1,8 +1,8 @@
 """LinearClassifier: classification by scores that are linear in a row's components, as scikit-learn's classifiers have it.
 
 The scores are log posterior probabilities but for a term all classes share; they are read from the projection (its
-`Readout`), so an estimator and what a service has published of it predict alike [MATH §10]. `classes_` are the labels that
-have weight.
+`Readout`), so an estimator and what a service has published of it predict alike [mathematics §10]. `classes_` are
+the labels that have weight.
 """
 
 from typing import Any, Self

@@ -1,6 +1,6 @@
 """LinearGaussian: what principal components say of the rows as a Gaussian, named as in scikit-learn's PCA.
 
-Probabilistic PCA [PPCA; MATH §10]: variance λ_i along component i, and in every direction outside of them the same,
+Probabilistic PCA [PPCA; mathematics §10]: variance λ_i along component i, and in every direction outside of them the same,
 σ², the mean of what the components leave. So Σ = V diag(λ − σ²) Vᵀ + σ² I, which is never formed to score rows: with z the
 row's components, (x − x̄)ᵀ Σ⁻¹ (x − x̄) = Σ z_i² / λ_i + (|x − x̄|² − |z|²) / σ². Standardised columns are scaled first, and
 the density is that of the columns as they came.

@@ -1,6 +1,6 @@
 """What SKM and MMC share: directions of b·Sb + w·Cxx/N from moments, exact or diagonal.
 
-Why this way: the two differ in names of parameters and in nothing else [MATH §2], so the choice of route and the
+Why this way: the two differ in names of parameters and in nothing else [mathematics §2], so the choice of route and the
 refusal stand once.
 """
 

@@ -11,7 +11,7 @@ from stream_dr.estimators.parameter_checks import check_number
 
 @dataclass(eq=False, repr=False)
 class MMC(ClosedForm):
-    """Maximum margin criterion, weighted: eigenvectors of Sb − α Sw (Li, Jiang, Zhang; [WMV]; MATH §2).
+    """Maximum margin criterion, weighted: eigenvectors of Sb − α Sw (Li, Jiang, Zhang; [WMV]; mathematics §2).
 
     Sb is weighted by the classes' shares n_j/N and Sw divided by N, as Li, Jiang and Zhang have it; the lecture [WMV]
     prints Sb unweighted and Sw as a sum, whose first vectors differ (cosine 0.74-0.81). MMC(α) is SKM(a) with

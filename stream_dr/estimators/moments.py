@@ -1,10 +1,10 @@
-"""Moments: the centred sums a closed-form method is solved from [MATH §1-3].
+"""Moments: the centred sums a closed-form method is solved from [mathematics §1-3].
 
 The moments of standardised rows are those of the rows times 1/σ, a constant column counting as σ = 1: so `standardize`
 is exact at any time and has no lag.
 
 Why this way: everything a method needs of a state (which classes have weight, how far the rows were from zero, what is
-rounding) is asked for here once, in the words of MATH.md.
+rounding) is asked for here once, in the words of docs/mathematics.md.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """NPE: neighbourhood preserving embedding, the linear form of LLE, on a sample of the rows.
 
-Xᵀ (I − W)ᵀ(I − W) X w = λ Xᵀ X w, smallest λ, X the centred sampled rows, W their barycentric weights [MATH §7; GLPLS
+Xᵀ (I − W)ᵀ(I − W) X w = λ Xᵀ X w, smallest λ, X the centred sampled rows, W their barycentric weights [mathematics §7; GLPLS
 eq. 2.31, 2.34 for W]; see solve/locality.py.
 
 Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes

@@ -12,7 +12,7 @@ from stream_dr.estimators.two_stage import TwoStage
 class OPLS(TargetRegression, TwoStage):
     """Orthonormalised partial least squares: the directions that predict all targets best, from one pass.
 
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy [2S, Table 1; MATH §3]: the span of ridge regression on every
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy [2S §2; mathematics §3]: the span of ridge regression on every
     target, ordered by what it explains. At most (targets) components; eigenvalues are in the targets' squared units,
     summed over rows. Parameters gamma, shrinkage, scaling: see TwoStage; projected rows have variance 1 with scaling="unit".
 

@@ -16,7 +16,7 @@ from stream_dr.solve.spectral import symmetric
 
 @dataclass(eq=False, repr=False)
 class PCA(LinearGaussian, ClosedForm):
-    """Principal component analysis: eigenvectors of Cxx, exact from one pass, mergeable and unlearnable [MATH §2].
+    """Principal component analysis: eigenvectors of Cxx, exact from one pass, mergeable and unlearnable [mathematics §2].
 
     Orthonormal, at most min(features, rows − 1). Eigenvalues are those of Cxx = Σ w (x − x̄)(x − x̄)ᵀ: divided by N they
     are variances.

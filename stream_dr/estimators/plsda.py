@@ -15,10 +15,10 @@ from stream_dr.solve.pls import rotations
 class PLSDA(TargetRegression):
     """Partial least squares discriminant analysis, from moments: the NIPALS solution without a second pass.
 
-    Kernel algorithm of Dayal & MacGregor (1997) [GLPLS; MATH §5]. Components are the rotations r (‖w‖ = 1, ‖r‖ ≠ 1), as long
-    at any number of rows, which scikit-learn calls `x_rotations_`: those of PLSRegression(scale=False) to 2e-13 when it is
-    run to convergence (its default tol stops 4e-3 short). Eigenvalues are the squared covariances σ² of the deflated Cxy, in
-    the order found.
+    Kernel algorithm of Dayal & MacGregor (1997) [GLPLS; mathematics §5]. Components are the rotations r (‖w‖ = 1, ‖r‖ ≠ 1),
+    as long at any number of rows, which scikit-learn calls `x_rotations_`: those of PLSRegression(scale=False) to 2e-13 when
+    it is run to convergence (its default tol stops 4e-3 short). Eigenvalues are the squared covariances σ² of the deflated
+    Cxy, in the order found.
 
     Targets: one or several labels a row (their indicator), or numbers (then it is PLS regression's projection). State:
     O(d·(k + 2)), + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter;

@@ -1,4 +1,4 @@
-"""Refining: the exact solution of a closed-form method at large d, by passes over the stream [MATH §4].
+"""Refining: the exact solution of a closed-form method at large d, by passes over the stream [mathematics §4].
 
 `refine_steps` makes one pass over a Source a step and hands out, after each, the projection so far, what is known about
 it, and what is needed to go on: a NamedTuple of arrays that may be packed, stored, and given back as `resume`, in another

@@ -1,4 +1,4 @@
-"""FirstStage and OnSubspace: the two ways a closed-form method is solved through products with Cxx alone [MATH §4].
+"""FirstStage and OnSubspace: the two ways a closed-form method is solved through products with Cxx alone [mathematics §4].
 
 Both offer the same four verbs. `start()` gives a solve (a NamedTuple of arrays), `take(solve, product)` the next one from
 the product of Cxx with `solve.directions`, `answer(solve)` the loadings, eigenvalues and relative residual so far.

@@ -3,7 +3,7 @@
 Rows without targets are left out where the method needs them, weights and decay are those of learning. The first pass
 learns the stream anew beside the product, without Cxx, and compares: rows, N, means, Cxy and class weights must be those
 of the state, to rounding. A source that is not what the state has seen would give the solution of another problem
-[MATH §4], so it is refused before anything is published.
+[mathematics §4], so it is refused before anything is published.
 
 Cost of a pass: O(entries · r) for r directions; the first adds the learning. Memory O(d · (r + k)).
 

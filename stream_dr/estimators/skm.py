@@ -1,4 +1,4 @@
-"""SKM: the closed form of the scalable kernel maximisation criterion of [SKM], solved from class means and scatter."""
+"""SKM: the supervised Kampong measure of [SKM] in closed form, solved from class means and scatter."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -11,10 +11,10 @@ from stream_dr.estimators.parameter_checks import check_number
 
 @dataclass(eq=False, repr=False)
 class SKM(ClosedForm):
-    """Supervised subspace learning of Yan et al. in closed form: eigenvectors of S_c = 2 Sb + (1 − a) Sw.
+    """Supervised Kampong measure (Yan et al.) in closed form: eigenvectors of S_c = 2 Sb + (1 − a) Sw.
 
     That identity is not in the paper: with its weights −(a − p_l) and p_j [SKM eq. 16, 17], S_c = 2 Sb + (1 − a) Sw to
-    6e-15 [MATH §2]. So a = 1 is the between-class scatter alone, exact from the class means at every row, without the
+    6e-15 [mathematics §2]. So a = 1 is the between-class scatter alone, exact from the class means at every row, without the
     convergence lag of the incremental form; a = 3 is twice MMC; SKM(a) is weighted MMC with α = (a − 1)/2. Sb is weighted
     by the classes' shares, Sw divided by N.
 

@@ -20,7 +20,7 @@ class KernelKinds:
 
 @dataclass(eq=False, repr=False)
 class SPCA(ClosedForm):
-    """Supervised PCA (Barshan et al.): directions of largest dependence (HSIC) on the targets [SRP §2; MATH §2].
+    """Supervised PCA (Barshan et al.): directions of largest dependence (HSIC) on the targets [SRP §2; mathematics §2].
 
     Left singular vectors of Cxy, orthonormal; eigenvalues are those of Cxy Cxyᵀ. `kernel` is the one on the targets:
 

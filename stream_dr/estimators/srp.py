@@ -16,7 +16,7 @@ from stream_dr.targets import Label
 
 @dataclass(eq=False, repr=False)
 class SRP(ClosedForm):
-    """Supervised random projections: W = Cxy R, R random signs, one row of it a label [SRP eq. 13; MATH §2].
+    """Supervised random projections: W = Cxy R, R random signs, one row of it a label [SRP eq. 13; mathematics §2].
 
     E[W Wᵀ] = Cxy Cxyᵀ, the matrix SPCA decomposes: no eigenproblem, and an answer as soon as there is a row. R is ±1/√p, so
     that E[R Rᵀ] = I, drawn from (random_state, label): states of several machines agree and merge. Continuous targets go

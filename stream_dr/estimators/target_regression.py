@@ -3,7 +3,7 @@
 Components are uncorrelated in the scatter A that the method inverts, A = Cxx, with a ridge a·Cxx + ρI (PLS-DA: A = Cxx),
 so each tells its own part: `y_loadings_` q_i = Cxyᵀ w_i / w_iᵀ A w_i, and the targets are ȳ + Σ z_i q_i. With all of a
 two-stage method's components that is ridge regression on every target; with fewer it is regression of reduced rank
-[MATH §10].
+[mathematics §10].
 """
 
 from abc import abstractmethod

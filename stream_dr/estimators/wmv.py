@@ -14,12 +14,13 @@ from stream_dr.solve.spectral import algebraic
 
 @dataclass(eq=False, repr=False)
 class WMV(ClosedForm):
-    """Weighted maximum variance with two parameters [WMV; MATH §2].
+    """Weighted maximum variance with two parameters [WMV; mathematics §2].
 
     Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² with C_ij = α for two rows of one class and β for rows of two (with weights,
     C_ij w_i w_j): eigenvectors of Xᵀ L X = β N Cxx + (α − β) Σ_j n_j W_j, W_j the scatter of class j about its own mean.
-    α < 0 < β: rows of one class are drawn together, others apart. (C_ij = 1/n and 1/n_k instead would be N (Sb − Sw),
-    which is MMC.) Components are orthonormal and ordered by algebraic value; n_components=None gives the positive ones.
+    α < 0 < β: rows of one class are drawn together, others apart. (With C_ij = 1/n − 2 [same class]/n_k
+    it would be N (Sb − Sw), which is MMC.) Components are orthonormal and ordered by algebraic value; n_components=None
+    gives the positive ones.
 
     State: c matrices W_j and Cxx, 8·(c + 1)·d² bytes (20 classes at d = 1,000: 170 MB), so the scatter is always exact:
     more than 4,096 features are refused. Learning a row costs O(d²); solving O(d³ + c d²). Merges and unlearns.

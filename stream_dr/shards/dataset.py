@@ -25,7 +25,7 @@ from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.block import Block
 from stream_dr.errors import DamagedFile, DamagedShard, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.label_codes import Label
-from stream_dr.shards.file import Identity, damaged, digest_of, identity_of, opened
+from stream_dr.shards.file import Identity, bytes_of, damaged, digest_of, identity_of, opened
 from stream_dr.shards.manifest import NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
 from stream_dr.shards.seal import seal_of
 from stream_dr.shards.writer import ShardWriter
@@ -90,7 +90,7 @@ class Shard:
         """
         identity = identity_of(self.path)
         if self._checked != identity:
-            if not self._sealed(identity):
+            if not self._sealed():
                 self._compare(identity)
             self._count(identity)
             self._checked = identity
@@ -100,10 +100,13 @@ class Shard:
         """Compare the file's digest with the shard's, whatever its seal says. Raises SourceMissing or DamagedShard."""
         self._compare(identity_of(self.path))
 
-    def _sealed(self, identity: Identity) -> bool:
-        """Whether the file has the bytes that were written with the digest and the seal that the manifest names."""
+    def _sealed(self) -> bool:
+        """Whether the file has the bytes that were written with the digest and the seal that the manifest names.
+
+        Nothing of the file is interpreted before: flipped bytes are damage, not columns of a type that is refused.
+        """
         seal = self.entry.seal if self.entry is not None else ""
-        return bool(seal) and seal_of(opened(*identity).bytes, self.sha256) == seal
+        return bool(seal) and seal_of(bytes_of(self.path), self.sha256) == seal
 
     def _count(self, identity: Identity) -> None:
         """Compare the batches' rows with the manifest's: by those a replay knows what there is to read."""

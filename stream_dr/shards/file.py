@@ -43,28 +43,38 @@ def digest_of(path: Path, _size: int, _changed: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def bytes_of(path: Path) -> pa.Buffer:
+    """A file's bytes, memory-mapped. Raises DamagedShard when it cannot be read."""
+    with _unreadable(path):
+        return _source(path).read_buffer()
+
+
+def _source(path: Path) -> Any:
+    return pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b"")
+
+
 class ShardFile:
-    """An open shard: its batches by number. schema: their Arrow schema. batch_rows: rows of each. bytes: the whole file."""
+    """An open shard: its batches by number. schema: their Arrow schema. batch_rows: rows of each."""
 
     schema: pa.Schema
 
     def __init__(self, path: Path) -> None:
         self._path, self._lock = path, threading.Lock()
         with _unreadable(path):
-            self._open(pa.memory_map(str(path)) if path.stat().st_size else pa.BufferReader(b""))
+            self._open(_source(path))
 
     def _open(self, source: Any) -> None:
-        self.bytes = source.read_buffer()
-        start = bytes(self.bytes[:6])
+        data = source.read_buffer()
+        start = bytes(data[:6])
         source.seek(0)
         if start == b"ARROW1":
-            self.batch_rows = check_file(self.bytes)
+            self.batch_rows = check_file(data)
             reader = pa.ipc.open_file(source)
             self._get, self.schema = lambda n: [reader.get_batch(n)], reader.schema
         elif start[:4] == b"PAR1":
             self._open_parquet(source)
         elif start[:4] == b"\xff\xff\xff\xff":
-            batches = read_arrow(self.bytes)
+            batches = read_arrow(data)
             self._get, self.schema = lambda n: [batches[n]], batches[0].schema if batches else pa.schema([])
             self.batch_rows = tuple(batch.num_rows for batch in batches)
         else:

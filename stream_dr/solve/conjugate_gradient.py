@@ -3,7 +3,7 @@
 What is remembered between products: the solution, the residual's orthonormal basis, the search directions, each
 (features, r) with r ≤ the rank of the right-hand sides, and three (r, k) matrices. One product a step is the whole cost of
 data; the rest is O(features · r²). No preconditioner: on text Jacobi's does not help, and at γ = 0 it converges to an
-answer that is not of minimum norm; started from 0 this one stays in the range of the matrix and so is [MATH §4].
+answer that is not of minimum norm; started from 0 this one stays in the range of the matrix and so is [mathematics §4].
 
 The recurrence is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12, 2001) with the block
 allowed to shrink:
@@ -115,7 +115,7 @@ def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.n
     """W = W1 U Σ^(−1/2) (features, p) and Σ (p,), largest first, from D = W1ᵀ XH = U Σ Uᵀ [2S, Algorithm 2].
 
     first: (features, k) W1, also of an unfinished solve: then D is still positive semi-definite. right: (features, k) XH.
-    Components with Σ_i ≤ 1e-10 Σ_1 are left out [MATH §3, rule 4]. O(features · k²).
+    Components with Σ_i ≤ 1e-10 Σ_1 are left out [mathematics §3, rule 4]. O(features · k²).
     """
     small = first.T @ right
     values, vectors = np.linalg.eigh((small + small.T) / 2)
@@ -146,7 +146,7 @@ def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tup
     """(PᵀAP)⁻¹ (r, r) on the range A has in double precision, and the largest eigenvalue of A seen.
 
     A combination of directions with sᵀAs / sᵀs ≤ features·eps·largest lies in A's null space up to rounding (rule 1 of
-    MATH §3): dividing by it would blow up the noise of the right-hand sides, so it is left out.
+    mathematics §3): dividing by it would blow up the noise of the right-hand sides, so it is left out.
     """
     gram = directions.T @ product
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)

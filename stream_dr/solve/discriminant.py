@@ -1,4 +1,4 @@
-"""Eigenvectors of b·Sb + w·Cxx/N: the family of SKM and (weighted) maximum margin criteria [MATH §2].
+"""Eigenvectors of b·Sb + w·Cxx/N: the family of SKM and (weighted) maximum margin criteria [mathematics §2].
 
 With St = Cxx/N = Sb + Sw: SKM's 2 Sb + (1 − a) Sw is b = 1 + a, w = 1 − a; weighted MMC's Sb − α Sw is b = 1 + α,
 w = −α. Sb comes as its factor G (features, c), G Gᵀ = Sb, exact from the class means at any width.

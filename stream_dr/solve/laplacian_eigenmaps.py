@@ -28,7 +28,7 @@ SMALLEST_MU = 1e-6
 
 @nested_state
 class Eigenmap(NamedTuple):
-    """Laplacian eigenmaps of landmarks, extended by Nyström: z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j) [MATH §7].
+    """Laplacian eigenmaps of landmarks [mathematics §7], by Nyström: z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j).
 
     landmarks: the reservoir's rows. places: (r, components). eigenvalues: (components,) λ, ascending; μ = 1 − λ.
     radii: (r,) squared radius of each landmark's neighbourhood. neighbours: landmarks a new row counts as near.

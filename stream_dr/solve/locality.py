@@ -1,7 +1,7 @@
 """locality: linear projections that keep a graph's smooth coordinates; what LPP and NPE share.
 
 Minimises wᵀ Xᵀ A X w / wᵀ Xᵀ B X w over the row space of the centred rows X (r, features), with A, B (r, r): L and D
-for LPP, (I − W)ᵀ(I − W) and I for NPE [MATH §7]. A ridge ρ stands in both quadratic forms.
+for LPP, (I − W)ᵀ(I − W) and I for NPE [mathematics §7]. A ridge ρ stands in both quadratic forms.
 
 Cost: O(r features min(r, features)) once, then a dense eigenproblem of that smaller size.
 

@@ -1,4 +1,4 @@
-"""Orientation: keep a projection's components comparable with those of the one before it (MATH.md section 9).
+"""Orientation: keep a projection's components comparable with those of the one before it (mathematics §9).
 
 An eigenvector's sign is arbitrary, and two of nearly equal eigenvalue may come out swapped. `orient` picks the signs
 and, among components whose eigenvalues are within 5 % of one another, the order that agree best with the predecessor;

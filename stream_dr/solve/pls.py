@@ -1,4 +1,4 @@
-"""Partial least squares from moments: Dayal & MacGregor's kernel algorithm (J. Chemometrics 11, 1997) [MATH §5].
+"""Partial least squares from moments: Dayal & MacGregor's kernel algorithm (J. Chemometrics 11, 1997) [mathematics §5].
 
     S = Cxy;  per component:  w = leading left singular vector of S;  r = w − Σ_j (ℓ_jᵀ r) r_j;  c = Cxx r;  t = rᵀ c;
     ℓ = c / t;  q = Sᵀ r / t;  S ← S − ℓ (rᵀ S)

@@ -1,4 +1,4 @@
-"""Rounding: what in a state's centred sums is no more than rounding [MATH §3, rules 1 and 3].
+"""Rounding: what in a state's centred sums is no more than rounding [mathematics §3, rules 1 and 3].
 
 A centred sum is as exact as the means it was formed with: its error grows with how far from zero the rows were (`shift`)
 and with what unlearning has cancelled (`lost`). Below that a column does not vary, an eigenvalue is zero, a cross sum says

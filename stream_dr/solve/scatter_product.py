@@ -1,7 +1,7 @@
 """Scatter product: (Σ w (x − x̄)(x − x̄)ᵀ) P over a stream of blocks, without the (features, features) matrix.
 
 What is remembered: the product so far (features, r) and the sum of the projected rows (r,). Time O(entries · r), sparse
-rows never densified [MATH §4]:
+rows never densified [mathematics §4]:
 
     Z = X P − 1 (x̄ᵀP);     A P = Xᵀ(w ∘ Z) − x̄ (wᵀZ)
 

@@ -29,7 +29,7 @@ def symmetric(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.nd
 
 
 def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
-    """Where eigenvalues (m,) of a positive semidefinite (m, m) matrix stop being more than rounding [MATH §3, rule 1]."""
+    """Where eigenvalues (m,) of a positive semidefinite (m, m) matrix are rounding and no more [mathematics §3, rule 1]."""
     return max(floor, len(values) * EPS * max(float(values.max(initial=0.0)), 0.0))
 
 

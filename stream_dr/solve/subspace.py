@@ -4,7 +4,7 @@ PCA, SKM, MMC and PLSDA need the scatter's action on the directions they end up 
 with its images Cxx V, one product a step, holds them: on V the small scatter VᵀCxxV is exact, the method is solved there
 as if V's columns were the features, and what its answer X lacks, (I − VVᵀ) Cxx X, says how far it is off and how to grow.
 PLSDA with p components is complete after p steps, because its rotations span the Krylov space of Cxy; the others converge
-[MATH §4].
+[mathematics §4].
 
 What is remembered: V and Cxx V, (features, m) each, m ≤ `most` columns; then the basis is cut down to its answer and goes
 on (thick restart).

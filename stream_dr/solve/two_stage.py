@@ -1,4 +1,4 @@
-"""The two-stage solution of a class of generalised eigenproblems [2S, Algorithms 1 and 2; MATH §3].
+"""The two-stage solution of a class of generalised eigenproblems [2S, Algorithms 1 and 2; mathematics §3].
 
 Given the centred scatter Cxx (features, features), or only its diagonal, and XH (features, k), it solves
 `(Cxx + γI) W1 = XH`, then `D = W1ᵀ XH = U Σ Uᵀ`, `W = W1 U Σ^(−1/2)`; so Wᵀ(Cxx + γI)W = I and Σ are the eigenvalues of
@@ -26,7 +26,7 @@ from stream_dr.solve.rounding import Rounding, exact_rounding
 from stream_dr.solve.spectral import EPS, left_singular, rank_cut, signed, symmetric
 
 SMALLEST = 1e-10
-"""Components with an eigenvalue below this share of the first are left out [MATH §3, rule 4]."""
+"""Components with an eigenvalue below this share of the first are left out [mathematics §3, rule 4]."""
 
 WELL_CONDITIONED = 1e-5
 """Reciprocal condition of the scaled Cxx + γI from which on its Cholesky factor is good to 1e-10 whatever Cxx's rank."""

@@ -1,4 +1,4 @@
-"""CCIPCA and incremental SKM, one row after the other, as MATH.md section 6 defines them. Slow and obvious.
+"""CCIPCA and incremental SKM, one row after the other, as mathematics §6 defines them. Slow and obvious.
 
 `long` computes in the longest float there is: at an offset of 1e6 the definition itself loses 1e-9 in float64.
 """

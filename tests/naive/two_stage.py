@@ -50,14 +50,14 @@ def hsl_h(Y: np.ndarray, laplacian: str) -> np.ndarray:
 
 
 def centred_svd(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """U, s, V of X centred, with the rank cut of MATH §3 on s²."""
+    """U, s, V of X centred, with the rank cut of mathematics §3 on s²."""
     U, s, Vt = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     keep = s**2 > X.shape[1] * EPS * s[0] ** 2
     return U[:, keep], s[keep], Vt[keep].T
 
 
 def generalised(X: np.ndarray, H: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """W (d, p), eigenvalues and cond(Cxx + γI) of (Xᵀ H Hᵀ X) w = λ (Cxx + γI) w, X centred, with the cuts of MATH §3."""
+    """W (d, p), eigenvalues and cond(Cxx + γI) of (Xᵀ H Hᵀ X) w = λ (Cxx + γI) w, X centred, cut as mathematics §3."""
     return from_svd(*centred_svd(X), H, gamma)
 
 

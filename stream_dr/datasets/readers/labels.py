@@ -3,7 +3,7 @@
 The kind is decided by the first group of rows unless it is stated: a comma or an empty field says several labels a row,
 whole numbers or words one label, other numbers continuous targets. A later row of another kind is an error that names it.
 
-Why this way: a stream has one kind of targets (DESIGN §2); guessing row by row would mix them.
+Why this way: a stream has one kind of targets; guessing row by row would mix them.
 """
 
 from collections.abc import Callable, Sequence

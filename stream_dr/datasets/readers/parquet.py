@@ -1,6 +1,6 @@
 """parquet: a Parquet file by column, a row group's batch at a time.
 
-Files in stream_dr's own layout (DESIGN.md section 5) need no reader: they are shards already. Memory: one batch and what
+Files in stream_dr's own layout need no reader: they are shards already. Memory: one batch and what
 Arrow buffers of its row group (a file with one huge row group is decoded column chunk by column chunk, not at once). Nothing
 is fetched ahead: Arrow keeps what it has fetched until the file is closed. Page checksums are verified where there are any.
 """

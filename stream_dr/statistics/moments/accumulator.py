@@ -1,4 +1,4 @@
-"""MomentAccumulator: one pass over rows, dense or sparse, into the additive MomentState [MATH §1].
+"""MomentAccumulator: one pass over rows, dense or sparse, into the additive MomentState [mathematics §1].
 
 Everything is checked first (`moment_plan`) and written afterwards, so a refused batch leaves no trace. Rows without
 targets are skipped and counted where targets are needed; a row with an empty set of labels counts in N, mean and scatter
@@ -79,7 +79,7 @@ class MomentAccumulator:
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
-        """Take out a batch learned before, given with the weights it was learned with [MATH §1, unlearn].
+        """Take out a batch learned before, given with the weights it was learned with [mathematics §1, unlearn].
 
         age: rows learned since the batch's last row; it matters under decay only, where the batch's rows are taken to
         have been consecutive, so that row i weighs w_i · decay^(age + rows − 1 − i) now. The newest rows (age 0) and the

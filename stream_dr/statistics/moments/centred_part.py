@@ -1,4 +1,4 @@
-"""CentredPart: weight, mean and centred second moments of rows, as a value, and how two of them join [MATH §1].
+"""CentredPart: weight, mean and centred second moments of rows, as a value, and how two of them join [mathematics §1].
 
 Join: Chan, Golub and LeVeque: C = C_a + C_b + (N_a N_b / N) δ δᵀ, δ = x̄_b − x̄_a; taking b out is the same with its
 weight negative.

@@ -1,4 +1,4 @@
-"""CentredSums: the mutable side of CentredPart, for dense rows of any width and sparse rows of exact scatter [MATH §1].
+"""CentredSums: the mutable side of CentredPart, for dense rows, and sparse rows of exact scatter [mathematics §1].
 
 A chunk of rows is centred on its own mean and joined by Chan, Golub and LeVeque's formula, whose last term is one more row
 of the matrix product. Sparse rows are shifted instead (`shifted_rows`) where few of their values are nonzero.

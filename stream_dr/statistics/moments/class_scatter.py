@@ -1,4 +1,4 @@
-"""ClassScatter: the scatter of each class about its own mean, for two-parameter WMV [MATH §2].
+"""ClassScatter: the scatter of each class about its own mean, for two-parameter WMV [mathematics §2].
 
 Remembered: for each of k classes weight, mean and Σ w (x − m_j)(x − m_j)ᵀ.
 

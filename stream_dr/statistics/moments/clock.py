@@ -1,4 +1,4 @@
-"""clock: the weights under decay, where row i of a stream weighs w_i · decay^(rows after it) [MATH §1].
+"""clock: the weights under decay, where row i of a stream weighs w_i · decay^(rows after it) [mathematics §1].
 
 All sums are linear in the weights, so they are kept in units of a `scale` s: true sum = s · stored sum. A batch of b rows
 moves s to s · decay^b, and its row i enters with w_i · decay^(b−1−i) / s; what is stored already is not touched. When s

@@ -4,7 +4,7 @@
 - "indicator": labels: 1 where a row has the label; continuous targets: their values.
 - "zhou": 1/√m where a row has the label, m the row's number of labels [2S, HSL with Zhou's Laplacian]; a row without
   labels has zeros.
-- `Fourier`: ψ(y) = √(2/q) cos(ωᵀy + b), random features of an RBF kernel on continuous y [SRP; MATH §2].
+- `Fourier`: ψ(y) = √(2/q) cos(ωᵀy + b), random features of an RBF kernel on continuous y [SRP; mathematics §2].
 
 Cost: O(labels of the batch) for labels; they stay sparse, one code a label and one value a row.
 
@@ -25,7 +25,7 @@ ENCODINGS = ("none", "indicator", "zhou")
 
 @nested_state
 class Fourier(NamedTuple):
-    """ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²), b ~ U(0, 2π) [MATH §2].
+    """ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²), b ~ U(0, 2π) [mathematics §2].
 
     size: number of columns q. bandwidth: σ of exp(−|y − y'|²/(2σ²)), in the units of y. seed: of the draws. Labels
     stay their indicator: on one label a row, an RBF kernel of the indicator is the delta kernel up to a factor.

@@ -1,9 +1,9 @@
 """LabelSets: sums of rows per distinct set of labels, from which HSL's clique and star Laplacians are exact in one pass.
 
 Clique and star weigh a row by totals known only at the end, which depend on the row through its set of labels alone. So
-for each distinct set s its weight w_s and sum t_s = Σ w x are remembered [MATH §3]; `cross` gives Σ_s (t_s − w_s x̄) c_sᵀ
-for any coefficients c. Dense rows: the mean of the set's rows as two numbers, t_s − w_s x̄ = w_s (mean − x̄). Sparse rows:
-t_s in a table of the (set, feature) pairs that occurred.
+for each distinct set s its weight w_s and sum t_s = Σ w x are remembered [mathematics §3]; `cross` gives
+Σ_s (t_s − w_s x̄) c_sᵀ for any coefficients c. Dense rows: the mean of the set's rows as two numbers,
+t_s − w_s x̄ = w_s (mean − x̄). Sparse rows: t_s in a table of the (set, feature) pairs that occurred.
 
 Cost: O(d) a dense row, O(nonzeros) a sparse one; memory 16·d bytes a set, or about 32 a pair; at most 20,000 sets.
 

@@ -3,7 +3,7 @@
 Remembered a feature: n (weight of its nonzeros), c (the first of them), Σ w (v − c) and Σ w (v − c)² over its nonzeros;
 and the cross sums Σ w x (y − r)ᵀ (d, k), r a reference near ȳ for continuous targets, zero for labels. With μ and q the
 mean and spread of the nonzeros and N the weight of all rows, x̄ = n μ / N and diag(Cxx) = q + n (N − n) / N · μ²
-[MATH §1], which never subtracts two large numbers.
+[mathematics §1], which never subtracts two large numbers.
 
 Cost: O(nonzeros · (labels of the row + 1)) a batch, whatever d and k; memory 8 d (k + 4) bytes. Arrays are kept with room
 to grow, doubled when it runs out.

@@ -1,4 +1,4 @@
-"""MomentState: the one additive state from which every closed-form projection is solved [MATH §1].
+"""MomentState: the one additive state from which every closed-form projection is solved [mathematics §1].
 
 Remembered: the rows' weight N, means and second moments of the features (all pairs, or their diagonal), cross sums with k
 target columns, sums of the targets; on request the scatter of each class (WMV) or sums per label set (HSL). Dense rows
@@ -89,7 +89,7 @@ class MomentState(NamedTuple):
 
     @property
     def unlearn_cost(self) -> float:
-        """Relative error that unlearning has left in the scatter: eps · largest trace / trace now [MATH §1]."""
+        """Relative error that unlearning has left in the scatter: eps · largest trace / trace now [mathematics §1]."""
         left = trace(self)
         if left > 0.0:
             return EPS * self.largest_trace / left
@@ -122,7 +122,7 @@ class MomentState(NamedTuple):
     def label_set_cross(self, columns: Any) -> np.ndarray:
         """(d, m) Σ_s (t_s − w_s x̄) · columns[s], over the distinct label sets s; columns: (sets, m), dense or CSR.
 
-        With columns the sets' labels divided by √degree it is XH of HSL's clique; for star also by n_e [MATH §3].
+        With columns the sets' labels divided by √degree it is XH of HSL's clique; for star also by n_e [mathematics §3].
         """
         part = centred_features(self)
         return self.scale * self.label_sets.cross(columns, part.mean, part.low)

@@ -1,4 +1,4 @@
-"""unlearn: a MomentState without rows it has learned [MATH §1].
+"""unlearn: a MomentState without rows it has learned [mathematics §1].
 
 C_A = C − C_B − (N n_B / N_A) δ δᵀ is exact to eps · ‖C before‖ / ‖C after‖: 2e-15 when a tenth is removed, 2e-12 at 99.8 %.
 The largest trace ever seen is kept, so the state can say what removals have cost (`unlearn_cost`), and a warning is given

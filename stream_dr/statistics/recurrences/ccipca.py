@@ -1,5 +1,5 @@
-"""CCIPCA, remembered: p vectors whose lengths are the eigenvalues, and the running mean [CCIPCA, section 2; MATH.md
-section 6].
+"""CCIPCA, remembered: p vectors whose lengths are the eigenvalues, and the running mean [CCIPCA, section 2;
+mathematics §6].
 
 Row n, with u_1 = x − x̄(n) (x itself without centring), for each live component in order: `v_i ← (n−1−ℓ)/n v_i +
 (1+ℓ)/n u_i (u_iᵀ v_i)/‖v_i‖`, then `u_{i+1} = u_i − (u_iᵀ v_i) v_i/‖v_i‖²`; ℓ counts as 0 while n ≤ ℓ + 1. The first

@@ -1,5 +1,5 @@
 """Incremental SKM, remembered: p vectors whose lengths are the eigenvalues, and sum and count of rows per class [SKM,
-eq. 22, 23; MATH.md section 6].
+eq. 22, 23; mathematics §6].
 
 Row n of class l, after the count and the mean of l, with u_1 = x and m_1j the class means, for each live component in
 order: `v_i ← (n−1)/n v_i + 1/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖`, q_j = n_j/n − a·[j = l]; then u and every

@@ -1,4 +1,4 @@
-"""SKM and MMC against their definitions, and the two identities of MATH §2."""
+"""SKM and MMC against their definitions, and the two identities of mathematics §2."""
 
 import numpy as np
 import pytest

@@ -87,10 +87,10 @@ CASES = {
     "kernel PCA": (lambda: PCA(n_components=3), lambda: kernels.kernel_pca(K, K_NEW, 3)[0]),
     "KSPCA": (lambda: SPCA(), lambda: kernels.kernel_spca(K, K_NEW, ONE_HOT, 2)[0]),
     "KSRP": (
-        lambda: SRP(n_components=4),
+        lambda: SRP(n_components=4, scaling="source"),
         lambda: kernels.kernel_srp(K, K_NEW, ONE_HOT, differing_signs([0, 1, 2], 4, 0)),
     ),
-    "kernel LDA": (lambda: LDA(gamma=1.0), lambda: kernels.kernel_lda(K, K_NEW, Y, 1.0)[0]),
+    "kernel LDA": (lambda: LDA(gamma=1.0, scaling="source"), lambda: kernels.kernel_lda(K, K_NEW, Y, 1.0)[0]),
 }
 
 

@@ -1,4 +1,4 @@
-"""The laws of MomentState, on streams made to break them [MATH §1; STYLE, algebird]."""
+"""The laws of MomentState, on streams made to break them [mathematics §1]."""
 
 from itertools import pairwise
 
