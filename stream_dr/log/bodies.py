@@ -5,7 +5,8 @@ another without frames: where each one lies stands only in the index's rows. So 
 names it is, and bytes that no row names mean nothing; what a crash left past the last named one is cut when the log is next
 opened.
 
-Cost: a write is one fdatasync; a read, one pread a body. A file is opened for each.
+Cost: a write is one fdatasync; a read, one pread a body. A file is opened for each. What was written leaves the system's
+cache: hardly anything reads it again, and a stream larger than memory would push out what is read.
 
 Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. What lies at one place of one
 file can be overwritten there. SQLite writes every byte of a body twice, in pages, and moves them. Not memory-mapped:
@@ -54,6 +55,8 @@ class BodyFile(NamedTuple):
                     starts.append(_write(file, body, starts[-1]))
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
+                if hasattr(os, "posix_fadvise"):  # not on macOS
+                    os.posix_fadvise(file, end, starts[-1] - end, os.POSIX_FADV_DONTNEED)
             except BaseException as e:
                 with suppress(OSError):
                     os.ftruncate(file, end)
