@@ -1,0 +1,37 @@
+"""The documentation's site: the pages of docs/ and those made from the code, in build/docs.
+
+    python docs/build.py        (make docs)
+
+Needs the extra `docs`, and no network. Ends with a non-zero status where the build has anything to warn of: a link or an
+anchor that leads nowhere.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+
+
+def lay_out(into: Path) -> None:
+    """What the site is built from: zensical.toml, and the pages in a folder beside it."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    shutil.copy(DOCS / "zensical.toml", into)
+    for page in DOCS.rglob("*.md"):
+        target = into / "pages" / page.relative_to(DOCS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, target)
+
+
+def main(into: Path = DOCS.parent / "build" / "docs") -> int:
+    """Build the site strictly in `into`/site; the exit status."""
+    lay_out(into)
+    return subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict", "-f", into / "zensical.toml"]
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(Path, sys.argv[1:])))

@@ -1,0 +1,24 @@
+"""The documentation's site: what `make docs` builds, strictly, and from this machine alone."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.mark.test_all
+def test_the_site_is_built_without_a_warning_and_asks_no_other_host(tmp_path: Path) -> None:
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    build = [sys.executable, DOCS / "build.py", tmp_path / "built"]
+    done = subprocess.run(build, env=os.environ | nowhere, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = list((tmp_path / "built" / "site").rglob("*.html"))
+    assert len(pages) > len(list(DOCS.rglob("*.md")))  # and a page for what is not found
+    for page in pages:
+        loaded = re.findall(r"<(?:script|img|link)\b[^>]*\b(?:src|href)=\"?(https?:[^\"\s>]+)", page.read_text("utf8"))
+        assert loaded == [], page
