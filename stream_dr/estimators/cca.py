@@ -1,5 +1,6 @@
 """CCA: canonical correlation analysis (the rows' side) by the two-stage method."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,23 +12,26 @@ from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, symmetric
 
 
+@dataclass(eq=False, repr=False)
 class CCA(TargetRegression, TwoStage):
     """Canonical correlation analysis: directions of the rows most correlated with some combination of targets.
 
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2), targets centred, eigenvalues of Cyy (scaled to unit
-    diagonal) above 1e-10 of the largest [2S §2; mathematics §3]. Eigenvalues are squared canonical correlations at γ = 0,
-    each in [0, 1]. At most rank(Cyy) components. On one label a row the indicator's Cyy is singular and CCA is LDA
-    (with scaling="source", to the length; with "unit" projected rows have variance 1, LDA's within their classes).
-    Parameters gamma, shrinkage, scaling: see TwoStage.
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2), targets centred, eigenvalues of Cyy (scaled to
+    unit diagonal) above 1e-10 of the largest [2S §2; mathematics §3]. Eigenvalues are squared canonical correlations at
+    γ = 0, each in [0, 1]. At most rank(Cyy) components. On one label a row the indicator's Cyy is singular and CCA is
+    LDA (with scaling="source", to the length; with "unit" projected rows have variance 1, LDA's within their classes).
 
     Targets: one or several labels a row (their indicator), or numbers. State: O(d·(k + 2) + k²) for k labels or columns,
     + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ +
     d k² + k³), with the diagonal O(d k² + k³), which `refine` makes exact. Merges and unlearns.
 
-    Fitted, as in scikit-learn's CCA: `y_rotations_` and `y_loadings_` (targets, components), `x_loadings_` (features,
-    components), `coef_` (targets, features), `intercept_` (targets,); `predict` and `inverse_transform`. They are
-    those of regression on the components: scikit-learn's CCA takes loadings of the targets on their own components, so that
-    what it predicts is of another size. Left out: a ridge on Cyy.
+    `predict`, `coef_` and the loadings are those of regression on the components: scikit-learn's CCA takes loadings of
+    the targets on their own components, so that what it predicts is of another size. Left out: a ridge on Cyy.
+
+    Attributes
+    ----------
+    y_rotations_ : ndarray (targets, components), float64
+        Canonical directions of the targets, labels by their indicators (`classes_`).
 
     >>> from stream_dr import CCA
     >>> cca = CCA().fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [4.0, 2.0]], [0.1, 0.9, 5.2, 3.9])

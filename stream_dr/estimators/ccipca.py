@@ -31,18 +31,25 @@ from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCASta
 class CCIPCA(LinearGaussian):
     """Candid covariance-free incremental PCA [CCIPCA]: sample by sample exactly, sparse or dense. Unsupervised.
 
-    n_components: components looked for. amnesic: ℓ ≥ 0; recent rows weigh more. center: subtract the running mean.
-    feature_map: None, or the spec of a map that rows go through first (with random_fourier: kernel PCA, approximately).
-
-    Fitted: `components_` (rank, features) of unit length, `eigenvalues_` (rank,) the recurrence's own estimates ‖v_i‖ in
-    the unit of X², `mean_`; named as in scikit-learn's IncrementalPCA, by those estimates (divisor n; about zero where not
-    centred, and as if `components_` were orthonormal, which they are in the limit): `explained_variance_`,
-    `explained_variance_ratio_`, `singular_values_` (rank,), `noise_variance_`, `get_covariance`, `score_samples`, `score`,
-    `inverse_transform`. Left out are components not started, those below 1e-10 of the largest, and those past as many
-    as there are features, which hold what the recurrence has left over; `rank_` says how many there are.
+    `components_` have unit length; `eigenvalues_` are the recurrence's own estimates ‖v_i‖ in the unit of X². Variances,
+    covariance and scores are by those estimates (divisor n; about zero where not centred), as if `components_` were
+    orthonormal, which they are in the limit. Left out are components not started, those below 1e-10 of the largest, and
+    those past as many as there are features, which hold what the recurrence has left over; `rank_` says how many there
+    are.
 
     Cost: a row O(nonzeros · p + p²); memory 8 · k · (d + 2 k) bytes, k = p + 1 to the next 8. Does not merge, does not
     unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has no place for them.
+
+    Parameters
+    ----------
+    n_components : int ≥ 1, default 2
+        Components looked for.
+    amnesic : float ≥ 0, default 2.0
+        ℓ of the paper: recent rows weigh more. Between 1 and 2 for a steady stream, above for one that drifts.
+    center : bool, default True
+        Subtract the running mean.
+    feature_map : dict or None, default None
+        Spec of a map that rows go through first; with random_fourier this is kernel PCA, approximately.
     """
 
     limit: ClassVar[str] = "there are at most as many as features, and a row starts at most one"

@@ -1,5 +1,6 @@
 """ClassMeans: the projection onto the span of the class means, and the nearest-mean classifier on it."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,20 +12,26 @@ from stream_dr.readout import Readout
 from stream_dr.solve.spectral import EPS
 
 
+@dataclass(eq=False, repr=False)
 class ClassMeans(LinearClassifier):
     """Principal directions between classes: eigenvectors of Sb = Cxy diag(1/n_j) Cxyᵀ / N, by priors [mathematics §2].
 
     Orthonormal, at most (classes − 1) of them for one label a row and one a label for several; exact at every row, since
-    Cxx is not needed (it is SKM at a = 1, eigenvalues halved). `predict` gives the label of the nearest class mean in the
-    whole space, whatever n_components (of several labels a row the one label nearest); on all components the distances
-    differ by the same amount for every class. `predict_proba` takes classes to be equally frequent and to vary alike in all
-    directions, by the mean within-class variance: then the nearest mean is the most probable class, and `decision_function`
-    is linear. Fitted, too: `centroids_` (classes, features), `classes_`, `coef_`, `intercept_`.
+    Cxx is not needed (it is SKM at a = 1, eigenvalues halved). `predict` gives the label of the nearest class mean in
+    the whole space, whatever n_components (of several labels a row the one label nearest); on all components the
+    distances differ by the same amount for every class. `predict_proba` takes classes to be equally frequent and to vary
+    alike in all directions, by the mean within-class variance: then the nearest mean is the most probable class, and
+    `decision_function` is linear.
 
     Targets: one or several labels a row. State: O(d·(k + 2)). Learning a row costs O(its entries); solving O(d k²);
     predicting a row O(k · its entries). Merges and unlearns.
 
     Left out: the within-class spread (use LDA) and a shrinkage of means.
+
+    Attributes
+    ----------
+    centroids_ : ndarray (classes, features), float64
+        Class means, in the order of `classes_`; of mapped features with a feature map.
 
     >>> from stream_dr import ClassMeans
     >>> means = ClassMeans().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0]], ["a", "a", "b"])

@@ -37,13 +37,26 @@ Directions = tuple[np.ndarray, np.ndarray]
 class ClosedForm(AdditiveEstimator):
     """Base of the closed-form estimators; parameters common to all.
 
-    n_components: how many; None: all of positive eigenvalue. gamma ≥ 0: ridge added to Cxx, in the units of the summed
-    scatter; methods that do not invert Cxx are unaffected (see TwoStage). scatter: "auto" (exact up to 4,096 features for
-    dense rows and sparse rows of stated width, else diagonal), "exact" or "diagonal"; decided at the first batch.
-    standardize: solve as if every feature had variance 1. decay in (0, 1]: row i weighs decay^(rows after it).
-    target: "auto", or the kind of targets. feature_map: None, or the spec of a map that rows go through first, as
-    stream_dr.random_fourier() and stream_dr.hashing() give it (with random_fourier this is a kernel method). random_state:
-    seed (None is 0, so that states of several machines agree).
+    Parameters
+    ----------
+    n_components : int or None, default None
+        How many; None: all of positive eigenvalue.
+    gamma : float ≥ 0, default 0.0
+        Ridge added to Cxx, in the units of the summed scatter. Methods that do not invert Cxx are unaffected.
+    scatter : {"auto", "exact", "diagonal"}, default "auto"
+        What is kept of Cxx; "auto": exact up to 4,096 features for dense rows and sparse rows of stated width, else the
+        diagonal. Decided at the first batch.
+    standardize : bool, default False
+        Solve as if every feature had variance 1.
+    decay : float in (0, 1], default 1.0
+        Row i weighs decay^(rows after it).
+    target : {"auto", "class", "multilabel", "continuous"}, default "auto"
+        Kind of targets; "auto": that of the first batch.
+    feature_map : dict or None, default None
+        Spec of a map that rows go through first, as `stream_dr.random_fourier()` (then this is a kernel method) and
+        `stream_dr.hashing()` give it.
+    random_state : int or None, default None
+        Seed; None is 0, so that states of several machines agree.
     """
 
     state_type: ClassVar[Any] = StateType(MomentState)

@@ -36,6 +36,7 @@ from stream_dr.errors import (
     TargetsRequired,
     WidthMismatch,
 )
+from stream_dr.estimators.documented import documented
 from stream_dr.estimators.holder import Holder, held
 from stream_dr.estimators.named_columns import in_order, rows_and_names
 from stream_dr.feature_maps import feature_map
@@ -46,7 +47,33 @@ from stream_dr.targets import Targets, check_label_type
 
 
 class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """Base of all estimators. See the module's text."""
+    """Base of all estimators. See the module's text.
+
+    Attributes
+    ----------
+    components_ : ndarray (components, features), float64
+        Directions, one a row: `transform` is (X − mean_) · components_ᵀ.
+    eigenvalues_ : ndarray (components,), float64
+        What the components are ordered by, in the unit that the method states.
+    mean_ : ndarray (features,), float64
+        What rows are centred on; zeros where the method does not centre.
+    rank_ : int
+        Number of components there are.
+    solution_ : str
+        What the components were solved from: "exact", "diagonal", "refined" or "recurrence".
+    n_samples_seen_ : int
+        Rows learned.
+    n_features_in_ : int
+        Width of the rows learned so far.
+    feature_names_in_ : ndarray (features,), object
+        Names of the features, where the first rows were a table of named columns.
+    classes_ : ndarray (classes,)
+        Labels learned so far, sorted; empty where there are none.
+    state_ : State
+        All that is remembered, immutable: what snapshots hold and `merge` adds.
+    holder_ : Holder
+        The accumulator and what was solved of it last. Internal; `state_` is the public one.
+    """
 
     target_kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of targets it learns from; empty for unsupervised ones, which ignore y."""
@@ -56,6 +83,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """Parameters that the accumulator is made with, and that may not change once rows were learned."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
     """Why there may be fewer components than asked for."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let the class's docstring show what it inherits."""
+        super().__init_subclass__(**options)
+        cls.__doc__ = documented(cls)
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

@@ -21,15 +21,20 @@ class HSL(TwoStage):
     - "clique": XH = Cxy', divided by √(Σ_{e∋i} n_e);
     - "star": XH = Cxy' diag(1/n_e), divided by √(Σ_{e∋i} 1/n_e).
 
-    The diagonal of I − L is kept and counted in the degrees. n_e are final totals, so clique and star keep the sum of rows
-    of each distinct label set and compute degrees when read: exact in one pass, whatever the order of rows. They keep at
-    most 20,000 sets, and 1 GiB of dense rows' sums; a batch that would pass that is refused, in a directory before it is in
-    the log. At most one component a label; eigenvalues lie in [0, 1]. Rows with an empty list of labels count in the mean
-    and in Cxx only. Parameters gamma, shrinkage, scaling: see TwoStage; projected rows have variance 1 with scaling="unit".
+    The diagonal of I − L is kept and counted in the degrees. n_e are final totals, so clique and star keep the sum of
+    rows of each distinct label set and compute degrees when read: exact in one pass, whatever the order of rows. They
+    keep at most 20,000 sets, and 1 GiB of dense rows' sums; a batch that would pass that is refused, in a directory
+    before it is in the log. At most one component a label; eigenvalues lie in [0, 1]. Rows with an empty list of labels
+    count in the mean and in Cxx only.
 
     Targets: one or several labels a row. State: O(d·(k + 2)), for clique and star one sparse row sum a distinct label
     set, + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving
     O(d³ + d k²), with the diagonal O(d k²), which `refine` makes exact. Merges and unlearns.
+
+    Parameters
+    ----------
+    laplacian : {"zhou", "clique", "star"}, default "zhou"
+        Which normalised Laplacian; see above.
 
     >>> from stream_dr import HSL
     >>> hsl = HSL(laplacian="star").fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])

@@ -31,14 +31,28 @@ CHUNK = 1 << 20
 class InformationGain(AdditiveEstimator):
     """Keeps the `n_components` features of highest information gain (at most as many as there are).
 
-    Parameters: n_components, features kept; target, "auto", "class" or "multilabel"; feature_map,
-    None or the spec of a map that rows go through first (hashing; of Fourier features every one is always present).
-    Fitted: columns_ (components,) int64, best first; scores_ (components,) float64 in nats, which is also what
-    eigenvalues_ gives; components_ (components, features), rows of the identity, made when read; mean_, zeros.
     Time a row O(entries · labels of the row); memory 8 · features · (labels + 1) bytes. Merges and unlearns exactly.
     Left out: continuous targets and features' values, for which presence is no measure; use PLSDA or CCA. The common
     parameter `decay`: the counts are exact whole numbers, by which merge, unlearn and equal choices from equal counts
     hold; a model started later (PUT from a position) forgets what lies before it.
+
+    Parameters
+    ----------
+    n_components : int ≥ 1, default 500
+        Features kept, at most as many as there are.
+    target : {"auto", "class", "multilabel"}, default "auto"
+        Kind of targets; "auto": that of the first batch.
+    feature_map : dict or None, default None
+        Spec of a map that rows go through first: hashing (of Fourier features every one is always present).
+
+    Attributes
+    ----------
+    columns_ : ndarray (components,), int64
+        The features kept, best first.
+    scores_ : ndarray (components,), float64
+        Their information gain in nats, which is also what `eigenvalues_` gives.
+    components_ : ndarray (components, features), float64
+        Rows of the identity, made when read.
 
     >>> from stream_dr import InformationGain
     >>> InformationGain(n_components=1).fit([[1, 0], [1, 2], [0, 3]], ["a", "a", "b"]).columns_

@@ -28,25 +28,34 @@ class IncrementalSKM(Estimator):
     """Incremental Supervised Kampong Measure [SKM, eq. 22, 23]: sample by sample exactly, sparse or dense; one label a
     row.
 
-    n_components: components looked for. a: weight of a row's own class; the matrix followed is 2 Sb + (1 − a) Sw.
-    feature_map: None, or the spec of a map that rows go through first.
-
-    keep: "positive": components shorter than 1e-2 of the longest and, for a ≥ 1, those past (classes − 1) are left out, and
-    not counted by `rank_`; the matrix has no positive eigenvalue there, so they converge to nothing. "all": every component
-    that has started, as the paper has it, whose subspace is not limited by the number of classes [SKM, table 1 (D), figure
-    4(f)]; those past (classes − 1) are not orthogonal. `SKM` with n_components has such directions exactly where a ≠ 1.
-
-    Fitted: `components_` (rank, features) of unit length, at any number of rows, `eigenvalues_` (rank,) the recurrence's own
-    estimates ‖v_i‖, with keep="all" and a ≥ 1 −‖v_i‖ past (classes − 1): the matrix' eigenvalues there are not above 0, and
-    the length is no estimate of their size. `mean_` that of all labelled rows, `classes_`. At a = 1 `SKM` (the closed form)
+    `components_` have unit length, at any number of rows; `eigenvalues_` are the recurrence's own estimates ‖v_i‖, with
+    keep="all" and a ≥ 1 −‖v_i‖ past (classes − 1): the matrix' eigenvalues there are not above 0, and the length is no
+    estimate of their size. `mean_` is that of all labelled rows. At a = 1 `SKM` (the closed form)
     is exact at every row.
 
-    Dense rows are shifted by the first one learned, sparse ones are not, so the same rows start elsewhere in the two forms:
-    answers differ in sign, and by as much as one row weighs while few have been learned.
+    Dense rows are shifted by the first one learned, sparse ones are not, so the same rows start elsewhere in the two
+    forms: answers differ in sign, and by as much as one row weighs while few have been learned.
 
-    Cost: a row O(nonzeros · (p + c) + p (c + 1)(p + c)); memory 8 · k · (d + 2 k) bytes, c classes, k = p + c to the next
-    8. Does not merge, does not unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has
-    no place for them.
+    Cost: a row O(nonzeros · (p + c) + p (c + 1)(p + c)); memory 8 · k · (d + 2 k) bytes, c classes, k = p + c to the
+    next 8. Does not merge, does not unlearn: its answer depends on the order of rows. Weights are left out: the
+    recurrence has no place for them.
+
+    Parameters
+    ----------
+    n_components : int ≥ 1, default 2
+        Components looked for.
+    a : float ≥ 0, default 1.0
+        Weight of a row's own class; the matrix followed is 2 Sb + (1 − a) Sw.
+    target : {"auto", "class"}, default "auto"
+        Kind of targets: one label a row.
+    feature_map : dict or None, default None
+        Spec of a map that rows go through first.
+    keep : {"positive", "all"}, default "positive"
+        "positive": components shorter than 1e-2 of the longest and, for a ≥ 1, those past (classes − 1) are left out,
+        and not counted by `rank_`; the matrix has no positive eigenvalue there, so they converge to nothing. "all":
+        every component that has started, as the paper has it, whose subspace is not limited by the number of classes
+        [SKM, table 1 (D), figure 4(f)]; those past (classes − 1) are not orthogonal. `SKM` with n_components has such
+        directions exactly where a ≠ 1.
     """
 
     limit: ClassVar[str] = "past classes less 1 the matrix it follows need not have positive eigenvalues"

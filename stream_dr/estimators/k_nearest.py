@@ -31,12 +31,32 @@ from stream_dr.target_parsing import one_label_a_row, parse_targets
 class KNearest(ClassifierMixin, BaseEstimator):
     """k nearest neighbours on a reservoir.
 
-    Parameters: n_neighbors, k (fewer where the sample has fewer); reservoir, rows sampled at most; random_state, seed of the
-    sample (None is 0). Fitted: classes_ (classes,) labels seen, sorted; n_samples_seen_; n_features_in_; feature_names_in_
-    where the first rows were a table of named columns; state_, the Reservoir: its kept (sampled, features), its codes
-    (sampled,) into its labels.
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: weights of
     neighbours by distance.
+
+    Parameters
+    ----------
+    n_neighbors : int ≥ 1, default 1
+        k; fewer where the sample has fewer.
+    reservoir : int ≥ 1, default 2000
+        Rows sampled at most.
+    random_state : int or None, default None
+        Seed of the sample; None is 0.
+
+    Attributes
+    ----------
+    classes_ : ndarray (classes,)
+        Labels learned so far, sorted.
+    n_samples_seen_ : int
+        Rows learned.
+    n_features_in_ : int
+        Width of the rows learned so far.
+    feature_names_in_ : ndarray (features,), object
+        Names of the features, where the first rows were a table of named columns.
+    state_ : Reservoir
+        Its `kept` (sampled rows, features), and `codes` (sampled rows,) into its `labels`.
+    holder_ : Holder
+        The reservoir that goes on. Internal; `state_` is the public one.
 
     >>> from stream_dr import KNearest
     >>> KNearest().partial_fit([[0.0], [1.0], [9.0]], ["low", "low", "high"]).predict([[7.0]]).tolist()

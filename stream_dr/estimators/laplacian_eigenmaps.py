@@ -25,16 +25,28 @@ from stream_dr.statistics.reservoir import Reservoir
 class LaplacianEigenmaps(Embedding):
     """Laplacian eigenmaps of a uniform sample of the rows.
 
-    Parameters: n_components; n_neighbors, k, a row counting as the first of its own k (as scikit-learn's
-    SpectralEmbedding has it); reservoir, rows sampled at most; weights, "binary" (edges of weight 1) or "heat"
-    (exp(−|·|²/t)); temperature, t, None for the mean squared length of the edges; scaling, "unit" (the sampled rows have
-    variance 1 along every component) or "source" (zᵀ D z = 1, as scikit-learn's); feature_map, None or the spec of a
-    map that rows go through first; random_state, seed of the sample.
-    Fitted: eigenvalues_ (components,) λ of the normalised Laplacian, ascending; embedding_ (sampled rows, components),
-    their places; parts_, parts of the graph; no components_, the map is not linear.
     Time a row O(1) to learn, O(reservoir · features) to transform; memory 8 · reservoir · features bytes. Merges;
     does not unlearn. Left out: label-aware weights (see the module), components with 1 − λ ≤ 1e-6, which new rows
     cannot have.
+
+    Parameters
+    ----------
+    n_neighbors : int ≥ 1, default 10
+        Neighbours k, a row counting as the first of its own (as scikit-learn's SpectralEmbedding has it).
+    weights : {"binary", "heat"}, default "binary"
+        Edges of weight 1, or exp(−|·|²/t).
+    temperature : float > 0 or None, default None
+        t; None: the mean squared length of the edges.
+    scaling : {"unit", "source"}, default "unit"
+        "unit": the sampled rows have variance 1 along every component; "source": zᵀ D z = 1, as scikit-learn's.
+
+    Attributes
+    ----------
+    eigenvalues_ : ndarray (components,), float64
+        λ of the normalised Laplacian, ascending.
+    parts_ : int
+        Parts of the sample's graph. Where there are several, raise n_neighbors for one: coordinates in one part say
+        nothing about the others.
 
     >>> import numpy as np
     >>> from stream_dr import LaplacianEigenmaps

@@ -28,13 +28,6 @@ class LDA(LinearClassifier, TwoStage):
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy diag(n_j^−1/2), Cxy against the class indicator [2S §2 and
     Algorithm 2; mathematics §3]. At most (classes − 1) components; eigenvalues lie in [0, 1]. γ = 0 is Fisher's LDA.
 
-    Parameters gamma, shrinkage, scaling: see TwoStage. With scaling="unit" the rows learned have *within-class* variance 1
-    along every component (divisor N, the sum of weights) [mathematics §3a]: at γ = 0 `transform` is that of scikit-learn's
-    LinearDiscriminantAnalysis(solver="svd"), up to sign (earlier releases of it divide by N − classes). Along a component in
-    which no row differs from its class mean (perfectly separated classes, as where rows are fewer than features and γ = 0),
-    the total variance is 1 instead.
-    shrinkage is of the within-class scatter, (1 − s) Sw + s (tr Sw / d) I, as in scikit-learn's solvers "lsqr" and "eigen".
-
     Targets: one label a row. State: O(d·(c + 2)) for d features and c classes, + d² with exact scatter. Learning a row
     costs O(its entries), + O(d²) with exact scatter; solving O(d³ + d c²), with the diagonal O(d c²). Merges and
     unlearns.
@@ -48,14 +41,34 @@ class LDA(LinearClassifier, TwoStage):
     that features are taken to be uncorrelated in total: what is predicted is as approximate as the components. Along a
     component of no within-class variance Σ is 1e-10 of the total variance.
 
-    priors: None, those learned (by weight), or a list of probabilities in the order of `classes_`, which must all have been
-    learned when the projection is asked for. They weigh the class means in Sb and in the centre, and the classes in
-    `predict`; Sw stays that of the rows.
+    Parameters
+    ----------
+    shrinkage : float in [0, 1] or None, default None
+        The ridge that is the same at any number of rows, in the place of gamma: the within-class scatter becomes (1 −
+        s) Sw + s (tr Sw / d) I, as in scikit-learn's solvers "lsqr" and "eigen".
+    scaling : {"unit", "source"}, default "unit"
+        "unit": the rows learned have *within-class* variance 1 along every component (divisor N, the sum of weights)
+        [mathematics §3a]: at γ = 0 `transform` is that of scikit-learn's LinearDiscriminantAnalysis(solver="svd"), up
+        to sign (earlier releases of it divide by N − classes). Along a component in which no row differs from its class
+        mean (perfectly separated classes, as where rows are fewer than features and γ = 0), the total variance is 1
+        instead. "source": the paper's Wᵀ(Cxx + γI)W = I, which shrinks as 1/√N.
+    priors : list of float or None, default None
+        Probabilities of the classes in the order of `classes_`, which must all have been learned when the projection is
+        asked for; None: those learned, by weight. They weigh the class means in Sb and in the centre, and the classes
+        in `predict`; Sw stays that of the rows.
 
-    Fitted, as in scikit-learn: `classes_` (classes,), `priors_` (classes,), `means_` (classes, features), `xbar_`
-    (features,) their mean by priors, on which rows are centred, `scalings_` (features, min(classes − 1, rank)), `coef_` and
-    `intercept_` of `decision_function`, `explained_variance_ratio_` (components,) of the variance between
-    classes in units of Σ.
+    Attributes
+    ----------
+    priors_ : ndarray (classes,), float64
+        Priors used.
+    means_ : ndarray (classes, features), float64
+        Class means.
+    xbar_ : ndarray (features,), float64
+        Their mean by priors, on which rows are centred.
+    scalings_ : ndarray (features, min(classes − 1, rank)), float64
+        Directions of all components, as scikit-learn's.
+    explained_variance_ratio_ : ndarray (components,), float64
+        Share of the variance between classes in units of Σ.
 
     >>> from stream_dr import LDA
     >>> lda = LDA().fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [6.0, 2.0]], ["a", "a", "b", "b"])

@@ -19,7 +19,17 @@ from stream_dr.target_parsing import one_label_a_row
 
 
 class LinearClassifier(ClassifierMixin, ClosedForm):
-    """Base of the estimators that are classifiers, too."""
+    """Base of the estimators that are classifiers, too.
+
+    Attributes
+    ----------
+    classes_ : ndarray (classes,)
+        Labels learned that have weight, sorted.
+    coef_ : ndarray (classes, features), float64
+        `decision_function` is X · coef_ᵀ + intercept_; (1, features) of two classes.
+    intercept_ : ndarray (classes,), float64
+        Of `decision_function`; (1,) of two classes.
+    """
 
     predicts_with_all = True
 

@@ -70,7 +70,19 @@ class Gaussian(NamedTuple):
 
 
 class LinearGaussian(Estimator):
-    """Base of the estimators of principal components. With a feature map all of it is about the mapped rows."""
+    """Base of the estimators of principal components. With a feature map all of it is about the mapped rows.
+
+    Attributes
+    ----------
+    explained_variance_ : ndarray (components,), float64
+        Variance along each component, divisor N − 1, as in scikit-learn.
+    explained_variance_ratio_ : ndarray (components,), float64
+        Share of all variance.
+    singular_values_ : ndarray (components,), float64
+        Root of the summed squares along each component.
+    noise_variance_ : float
+        Mean variance of the directions left out; 0.0 where there are none.
+    """
 
     @abstractmethod
     def _gaussian(self) -> Gaussian:

@@ -23,15 +23,24 @@ from stream_dr.statistics.reservoir import Reservoir
 class LLE(Embedding):
     """Locally linear embedding of a uniform sample of the rows.
 
-    Parameters: n_components; n_neighbors, k others; reservoir, rows sampled at most; reg, share of each local Gram
-    matrix's trace added to its diagonal; scaling, "unit" (the sampled rows have variance 1 along every component) or
-    "source" (places of unit length, as scikit-learn's); feature_map, None or the spec of a map that rows go through first;
-    random_state, seed of the sample.
-    Fitted: eigenvalues_ (components,) of (I − W)ᵀ(I − W), ascending; embedding_ (sampled rows, components), their places;
-    no components_, the map is not linear.
     Time a row O(1) to learn, O((reservoir + k²) · features) to transform; memory 8 · reservoir · features bytes.
     Merges; does not unlearn. Left out: label-aware neighbours (a new row has no label), the Hessian and modified
     variants.
+
+    Parameters
+    ----------
+    n_neighbors : int ≥ 1, default 10
+        Neighbours k, others than the row itself.
+    reg : float ≥ 0, default 0.001
+        Share of each local Gram matrix' trace that is added to its diagonal.
+    scaling : {"unit", "source"}, default "unit"
+        "unit": the sampled rows have variance 1 along every component; "source": places of unit length, as
+        scikit-learn's.
+
+    Attributes
+    ----------
+    eigenvalues_ : ndarray (components,), float64
+        Of (I − W)ᵀ(I − W), ascending.
 
     >>> import numpy as np
     >>> from stream_dr import LLE

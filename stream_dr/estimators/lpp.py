@@ -26,15 +26,29 @@ from stream_dr.statistics.reservoir import Reservoir
 class LPP(ReservoirMethod):
     """Locality preserving projections.
 
-    Parameters: n_components; n_neighbors, k, a row counting as the first of its own k; reservoir, rows sampled at most;
-    weights, "heat" (exp(−|·|²/t)) or "binary" (edges of weight 1); temperature, t, None for the mean squared length
-    of the edges; label_aware, cut edges between classes (needs y); gamma, ridge in both quadratic forms (0: none, but
-    1e-3 of the mean eigenvalue where the sample has no more rows than features); scaling, "unit" (the sampled rows
-    have variance 1 along every component) or "source" (wᵀ Xᵀ D X w = 1); feature_map, None or the spec of a map that
-    rows go through first; random_state, seed of the sample.
-    Fitted: components_ (components, features); eigenvalues_ (components,) λ, ascending; mean_ (features,).
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
     which the sampled rows do not vary.
+
+    Parameters
+    ----------
+    n_neighbors : int ≥ 1, default 10
+        Neighbours k, a row counting as the first of its own.
+    weights : {"heat", "binary"}, default "heat"
+        Edges of weight exp(−|·|²/t), or 1.
+    temperature : float > 0 or None, default None
+        t; None: the mean squared length of the edges.
+    label_aware : bool, default False
+        Cut edges between classes; needs y.
+    gamma : float ≥ 0, default 0.0
+        Ridge in both quadratic forms; 0: none, but 1e-3 of the mean eigenvalue where the sample has no more rows than
+        features.
+    scaling : {"unit", "source"}, default "unit"
+        "unit": the sampled rows have variance 1 along every component; "source": wᵀ Xᵀ D X w = 1.
+
+    Attributes
+    ----------
+    eigenvalues_ : ndarray (components,), float64
+        λ, ascending.
 
     >>> from sklearn.datasets import load_iris
     >>> from stream_dr import LPP

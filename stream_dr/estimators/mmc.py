@@ -23,8 +23,13 @@ class MMC(ClosedForm):
     Targets: one label a row. State: O(d·(c + 2)), + d² with exact scatter where α ≠ 0. Learning a row costs O(its
     entries), + O(d²) with exact scatter; solving O(d³), O(d c²) for α = 0. Merges and unlearns.
 
-    With the diagonal of Cxx (`solution_` "diagonal") and α > 0, Sw is taken to be diagonal; for α < 0 that has no meaning
-    and transform raises NeedsRefine.
+    With the diagonal of Cxx (`solution_` "diagonal") and α > 0, Sw is taken to be diagonal; for α < 0 that has no
+    meaning and transform raises NeedsRefine.
+
+    Parameters
+    ----------
+    alpha : float, default 1.0
+        Weight of Sw.
 
     >>> from stream_dr import MMC
     >>> MMC().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]], ["a", "a", "b", "b"]).eigenvalues_.round(6).tolist()

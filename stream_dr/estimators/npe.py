@@ -26,14 +26,27 @@ from stream_dr.statistics.reservoir import Reservoir
 class NPE(ReservoirMethod):
     """Neighbourhood preserving embedding.
 
-    Parameters: n_components; n_neighbors, k others; reservoir, rows sampled at most; label_aware, look for neighbours
-    within a row's own class (needs y); reg, share of each local Gram matrix's trace added to its diagonal; gamma,
-    ridge in both quadratic forms (0: none, but 1e-3 of the mean eigenvalue where the sample has no more rows than
-    features); scaling, "unit" (the sampled rows have variance 1 along every component) or "source" (wᵀ Xᵀ X w = 1);
-    feature_map, None or the spec of a map that rows go through first; random_state, seed of the sample.
-    Fitted: components_ (components, features); eigenvalues_ (components,) λ, ascending; mean_ (features,).
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
     which the sampled rows do not vary.
+
+    Parameters
+    ----------
+    n_neighbors : int ≥ 1, default 10
+        Neighbours k, others than the row itself.
+    label_aware : bool, default False
+        Look for neighbours within a row's own class; needs y.
+    reg : float ≥ 0, default 0.001
+        Share of each local Gram matrix' trace that is added to its diagonal.
+    gamma : float ≥ 0, default 0.0
+        Ridge in both quadratic forms; 0: none, but 1e-3 of the mean eigenvalue where the sample has no more rows than
+        features.
+    scaling : {"unit", "source"}, default "unit"
+        "unit": the sampled rows have variance 1 along every component; "source": wᵀ Xᵀ X w = 1.
+
+    Attributes
+    ----------
+    eigenvalues_ : ndarray (components,), float64
+        λ, ascending.
 
     >>> from sklearn.datasets import load_iris
     >>> from stream_dr import NPE

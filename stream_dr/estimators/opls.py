@@ -1,5 +1,6 @@
 """OPLS: orthonormalised partial least squares by the two-stage method."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,16 +10,16 @@ from stream_dr.estimators.target_regression import TargetRegression, two_stage_s
 from stream_dr.estimators.two_stage import TwoStage
 
 
+@dataclass(eq=False, repr=False)
 class OPLS(TargetRegression, TwoStage):
     """Orthonormalised partial least squares: the directions that predict all targets best, from one pass.
 
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy [2S §2; mathematics §3]: the span of ridge regression on every
     target, ordered by what it explains. At most (targets) components; eigenvalues are in the targets' squared units,
-    summed over rows. Parameters gamma, shrinkage, scaling: see TwoStage; projected rows have variance 1 with scaling="unit".
+    summed over rows.
 
-    Fitted, as in scikit-learn's PLSRegression: `coef_` (targets, features), `intercept_` (targets,), `y_loadings_` (targets,
-    components), `x_loadings_` (features, components); `predict`, which with all components is ridge regression with α = γ,
-    and `inverse_transform`.
+    Fitted attributes are named as in scikit-learn's PLSRegression; `predict` with all components is ridge regression
+    with α = γ.
 
     Targets: one or several labels a row (their indicator), or numbers. State: O(d·(k + 2)) for k labels or columns, + d²
     with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving O(d³ + d

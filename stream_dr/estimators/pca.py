@@ -21,19 +21,20 @@ class PCA(LinearGaussian, ClosedForm):
     Orthonormal, at most min(features, rows − 1). Eigenvalues are those of Cxx = Σ w (x − x̄)(x − x̄)ᵀ: divided by N they
     are variances.
 
-    n_components: how many; a float in (0, 1): as few as explain more than that share of all variance; None: all. whiten:
-    `transform` gives every component variance 1 (divisor N − 1), `components_` stay orthonormal. The other parameters are
-    common to the closed-form estimators.
-
-    Fitted, as in scikit-learn's PCA, weights counting as repetition: `explained_variance_` (components,), divisor N − 1 (N
-    where N ≤ 1), `explained_variance_ratio_`, `singular_values_` (components,), `noise_variance_`; and `get_covariance`,
-    `score_samples`, `score`, `inverse_transform`. With `standardize` variances are those of the standardised columns; rows,
-    covariance and density are in the columns' own units.
+    Fitted attributes and scores are those of scikit-learn's PCA, weights counting as repetition. With `standardize`
+    variances are those of the standardised columns; rows, covariance and density are in the columns' own units.
 
     State: O(d²). Learning a row costs O(d²); solving O(d³). Unsupervised: y is ignored.
 
     Where only the diagonal of Cxx is kept (more than 4,096 features) there is no answer from it, since the diagonal's
     eigenvectors are the features themselves: transform raises NeedsRefine, naming `refine` and CCIPCA.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1) or None, default None
+        How many; a share: as few as explain more than that share of all variance; None: all.
+    whiten : bool, default False
+        `transform` gives every component variance 1 (divisor N − 1); `components_` stay orthonormal.
 
     >>> from stream_dr import PCA
     >>> PCA(n_components=1).fit([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]).components_.round(3).tolist()

@@ -15,10 +15,10 @@ from stream_dr.solve.pls import rotations
 class PLSDA(TargetRegression):
     """Partial least squares discriminant analysis, from moments: the NIPALS solution without a second pass.
 
-    Kernel algorithm of Dayal & MacGregor (1997) [GLPLS; mathematics §5]. Components are the rotations r (‖w‖ = 1, ‖r‖ ≠ 1),
-    as long at any number of rows, which scikit-learn calls `x_rotations_`: those of PLSRegression(scale=False) to 2e-13 when
-    it is run to convergence (its default tol stops 4e-3 short). Eigenvalues are the squared covariances σ² of the deflated
-    Cxy, in the order found.
+    Kernel algorithm of Dayal & MacGregor (1997) [GLPLS; mathematics §5]. Components are the rotations r (‖w‖ = 1, ‖r‖ ≠
+    1), as long at any number of rows, which scikit-learn calls `x_rotations_`: those of PLSRegression(scale=False) to
+    2e-13 when it is run to convergence (its default tol stops 4e-3 short). Eigenvalues are the squared covariances σ² of
+    the deflated Cxy, in the order found.
 
     Targets: one or several labels a row (their indicator), or numbers (then it is PLS regression's projection). State:
     O(d·(k + 2)), + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter;
@@ -27,10 +27,19 @@ class PLSDA(TargetRegression):
     With the diagonal of Cxx (`solution_` "diagonal") the first component is still exact; the later ones take features to
     be uncorrelated, until `refine`.
 
-    Fitted, equal to PLSRegression(scale=False)'s: `coef_` (targets, features), `intercept_` (targets,), `y_loadings_`
-    (targets, components), `x_loadings_` (features, components), `x_rotations_`, which is `components_` transposed;
-    `predict`, of labels the one whose indicator is predicted highest, and `inverse_transform`. Left out: the targets' own
+    Fitted attributes equal PLSRegression(scale=False)'s; `predict` gives of labels the one whose indicator is predicted
+    highest. Left out: the targets' own
     scores.
+
+    Parameters
+    ----------
+    n_components : int ≥ 1 or None, default 2
+        How many; None: as many as there is covariance left for.
+
+    Attributes
+    ----------
+    x_rotations_ : ndarray (features, components), float64
+        `components_` transposed: `transform` is (X − mean_) · x_rotations_.
 
     >>> from stream_dr import PLSDA
     >>> pls = PLSDA(n_components=1).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5], [4.0, 1.5]], ["a", "a", "b", "b"])

@@ -35,7 +35,24 @@ SPARSE_WIDTH = 4096
 
 @dataclass(eq=False, repr=False)
 class ReservoirMethod(Estimator):
-    """Base of estimators fitted on a reservoir. See the module's text."""
+    """Base of estimators fitted on a reservoir. See the module's text.
+
+    Parameters
+    ----------
+    n_components : int ≥ 1, default 2
+        Components looked for.
+    n_neighbors : int ≥ 1, default 10
+        Neighbours k of a sampled row; fewer where the sample has fewer.
+    reservoir : int ≥ 1, default 2000
+        Rows sampled at most.
+    scaling : {"unit", "source"}, default "unit"
+        "unit": the sampled rows have variance 1 along every component; "source": the paper's condition, by which
+        coordinates shrink as the sample fills.
+    feature_map : dict or None, default None
+        Spec of a map that rows go through first.
+    random_state : int or None, default None
+        Seed of the sample; None is 0.
+    """
 
     limit: ClassVar[str] = "the sampled rows, or their graph, give no more"
     state_type: ClassVar[Any] = StateType(Reservoir)
@@ -97,7 +114,17 @@ class ReservoirMethod(Estimator):
 
 
 class Embedding(ReservoirMethod):
-    """Base of the reservoir methods that place the sampled rows themselves."""
+    """Base of the reservoir methods that place the sampled rows themselves.
+
+    Attributes
+    ----------
+    components_ : none
+        The map is not linear: reading it raises AttributeError.
+    mean_ : none
+        As components_.
+    embedding_ : ndarray (sampled rows, components), float64
+        Places of the sampled rows, in the order of `state_.kept`.
+    """
 
     @property
     def embedding_(self) -> np.ndarray:

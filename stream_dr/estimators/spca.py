@@ -32,6 +32,15 @@ class SPCA(ClosedForm):
 
     Targets: one or several labels a row, or numbers. State: O(d·(k + 2)) for k labels, columns or Fourier features.
     Learning a row costs O(its entries × its labels or k); solving O(d k²). Cxx is not needed. Merges and unlearns.
+
+    Parameters
+    ----------
+    kernel : {"linear", "delta", "rbf"}, default "linear"
+        The kernel on the targets; see above.
+    sigma : float > 0, default 1.0
+        Width of the "rbf" kernel, in the unit of the targets.
+    n_fourier : int ≥ 1, default 1000
+        Random Fourier features of the "rbf" kernel.
     """
 
     target_kinds: ClassVar[Any] = KernelKinds()

@@ -18,7 +18,19 @@ from stream_dr.readout import TARGETS, Readout
 
 
 class TargetRegression(ClosedForm):
-    """Base of the methods that predict targets by regression on their components."""
+    """Base of the methods that predict targets by regression on their components.
+
+    Attributes
+    ----------
+    coef_ : ndarray (targets, features), float64
+        Targets are (X − mean_) · coef_ᵀ + intercept_; labels by their indicators.
+    intercept_ : ndarray (targets,), float64
+        The targets' means.
+    x_loadings_ : ndarray (features, components), float64
+        What a unit of each component adds to the features, by least squares.
+    y_loadings_ : ndarray (targets, components), float64
+        What a unit of each component adds to the targets.
+    """
 
     def predict(self, X: Any) -> np.ndarray:
         """Targets of rows X (rows, features), of the kind they were learned in.

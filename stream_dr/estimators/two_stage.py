@@ -29,17 +29,28 @@ from stream_dr.solve.two_stage import condition, two_stage
 class TwoStage(ClosedForm):
     """Base of the two-stage methods; parameters they have beside those of ClosedForm.
 
-    gamma ≥ 0: ridge added to Cxx, in the units of the *summed* scatter, as in [2S]; its effect fades as rows come.
-    shrinkage: None, or s in [0, 1], the same at any number of rows: (1 − s) Cxx + s (tr Cxx / d) I is inverted, as
-    scikit-learn's `shrunk_covariance` has it; in the place of gamma. scaling: "unit", the rows learned (counted by their
-    weights, divisor N) have variance 1 along every component, free of N; "source", the paper's Wᵀ(Cxx + γI)W = I.
-    `eigenvalues_` are the paper's with either.
-
     With the diagonal of Cxx alone (`solution_` "diagonal") variances are those of uncorrelated features. A refined
     solution has the exact ones: conjugate gradient is a Galerkin method, so wᵀ(Cxx + γI)w = 1 holds after every pass.
 
-    Left out: shrinkage="auto" (Ledoit, Wolf). Its share needs Σ‖x − x̄‖⁴, and scikit-learn's LDA, which standardises each
-    class first, the sums Σ x_i² x_j² of each class, (features, features): fourth moments, which no sum that is kept tells.
+    Left out: shrinkage="auto" (Ledoit, Wolf). Its share needs Σ‖x − x̄‖⁴, and scikit-learn's LDA, which standardises
+    each class first, the sums Σ x_i² x_j² of each class, (features, features): fourth moments, which no sum that is kept
+    tells.
+
+    Parameters
+    ----------
+    gamma : float ≥ 0, default 0.0
+        Ridge added to Cxx, in the units of the *summed* scatter, as in [2S]; its effect fades as rows come.
+    shrinkage : float in [0, 1] or None, default None
+        The ridge that is the same at any number of rows, in the place of gamma: (1 − s) Cxx + s (tr Cxx / d) I is
+        inverted, as scikit-learn's `shrunk_covariance` has it.
+    scaling : {"unit", "source"}, default "unit"
+        "unit": the rows learned (counted by their weights, divisor N) have variance 1 along every component, whatever N
+        is; "source": the paper's Wᵀ(Cxx + γI)W = I, which shrinks as 1/√N. `eigenvalues_` are the paper's with either.
+
+    Attributes
+    ----------
+    condition_ : float
+        Condition number of Cxx + γI on the space that is kept: the solution's error is 2e-16 times it.
     """
 
     refined_by = "first_stage"

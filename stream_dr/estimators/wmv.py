@@ -25,7 +25,17 @@ class WMV(ClosedForm):
     State: c matrices W_j and Cxx, 8·(c + 1)·d² bytes (20 classes at d = 1,000: 170 MB), so the scatter is always exact:
     more than 4,096 features are refused. Learning a row costs O(d²); solving O(d³ + c d²). Merges and unlearns.
 
-    Targets: one label a row. Left out: the diagonal form, since the classes' scatters are all it is made of; MMC has one.
+    Targets: one label a row. Left out: the diagonal form, since the classes' scatters are all it is made of; MMC has
+    one.
+
+    Parameters
+    ----------
+    alpha : float < 0, default -1.0
+        Weight of pairs of rows of one class.
+    beta : float > 0, default 1.0
+        Weight of pairs of rows of two classes.
+    scatter : {"auto", "exact"}, default "auto"
+        Exact, always: more than 4,096 features are refused.
 
     >>> from stream_dr import WMV
     >>> wmv = WMV(n_components=1).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]], ["a", "a", "b", "b"])
