@@ -1,10 +1,9 @@
 """SnapshotFile: named arrays and JSON facts in one safetensors file, checked when read.
 
-safetensors' own writer copies every array first, writes those that are not C-ordered scrambled, checks no bytes and orders
-metadata at random. So the file is written here (a header of JSON, then the arrays' bytes as they lie), every array is made
-C-ordered, all facts stand in one metadata key as canonical JSON, and a sha256 over names, types, shapes, bytes and facts
-stands beside them. A file that is not ours, of another format version, or damaged raises an error of
-its own. Nothing is pickled.
+safetensors writes arrays that are not C-ordered scrambled, checks no bytes and orders metadata at random. So every array is
+made C-ordered, all facts stand in one metadata key as canonical JSON, and a sha256 over names, types, shapes, bytes and
+facts stands beside them. A file that is not ours, of another format version, or damaged raises an error of its own. Nothing
+is pickled. Memory: the file once more while it is written.
 
 Why this way: one format for a model's snapshot and for a saved estimator, readable by any safetensors library.
 """
@@ -12,9 +11,10 @@ Why this way: one format for a model's snapshot and for a saved estimator, reada
 import hashlib
 import json
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from stream_dr.disk import write_atomically
 from stream_dr.engine.schema import Facts
@@ -26,49 +26,13 @@ Arrays = dict[str, np.ndarray]
 FORMAT = 1
 KEY = "stream_dr"
 
-_TYPES = {
-    "<f8": "F64",
-    "<f4": "F32",
-    "<f2": "F16",
-    "<i8": "I64",
-    "<i4": "I32",
-    "<i2": "I16",
-    "<u8": "U64",
-    "<u4": "U32",
-    "<u2": "U16",
-    "|u1": "U8",
-    "|i1": "I8",
-    "|b1": "BOOL",
-}
-"""numpy's names of types, and the format's."""
-
 
 def write_file(path: Path, arrays: Arrays, facts: Facts) -> None:
     """Write arrays and facts to `path`: a temporary file, fsync, rename, fsync of the folder. Raises
     InsufficientStorage."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     told = {"format": FORMAT, "facts": facts, "sha256": digest(arrays, canonical(facts))}
-    write_atomically(path, lambda file: _write(file, arrays, {KEY: canonical(told)}), "snapshot")
-
-
-def _write(file: BinaryIO, arrays: Arrays, metadata: dict[str, str]) -> None:
-    """The safetensors format: the header's length in 8 bytes, the header padded with spaces to 8, the arrays, widest items
-    first so that each begins where its type may."""
-    header: Facts = {"__metadata__": metadata}
-    order, at = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)), 0
-    for name in order:
-        array = arrays[name]
-        header[name] = {
-            "dtype": _TYPES[array.dtype.str],
-            "shape": list(array.shape),
-            "data_offsets": [at, at + array.nbytes],
-        }
-        at += array.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for name in order:
-        file.write(_bytes(arrays[name]))
+    write_atomically(path, lambda file: file.write(save(arrays, {KEY: canonical(told)})), "snapshot")
 
 
 def read_file(path: Path) -> tuple[Arrays, Facts]:
@@ -76,8 +40,6 @@ def read_file(path: Path) -> tuple[Arrays, Facts]:
 
     Raises SourceMissing, ForeignFile (not ours), UnknownFormat (another version) or DamagedFile.
     """
-    from safetensors import SafetensorError, safe_open
-
     if not path.is_file():
         raise SourceMissing(f"{path} is not a file; name one that save or a snapshot has written.")
     try:

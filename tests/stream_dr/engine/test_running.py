@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from stream_dr import errors
 from stream_dr.block import Block
@@ -414,13 +415,12 @@ def test_jobs(tmp_path: Path) -> None:
 
 def test_snapshots_of_one_position_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have the same temporary file, so one waits for the other."""
-    written = snapshot_file._write
 
-    def slowly(*args: Any) -> None:
-        written(*args)
+    def slowly(*args: Any) -> bytes:
         time.sleep(0.1)
+        return save(*args)
 
-    monkeypatch.setattr(snapshot_file, "_write", slowly)
+    monkeypatch.setattr(snapshot_file, "save", slowly)
     with running(tmp_path, snapshot_seconds=None) as run:
         run.add_model("lda", "lda", {})
         run.submit(draft(dense(0))).result(WAIT)
