@@ -1,7 +1,7 @@
 """tfidf: raw counts to unit-norm tf-idf rows, with document frequencies that are themselves streamed.
 
 What is remembered: the number of documents and, for each term, in how many it occurred: 8 bytes a term. One pass counts,
-`freeze` at any moment gives the weighting of what was counted so far, and counting goes on. Two counts add up.
+`freeze` at any moment gives the weighting of what was counted so far, and counting goes on.
 
     weight(term in row) = (1 + ln count) · ln(N / df(term)),    then the row divided by its length
 
@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from safetensors import SafetensorError
-from safetensors.numpy import load as unpack
-from safetensors.numpy import save as pack
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+from sklearn.preprocessing import normalize
 
 from stream_dr.block import Block, Rows
 from stream_dr.disk import FileName, write_atomically
@@ -40,15 +40,6 @@ class DocumentFrequencies:
             self._counts = np.concatenate([self._counts, np.zeros(X.shape[1] - len(self._counts), np.int64)])
         self._counts += np.bincount(X.indices, minlength=len(self._counts))
         self.rows += X.shape[0]
-
-    def merge(self, other: "DocumentFrequencies") -> "DocumentFrequencies":
-        """Both counts together; neither changes."""
-        both = DocumentFrequencies()
-        both.rows = self.rows + other.rows
-        both._counts = np.zeros(max(len(self._counts), len(other._counts)), np.int64)
-        both._counts[: len(self._counts)] += self._counts
-        both._counts[: len(other._counts)] += other._counts
-        return both
 
     def freeze(self) -> "TfIdf":
         """The weighting of what was counted so far; later counts do not change it. Raises NotFitted before any row."""
@@ -79,37 +70,26 @@ class TfIdf(NamedTuple):
         values = (1.0 + np.log(X.data)) * self.weights[X.indices]
         out = sp.csr_matrix((values, X.indices.copy(), X.indptr.copy()), shape=(X.shape[0], terms))
         out.eliminate_zeros()
-        length = np.sqrt(np.bincount(row_of(out), weights=out.data**2, minlength=out.shape[0]))
-        out.data /= length[row_of(out)]
-        return block._replace(X=out, names=None, width_stated=True, checked=False)
+        return block._replace(X=normalize(out, copy=False), names=None, width_stated=True, checked=False)
 
     def save(self, path: FileName) -> None:
         """Write to one file, whole or not at all."""
-        body = pack({"frequencies": self.frequencies}, metadata={"stream_dr": "tfidf", "rows": str(self.rows)})
+        body = save({"frequencies": self.frequencies}, metadata={"stream_dr": "tfidf", "rows": str(self.rows)})
         write_atomically(Path(path), lambda handle: handle.write(body), point="tfidf")
 
 
 def load_tfidf(path: FileName) -> TfIdf:
     """The weighting in a file written by `TfIdf.save`. Raises SourceMissing or ForeignFile."""
+    if not Path(path).is_file():
+        raise SourceMissing(f"there is no file {path}; give one that `convert --tfidf` has written.")
     try:
-        body = Path(path).read_bytes()
-    except FileNotFoundError as e:
-        raise SourceMissing(f"there is no file {path}; give one that `convert --tfidf` has written.") from e
-    try:
-        length = int.from_bytes(body[:8], "little")
-        rows = int(_metadata(body[8 : 8 + length])["rows"])
-        return TfIdf(rows, unpack(body)["frequencies"])
-    except (KeyError, TypeError, ValueError, SafetensorError) as e:
+        with safe_open(path, "numpy") as file:
+            told = file.metadata() or {}
+            if told.get("stream_dr") != "tfidf":
+                raise ValueError("no tf-idf in it")
+            return TfIdf(int(told["rows"]), file.get_tensor("frequencies"))
+    except (KeyError, ValueError, SafetensorError) as e:
         raise ForeignFile(f"{path} was not written by stream_dr's tf-idf step ({e}).", path=str(path)) from e
-
-
-def _metadata(header: bytes) -> dict[str, str]:
-    import json
-
-    found = json.loads(header)["__metadata__"]
-    if found.get("stream_dr") != "tfidf":
-        raise ValueError("no tf-idf in it")
-    return dict(found)
 
 
 def counts(X: Rows) -> sp.csr_matrix:
@@ -123,8 +103,3 @@ def counts(X: Rows) -> sp.csr_matrix:
         if len(odd):
             raise InvalidRows(f"{odd[0]:g} is no count; tf-idf needs raw counts (0, 1, 2 …), not weights.")
     return X
-
-
-def row_of(X: sp.csr_matrix) -> np.ndarray:
-    """The row of each stored entry (entries,)."""
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))

@@ -35,18 +35,13 @@ def test_equals_scikit_learn():
     assert found.nnz == expected.tocsr()[:, [j for j in range(40) if j != 7]].nnz
 
 
-def test_frozen_while_counting_goes_on_and_merged():
+def test_frozen_while_counting_goes_on():
     X = texts()
     frequencies = counted(X[:30])
     frozen = frequencies.freeze()
     before = frozen.frequencies.copy()
     frequencies.add(Block(X[30:]))
     np.testing.assert_array_equal(frozen.frequencies, before)
-    merged = counted(X[:30, :25]).merge(counted(X[30:])).freeze()
-    wide = sp.csr_matrix(X[:30, :25])
-    whole = counted(wide, X[30:]).freeze()
-    np.testing.assert_array_equal(merged.frequencies, whole.frequencies)
-    assert merged.rows == whole.rows == 60
 
 
 def test_terms_never_counted_weigh_nothing():
