@@ -9,24 +9,27 @@ Why this way: a shard is what everything else reads, so a format is met once, he
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from stream_dr.block import Block
 from stream_dr.datasets.readers.columns import Roles
+from stream_dr.datasets.readers.csv import read_csv
+from stream_dr.datasets.readers.libsvm import read_libsvm
+from stream_dr.datasets.readers.matlab import read_matlab
+from stream_dr.datasets.readers.mulan import read_arff
+from stream_dr.datasets.readers.parquet import read_parquet
+from stream_dr.datasets.readers.rcv1 import read_lyrl2004
+from stream_dr.datasets.readers.vw import read_vw
 from stream_dr.datasets.tfidf import DocumentFrequencies, TfIdf, load_tfidf
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidParameter, MalformedInput
 from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import ShardWriter
-
-FORMATS = ("libsvm", "vw", "rcv1", "arff", "mat", "csv", "parquet")
+from stream_dr.shards.writer import Progress, write_shards
 
 TFIDF = "tfidf.safetensors"
 """Name of the frozen weighting beside the shards."""
-
-Progress = Callable[[int], None]
-"""Called after each block with the rows so far."""
 
 
 class Options(NamedTuple):
@@ -55,26 +58,23 @@ class Options(NamedTuple):
     header: bool = True
 
 
-TAKES = {
-    "libsvm": ("target", "zero_based", "n_features"),
-    "vw": ("target", "one_based", "n_features"),
-    "rcv1": ("topics", "n_features"),
-    "arff": ("labels", "label"),
-    "mat": ("labels", "features", "subset"),
-    "csv": ("label", "labels", "targets", "weight", "id", "drop", "delimiter", "header"),
-    "parquet": ("label", "labels", "targets", "weight", "id", "drop"),
+_COLUMNS = ("label", "labels", "targets", "weight", "id", "drop")
+_FORMATS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
+    "libsvm": (read_libsvm, ("target", "zero_based", "n_features")),
+    "vw": (read_vw, ("target", "one_based", "n_features")),
+    "rcv1": (read_lyrl2004, ("topics", "n_features")),
+    "arff": (read_arff, ("labels", "label")),
+    "mat": (read_matlab, ("labels", "features", "subset")),
+    "csv": (read_csv, (*_COLUMNS, "delimiter", "header")),
+    "parquet": (read_parquet, _COLUMNS),
 }
-"""Which options a format has a use for."""
+"""The reader of each format, and which options it has a use for."""
+FORMATS = tuple(_FORMATS)
 
 
 def read(paths: Sequence[FileName], format: str, options: Options = Options()) -> Iterator[Block]:
     """Blocks of the files' rows, in order. Raises InvalidParameter (unknown format, an option it has no use for),
     MalformedInput (no row at all) and what the reader raises."""
-    if format not in FORMATS:
-        raise InvalidParameter(f"there is no format {format!r}; formats are {', '.join(FORMATS)}.")
-    for name, value in options._asdict().items():
-        if value != Options._field_defaults[name] and name not in TAKES[format]:
-            raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
     rows = 0
     for block in _blocks(paths, format, options):
         rows += block.rows
@@ -84,11 +84,20 @@ def read(paths: Sequence[FileName], format: str, options: Options = Options()) -
 
 
 def _blocks(paths: Sequence[FileName], format: str, options: Options) -> Iterator[Block]:
+    if format not in FORMATS:
+        raise InvalidParameter(f"there is no format {format!r}; formats are {', '.join(FORMATS)}.")
+    reader, takes = _FORMATS[format]
+    given = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
+    for name in given:
+        if name not in takes:
+            raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
     if format == "rcv1":
-        yield from _rcv1(paths, options)
-        return
-    for path in paths:
-        yield from _READERS[format](path, options)
+        if options.topics is None:
+            raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
+        return reader(paths, **given)
+    if format in ("csv", "parquet"):
+        given = {name: value for name, value in given.items() if name not in _COLUMNS} | {"roles": _roles(options)}
+    return chain.from_iterable(reader(path, **given) for path in paths)
 
 
 def convert(
@@ -116,33 +125,14 @@ def convert(
     manifest = write_shards(
         blocks if weighting is None else map(weighting.apply, blocks),
         out,
-        rows_per_shard=rows_per_shard,
-        rows_per_batch=rows_per_batch,
+        rows_per_shard,
+        rows_per_batch,
         n_features=width,
         progress=progress,
     )
     if weighting is not None:
         weighting.save(Path(out) / TFIDF)
     return manifest
-
-
-def write_shards(
-    blocks: Iterable[Block],
-    out: FileName,
-    *,
-    rows_per_shard: int = 100_000,
-    rows_per_batch: int = 1_000,
-    n_features: int | None = None,
-    progress: Progress | None = None,
-) -> Manifest:
-    """Write blocks as shards into the folder `out`; its manifest. Raises OutputExists, InsufficientStorage."""
-    with ShardWriter(out, rows_per_shard, rows_per_batch, n_features=n_features) as writer:
-        for block in blocks:
-            writer.write(block)
-            if progress is not None:
-                progress(writer.rows)
-    assert writer.manifest is not None  # written by a clean end
-    return writer.manifest
 
 
 def count_documents(blocks: Iterable[Block]) -> TfIdf:
@@ -153,62 +143,9 @@ def count_documents(blocks: Iterable[Block]) -> TfIdf:
     return frequencies.freeze()
 
 
-def _libsvm(path: FileName, o: Options) -> Iterator[Block]:
-    from stream_dr.datasets.readers.libsvm import read_libsvm
-
-    return read_libsvm(path, target=o.target, zero_based=o.zero_based, n_features=o.n_features)
-
-
-def _vw(path: FileName, o: Options) -> Iterator[Block]:
-    from stream_dr.datasets.readers.vw import read_vw
-
-    return read_vw(path, target=o.target, one_based=o.one_based, n_features=o.n_features)
-
-
-def _rcv1(paths: Sequence[FileName], o: Options) -> Iterator[Block]:
-    from stream_dr.datasets.readers.rcv1 import WIDTH, read_lyrl2004
-
-    if o.topics is None:
-        raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
-    return read_lyrl2004(paths, o.topics, n_features=o.n_features or WIDTH)
-
-
-def _arff(path: FileName, o: Options) -> Iterator[Block]:
-    from stream_dr.datasets.readers.mulan import read_arff
-
-    return read_arff(path, labels=o.labels, label=o.label)
-
-
-def _mat(path: FileName, o: Options) -> Iterator[Block]:
-    from stream_dr.datasets.readers.matlab import read_matlab
-
-    return read_matlab(path, features=o.features or "fea", labels=o.labels or "gnd", subset=o.subset)
-
-
-def _csv(path: FileName, o: Options) -> Iterator[Block]:
-    from stream_dr.datasets.readers.csv import read_csv
-
-    return read_csv(path, _roles(o), delimiter=o.delimiter, header=o.header)
-
-
-def _parquet(path: FileName, o: Options) -> Iterator[Block]:
-    from stream_dr.datasets.readers.parquet import read_parquet
-
-    return read_parquet(path, _roles(o))
-
-
-def _roles(o: Options) -> Roles:
+def _roles(options: Options) -> Roles:
     def names(text: str | None) -> tuple[str, ...]:
         return tuple(name.strip() for name in text.split(",")) if text else ()
 
+    o = options
     return Roles(o.label, names(o.labels), names(o.targets), o.weight, o.id, names(o.drop))
-
-
-_READERS: dict[str, Callable[[FileName, Options], Iterator[Block]]] = {
-    "libsvm": _libsvm,
-    "vw": _vw,
-    "arff": _arff,
-    "mat": _mat,
-    "csv": _csv,
-    "parquet": _parquet,
-}

@@ -17,7 +17,7 @@ in proportion to its frequency costs one lookup where a search of the cumulative
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,7 +36,7 @@ from stream_dr.datasets.language import (
 )
 from stream_dr.errors import InvalidParameter
 from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import ShardWriter
+from stream_dr.shards.writer import Progress, write_shards
 from stream_dr.targets import Targets
 
 CHUNK = 1_000
@@ -70,15 +70,11 @@ def write_rcv1_like(
     targets: str = "topics",
     seed: int = 0,
     rows_per_shard: int = 100_000,
-    progress: Callable[[int], object] | None = None,
+    progress: Progress | None = None,
 ) -> Manifest:
     """Write `rcv1_like` rows as shards of 1,000-row batches and a manifest; `progress(rows so far)` after each batch."""
-    with ShardWriter(directory, rows_per_shard, CHUNK, n_features=WIDTH) as writer:
-        for block in rcv1_like(rows, targets, seed):
-            writer.write(block)
-            if progress is not None:
-                progress(writer.rows)
-        return writer.close()
+    blocks = rcv1_like(rows, targets, seed)
+    return write_shards(blocks, directory, rows_per_shard, CHUNK, n_features=WIDTH, progress=progress)
 
 
 def _chunk(seed: int, number: int, targets: str) -> Block:

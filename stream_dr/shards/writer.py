@@ -11,6 +11,7 @@ taken for all of them.
 import hashlib
 import mmap
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,35 @@ from stream_dr.label_codes import Label
 from stream_dr.shards.manifest import NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
 from stream_dr.shards.seal import seal_of
 
+Progress = Callable[[int], object]
+"""Called after each block with the rows so far."""
+
+
+def write_shards(
+    blocks: Iterable[Block],
+    directory: str | os.PathLike[str],
+    rows_per_shard: int = 100_000,
+    rows_per_batch: int = 1_000,
+    *,
+    n_features: int | None = None,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Write blocks as shards into a folder; its manifest. Raises what ShardWriter does."""
+    with ShardWriter(directory, rows_per_shard, rows_per_batch, n_features) as writer:
+        for block in blocks:
+            writer.write(block)
+            if progress is not None:
+                progress(writer.rows)
+    return writer.manifest
+
 
 class ShardWriter:
     """Writes `directory/part-00000.arrow` … and, on a clean end, `directory/manifest.json`. A context manager.
 
-    rows_per_shard, rows_per_batch: rows a file and an event hold (the last of each may hold fewer). manifest: whether to
-    write one. n_features: width of sparse rows where it is known from the start; else the manifest's width is the largest
-    seen. format: "ipc" or "parquet". Raises OutputExists when the directory has shards, SchemaMismatch when a later Block
-    has other columns than the first, InsufficientStorage.
+    rows_per_shard, rows_per_batch: rows a file and an event hold (the last of each may hold fewer). n_features: width of
+    sparse rows where it is known from the start; else the manifest's width is the largest seen. format: "ipc" or "parquet".
+    Attributes: rows (given so far), manifest (once it is closed). Raises OutputExists when the directory has shards,
+    SchemaMismatch when a later Block has other columns than the first, InsufficientStorage.
     """
 
     def __init__(
@@ -39,18 +61,18 @@ class ShardWriter:
         directory: str | os.PathLike[str],
         rows_per_shard: int = 100_000,
         rows_per_batch: int = 1_000,
-        manifest: bool = True,
         n_features: int | None = None,
         format: str = "ipc",
     ) -> None:
         self.directory = Path(directory)
         self.rows_per_shard, self.rows_per_batch = rows_per_shard, rows_per_batch
-        self.manifest: Manifest | None = None
-        self._keep_manifest, self._n_features, self._parquet = manifest, n_features, format == "parquet"
+        self.manifest: Manifest
+        self.rows = 0
+        self._n_features, self._parquet = n_features, format == "parquet"
         self._width = n_features or 0
         self._labels: dict[Label, None] = {}
         self._target_kind: str | None = None
-        self._schema: pa.Schema | None = None
+        self._schema: pa.Schema = None
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self._entries: list[ShardEntry] = []
@@ -60,18 +82,13 @@ class ShardWriter:
         if (self.directory / NAME).exists() or any(self.directory.glob("part-*")):
             raise OutputExists(f"{directory} holds shards already; give an empty or a new folder.", path=str(directory))
 
-    @property
-    def rows(self) -> int:
-        """Rows given so far."""
-        written = sum(entry.rows for entry in self._entries) + sum(self._batches)
-        return written + self._waiting_rows
-
     def write(self, block: Block) -> None:
         """Add a Block's rows; whole batches go to the file at once."""
         batch = arrow_from_block(block)
         self._note(block, batch)
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
+        self.rows += batch.num_rows
         while self._waiting_rows >= self.rows_per_batch:
             self._write_batch(self.rows_per_batch)
 
@@ -80,11 +97,9 @@ class ShardWriter:
         if self._waiting_rows:
             self._write_batch(self._waiting_rows)
         self._end_shard()
-        entries = tuple(self._entries)
-        rows = sum(entry.rows for entry in entries)
-        self.manifest = Manifest(rows, self._width or None, self._target_kind, tuple(self._labels), entries)
-        if self._keep_manifest:
-            write_manifest(self.directory, self.manifest)
+        about = (self._width or None, self._target_kind, tuple(self._labels))
+        self.manifest = Manifest(self.rows, *about, tuple(self._entries))
+        write_manifest(self.directory, self.manifest)
         (self.directory / UNFINISHED).unlink(missing_ok=True)
         return self.manifest
 
@@ -131,7 +146,7 @@ class ShardWriter:
         try:
             if self._writer is None:
                 self._begin_shard()
-            self._writer.write_table(head.replace_schema_metadata(self._metadata()))
+            self._writer.write_table(head.replace_schema_metadata(self._schema.metadata))
         except OSError as e:
             if is_full(e):
                 raise no_room(self._temporary, str(e)) from e
@@ -139,10 +154,6 @@ class ShardWriter:
         self._batches.append(rows)
         if sum(self._batches) >= self.rows_per_shard:
             self._end_shard()
-
-    def _metadata(self) -> dict[bytes, bytes] | None:
-        metadata: dict[bytes, bytes] | None = self._schema.metadata if self._schema is not None else None
-        return metadata
 
     def _begin_shard(self) -> None:
         (self.directory / UNFINISHED).touch()
