@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from stream_dr.compiled import compiled, readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
+from stream_dr.sparse_rows import as_csr, check_indices
 
 LARGEST = 1e100
 """Values beyond this size are refused: their squares would not be finite."""
@@ -31,7 +32,7 @@ class Block(NamedTuple):
     ids: None or a list of rows strings, echoed by transform.
     names: None or the features' names, in column order.
     width_stated: False when a sparse batch's width is only its largest index so far.
-    checked: whether `check_finite` was asked of these very values, and need not be again.
+    checked: whether these very rows were looked at as `check_rows` does, and need not be again.
     """
 
     X: Any
@@ -78,11 +79,12 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     """Rows (rows, features) as a C-ordered ndarray or CSR, and the columns' names where X is a table of named columns.
 
     Takes ndarray, array-likes, any scipy sparse format (converted to CSR once), pandas, polars and Arrow tables; float32
-    stays float32, all else becomes float64; a C-ordered float array is not copied. Raises InvalidRows or NotFinite.
+    stays float32, all else becomes float64; a C-ordered float array is not copied. Raises InvalidRows, InvalidIndex or
+    NotFinite.
     """
     names = _names(X)
     if sp.issparse(X):
-        matrix = _csr(X)
+        matrix = as_csr(X)
         check_finite(matrix)
         return matrix, names
     if hasattr(X, "to_pandas") and not hasattr(X, "iloc"):
@@ -109,6 +111,15 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     array = np.ascontiguousarray(array)
     check_finite(array)
     return array, names
+
+
+def check_rows(block: Block) -> None:
+    """Raise InvalidIndex or NotFinite for rows that no compiled loop may see; a block that is checked costs nothing."""
+    if block.checked:
+        return
+    if block.sparse:
+        check_indices(block.X)
+    check_finite(block.X)
 
 
 def check_finite(X: Rows) -> None:
@@ -165,23 +176,6 @@ def as_weights(weights: Any, rows: int) -> np.ndarray | None:
 def row_weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
     """Weights (rows,) as compiled loops take them, read-only; ones where none are given."""
     return readonly(np.ones(rows) if weights is None else weights)
-
-
-def _csr(X: Any) -> sp.csr_matrix:
-    """X as CSR with sorted, distinct indices and float32 or float64 values; the caller's matrix is not changed."""
-    if np.iscomplexobj(X):
-        raise InvalidRows(
-            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
-        )
-    if X.ndim != 2:
-        raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
-    matrix = X if X.format == "csr" else X.tocsr()
-    if matrix.dtype not in (np.float32, np.float64):
-        matrix = matrix.astype(np.float64)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy() if matrix is X else matrix
-        matrix.sum_duplicates()
-    return matrix
 
 
 def _names(X: Any) -> tuple[str, ...] | None:

@@ -14,6 +14,7 @@ FILES = sorted((ROOT / "stream_dr").rglob("*.py"))
 NUMERIC = (
     "compiled",
     "errors",
+    "sparse_rows",
     "block",
     "targets",
     "target_parsing",
@@ -31,6 +32,7 @@ RANK = {
     "failpoints": 0,
     "disk": 1,
     "label_codes": 1,
+    "sparse_rows": 1,
     "block": 2,
     "source": 3,
     "targets": 3,

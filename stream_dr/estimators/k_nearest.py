@@ -218,7 +218,8 @@ class KNearest(ClassifierMixin, BaseEstimator):
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         y = one_label_a_row(y, stacklevel=3)
         sample = holder.accumulator
-        sample.add(Block(rows, parse_targets(y, rows.shape[0], ("class",), known=sample.target_kind), names=names))
+        targets = parse_targets(y, rows.shape[0], ("class",), known=sample.target_kind)
+        sample.add(Block(rows, targets, names=names, checked=True))
         if refuse_empty and not sample.rows:
             raise TargetsRequired(
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."

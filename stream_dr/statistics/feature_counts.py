@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block, row_weights
+from stream_dr.block import Block, check_rows, row_weights
 from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, WidthMismatch
 from stream_dr.label_codes import Label
@@ -97,7 +97,11 @@ class FeatureCountAccumulator:
         self._present, self._counts, self._dense = state.present.copy(), state.counts.copy(), state.dense
 
     def add(self, block: Block) -> None:
-        """Learn the block's rows that have a target. Raises WidthMismatch, TargetKindMismatch or InvalidTargets."""
+        """Learn the block's rows that have a target.
+
+        Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or NotFinite.
+        """
+        check_rows(block)
         kept, skipped = labelled_rows(block)
         self._check(kept)
         self._grow(kept)
@@ -111,6 +115,7 @@ class FeatureCountAccumulator:
 
     def remove(self, block: Block) -> None:
         """Take out rows learned before. Raises CannotUnlearn when more would go than was learned, changing nothing."""
+        check_rows(block)
         kept, skipped = labelled_rows(block)
         self._check(kept)
         if kept.rows > self.rows or skipped > self.rows_skipped or kept.features > self.n_features:

@@ -9,7 +9,7 @@ Why this way: no accumulator knows of maps and no map of accumulators, so any es
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stream_dr.block import Block
+from stream_dr.block import Block, check_rows
 from stream_dr.errors import CannotMerge, WidthMismatch
 from stream_dr.feature_maps import canonical, feature_map
 from stream_dr.label_codes import Label
@@ -100,6 +100,7 @@ class MappedAccumulator:
         return _around(self.inner.freeze(), self.n_features, self._spec, self._names)
 
     def _mapped(self, block: Block, width: int) -> Block:
+        check_rows(block)
         rows = self._map.apply(block.X, width, block.names)
         return block._replace(X=rows, names=None, width_stated=True, checked=False)
 

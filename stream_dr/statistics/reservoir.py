@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block, Rows
+from stream_dr.block import Block, Rows, check_rows
 from stream_dr.errors import CannotMerge, WidthMismatch
 from stream_dr.feature_maps.draws import uniforms
 from stream_dr.label_codes import Label
@@ -122,7 +122,9 @@ class ReservoirAccumulator:
         self._slots: list[Slot] = _split(state.kept) if state.rows else []
 
     def add(self, block: Block) -> None:
-        """Offer the block's rows to the sample. Raises WidthMismatch, TargetKindMismatch or InvalidTargets."""
+        """Offer the block's rows to the sample. Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or
+        NotFinite."""
+        check_rows(block)
         block, skipped = labelled_rows(block) if self.keep_labels else (block, 0)
         self._check(block)
         if not self.rows:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stream_dr.block import Block, Rows, as_weights, check_finite, row_weights
+from stream_dr.block import Block, Rows, as_weights, check_rows, row_weights
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.label_codes import Label
 from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_kind, encode
@@ -81,8 +81,7 @@ def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
     Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
     """
     _check_width(learner, block)
-    if not block.checked:
-        check_finite(block.X)
+    check_rows(block)
     weights = as_weights(block.weights, block.rows)
     skipped = 0
     if learner.encoding == "none":

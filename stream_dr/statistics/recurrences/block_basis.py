@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block, Rows
+from stream_dr.block import Block, Rows, check_rows
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, WidthMismatch
 from stream_dr.statistics.aligned import aligned_zeros
@@ -107,7 +107,9 @@ class BlockBasis:
         self._drop_zeros()
 
     def check(self, block: Block, method: str) -> None:
-        """Raise InvalidWeights, InvalidRows or WidthMismatch when the recurrence cannot learn this batch."""
+        """Raise InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch when the recurrence cannot learn this
+        batch."""
+        check_rows(block)
         if block.weights is not None:
             raise InvalidWeights(
                 f"the batch has weights; {method} is a recurrence that learns one row after the other and takes none. "

@@ -1,0 +1,112 @@
+"""sparse_rows: a scipy matrix of any sparse format → a CSR matrix the numerics may trust.
+
+Cost: one compiled look at every index; a copy only where rows are not sorted, or another format is converted.
+
+Why this way: scipy takes arrays as they are given. An index outside the width, or a row's end outside the arrays, is an
+access outside the memory in its own conversions as in any compiled loop, so it is looked for before either.
+"""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.compiled import compiled, readonly
+from stream_dr.errors import InvalidIndex, InvalidRows
+
+
+def as_csr(X: Any) -> sp.csr_matrix:
+    """X as CSR with sorted, distinct indices and float32 or float64 values; the caller's matrix is not changed.
+
+    Raises InvalidIndex or InvalidRows.
+    """
+    if np.iscomplexobj(X):
+        raise InvalidRows(
+            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
+        )
+    if X.ndim != 2:
+        raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
+    matrix = X if X.format == "csr" else _converted(X)
+    canonical = check_indices(matrix)
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    if not canonical:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def check_indices(X: sp.csr_matrix) -> bool:
+    """Whether every row's indices ascend, each once. Raises InvalidIndex naming the row and what does not fit."""
+    return _check(X.indptr, X.indices, len(X.data), X.shape, "row")
+
+
+def _converted(X: Any) -> sp.csr_matrix:
+    """Another sparse format as CSR, once its own indices are known to be within its shape."""
+    if X.format == "csc":
+        _check(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
+    elif X.format == "bsr":
+        blocks = (X.shape[0] // X.blocksize[0], X.shape[1] // X.blocksize[1])
+        _check(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
+    else:
+        X = X.tocoo()
+        if not len(X.row) == len(X.col) == len(X.data):
+            raise InvalidIndex(f"{len(X.data)} values have {len(X.row)} rows and {len(X.col)} columns; give one each.")
+        for name, indices, limit in (("row", X.row, X.shape[0]), ("column", X.col, X.shape[1])):
+            odd = indices[(indices < 0) | (indices >= limit)]
+            if len(odd):
+                raise InvalidIndex(f"an entry has the {name} {odd[0]}; it must be from 0 to {limit - 1}.")
+    return X.tocsr()
+
+
+def _check(indptr: Any, indices: Any, entries: int, shape: tuple[int, int], what: str) -> bool:
+    """`check_indices` of compressed rows or columns; shape: how many, and what their indices stay below."""
+    if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
+        raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
+    indptr, indices = readonly(indptr), readonly(indices)
+    odd, falls = _look(indptr, indices, min(entries, len(indices)), shape[1])
+    if odd < 0:
+        return bool(falls == 0)
+    ends = indptr[odd : odd + 2].tolist()
+    row = indices[ends[0] : ends[1]]
+    outside = row[(row < 0) | (row >= shape[1])]
+    if 0 <= ends[0] <= ends[1] <= min(entries, len(indices)) and len(outside):
+        value = int(outside[0])
+        raise InvalidIndex(
+            f"{what} {odd} has the index {value}; it must be from 0 to {shape[1] - 1}.", row=odd, index=value
+        )
+    raise InvalidIndex(
+        f"{what} {odd} goes from entry {ends[0]} to {ends[1]} of {min(entries, len(indices))} (indptr); ends must begin "
+        "at 0 and not fall.",
+        row=odd,
+    )
+
+
+@compiled()
+def _look(indptr: np.ndarray, indices: np.ndarray, entries: int, width: int) -> tuple[int, int]:
+    """The first row whose ends or indices do not fit, −1 where all do, and how often indices do not ascend in a row.
+
+    Falls are counted over all rows in one go and those between two rows taken off again, so that the compiler may look at
+    several indices at once.
+    """
+    rows = len(indptr) - 1
+    if indptr[0] != 0:
+        return 0, 0
+    for row in range(rows):
+        if indptr[row] > indptr[row + 1] or indptr[row + 1] > entries:
+            return row, 0
+    falls, outside = 0, 0
+    for e in range(indptr[rows]):
+        outside += (indices[e] < 0) | (indices[e] >= width)
+    if outside:
+        for row in range(rows):
+            for e in range(indptr[row], indptr[row + 1]):
+                if indices[e] < 0 or indices[e] >= width:
+                    return row, 0
+    for e in range(indptr[rows] - 1):
+        falls += indices[e] >= indices[e + 1]
+    for row in range(rows):
+        first = indptr[row]
+        if 0 < first < indptr[row + 1]:
+            falls -= indices[first - 1] >= indices[first]
+    return -1, falls
