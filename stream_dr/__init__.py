@@ -7,77 +7,63 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the service uses, with its types
-    from stream_dr import errors as errors
-    from stream_dr.block import Block as Block
-    from stream_dr.engine.directory import Directory as Directory
-    from stream_dr.engine.draft import Receipt as Receipt
-    from stream_dr.engine.draft import one_row as one_row
-    from stream_dr.engine.draft import parse_rows as parse_rows
-    from stream_dr.engine.draft import rows_draft as rows_draft
-    from stream_dr.engine.jobs import Job as Job
-    from stream_dr.engine.model import Model as Model
-    from stream_dr.engine.model import PublishPolicy as PublishPolicy
-    from stream_dr.engine.model import RefinePolicy as RefinePolicy
-    from stream_dr.engine.predict import predict as predict
-    from stream_dr.engine.query import export_projection as export_projection
-    from stream_dr.engine.query import transform as transform
-    from stream_dr.engine.running import Running as Running
-    from stream_dr.engine.running import RunSettings as RunSettings
-    from stream_dr.engine.schema import Limits as Limits
-    from stream_dr.engine.warm_up import warm_up as warm_up
-    from stream_dr.estimators import ESTIMATORS as ESTIMATORS
-    from stream_dr.estimators.signatures import parameter_types as parameter_types
+    from stream_dr import errors
+    from stream_dr.block import Block
+    from stream_dr.engine.directory import Directory
+    from stream_dr.engine.draft import Receipt, one_row, parse_rows, rows_draft
+    from stream_dr.engine.jobs import Job
+    from stream_dr.engine.model import Model, PublishPolicy, RefinePolicy
+    from stream_dr.engine.predict import predict
+    from stream_dr.engine.query import export_projection, transform
+    from stream_dr.engine.running import Running, RunSettings
+    from stream_dr.engine.schema import Limits
+    from stream_dr.engine.warm_up import warm_up
+    from stream_dr.estimators import ESTIMATORS
+    from stream_dr.estimators.signatures import parameter_types
 
 __version__ = "0.1.0"
 
-_NAMES = {
-    "ESTIMATORS": "estimators",
-    "LDA": "estimators.lda",
-    "SKM": "estimators.skm",
-    "OPLS": "estimators.opls",
-    "CCA": "estimators.cca",
-    "HSL": "estimators.hsl",
-    "PCA": "estimators.pca",
-    "MMC": "estimators.mmc",
-    "WMV": "estimators.wmv",
-    "SPCA": "estimators.spca",
-    "SRP": "estimators.srp",
-    "PLSDA": "estimators.plsda",
-    "CCIPCA": "estimators.ccipca",
-    "ClassMeans": "estimators.class_means",
-    "IncrementalSKM": "estimators.iskm",
-    "Block": "block",
+_MODULES = {
+    "estimators": "ESTIMATORS",
+    "estimators.lda": "LDA",
+    "estimators.skm": "SKM",
+    "estimators.opls": "OPLS",
+    "estimators.cca": "CCA",
+    "estimators.hsl": "HSL",
+    "estimators.pca": "PCA",
+    "estimators.mmc": "MMC",
+    "estimators.wmv": "WMV",
+    "estimators.spca": "SPCA",
+    "estimators.srp": "SRP",
+    "estimators.plsda": "PLSDA",
+    "estimators.ccipca": "CCIPCA",
+    "estimators.class_means": "ClassMeans",
+    "estimators.iskm": "IncrementalSKM",
+    "block": "Block",
     "errors": "errors",
-    "Directory": "engine.directory",
-    "Running": "engine.running",
-    "RunSettings": "engine.running",
-    "Limits": "engine.schema",
-    "PublishPolicy": "engine.model",
-    "RefinePolicy": "engine.model",
-    "rows_draft": "engine.draft",
-    "Receipt": "engine.draft",
-    "Model": "engine.model",
-    "Job": "engine.jobs",
-    "transform": "engine.query",
-    "predict": "engine.predict",
-    "Client": "client",
-    "export_projection": "engine.query",
-    "parse_rows": "engine.draft",
-    "one_row": "engine.draft",
-    "parameter_types": "estimators.signatures",
-    "warm_up": "engine.warm_up",
-    "to_river": "adapters.river",
-    "load": "engine.snapshot",
-    "save": "engine.snapshot",
-    "InformationGain": "estimators.information_gain",
-    "KNearest": "estimators.k_nearest",
-    "LPP": "estimators.lpp",
-    "NPE": "estimators.npe",
-    "LaplacianEigenmaps": "estimators.laplacian_eigenmaps",
-    "LLE": "estimators.lle",
-    "random_fourier": "feature_maps",
-    "hashing": "feature_maps",
+    "engine.directory": "Directory",
+    "engine.running": "Running RunSettings",
+    "engine.schema": "Limits",
+    "engine.model": "PublishPolicy RefinePolicy Model",
+    "engine.draft": "rows_draft Receipt parse_rows one_row",
+    "engine.jobs": "Job",
+    "engine.query": "transform export_projection",
+    "engine.predict": "predict",
+    "client": "Client",
+    "estimators.signatures": "parameter_types",
+    "engine.warm_up": "warm_up",
+    "adapters.river": "to_river",
+    "engine.snapshot": "load save",
+    "estimators.information_gain": "InformationGain",
+    "estimators.k_nearest": "KNearest",
+    "estimators.lpp": "LPP",
+    "estimators.npe": "NPE",
+    "estimators.laplacian_eigenmaps": "LaplacianEigenmaps",
+    "estimators.lle": "LLE",
+    "feature_maps": "random_fourier hashing",
 }
+"""Public names by their modules."""
+_NAMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = ["__version__", *sorted(_NAMES)]
 
