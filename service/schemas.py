@@ -119,33 +119,32 @@ class Receipt(BaseModel):
     lag: int | None = None
 
 
-class Projected(BaseModel):
-    """Projected rows `z`, and by which version of the model; of many rows also their ids, and how many entries lie past
-    the features that the version knows."""
+class Answer(BaseModel):
+    """By which version of the model rows are answered; of many rows also their ids, and how many entries lie past the
+    features that the version knows."""
 
     model: str
     version: int
     position: int
     solution: str
-    z: list[list[float]]
     id: list[str] | None = None
     unseen: int = 0
 
 
-class Predicted(BaseModel):
+class Projected(Answer):
+    """Projected rows `z`."""
+
+    z: list[list[float]]
+
+
+class Predicted(Answer):
     """Targets predicted of rows: a label, a list of labels, a number or a list of numbers a row; posterior `probabilities`
     of the `classes` where the method has them, otherwise `scores`: the numbers, or each label's indicator, by regression."""
 
-    model: str
-    version: int
-    position: int
-    solution: str
     predicted: list[str | int | bool | float | list[str | int | bool | float]]
     classes: list[str | int | bool]
     probabilities: list[list[float]] | None = None
     scores: list[list[float]] | None = None
-    id: list[str] | None = None
-    unseen: int = 0
 
 
 class Failure(BaseModel):
@@ -160,14 +159,6 @@ class Failure(BaseModel):
     def _for_clients(cls, message: str, told: ValidationInfo) -> str:
         """What was not written for clients is in the log alone."""
         return "the log has the details" if told.data["code"] == "internal" else message
-
-
-class Publish(BaseModel):
-    """When a model is solved and published: after so many rows, so many seconds, whenever the log is drained (idle)."""
-
-    rows: int | None
-    seconds: float | None
-    idle: bool
 
 
 class ModelState(BaseModel):
@@ -192,7 +183,7 @@ class ModelState(BaseModel):
     residual: float | None
     bytes: int
     stale_rows: int
-    publish: Publish | None
+    publish: Policy | None
     refine: RefinePolicy | None
     failure: Failure | None
 
@@ -267,22 +258,8 @@ class Overview(BaseModel):
     def of(cls, directory: stream_dr.Directory) -> Self:
         """The directory as it is now."""
         last = directory.position
-        models = {name: _figures(model, last) for name, model in directory.models.items()}
+        models = {name: ModelOverview(**model.describe(last)) for name, model in directory.models.items()}
         return cls(position=last, rows=directory.rows, models=models)
-
-
-def _figures(model: stream_dr.Model, last: int) -> ModelOverview:
-    published = model.published
-    return ModelOverview(
-        estimator=model.spec.estimator,
-        state=model.status,
-        rows=model.rows,
-        lag=max(0, last - model.position),
-        stale_rows=model.stale_rows,
-        version=published.version if published else 0,
-        components=published.projection.n_components if published else 0,
-        solution=published.projection.solution if published else None,
-    )
 
 
 class Health(BaseModel):

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Awaitable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 import stream_dr
 from service.body_limits import Held
@@ -43,6 +44,15 @@ class Shared:
         finally:
             work.cancel()
             stop.cancel()
+
+
+async def _shared(request: Request) -> Shared:
+    shared: Shared = request.app.state.shared
+    return shared
+
+
+Service = Annotated[Shared, Depends(_shared)]
+"""A route's parameter that gives it what is shared."""
 
 
 async def given_once(request: Request) -> None:

@@ -5,11 +5,11 @@ A request never waits for passes over the log: the job as it is just now is what
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 import stream_dr
 from service import schemas
-from service.shared import Shared
+from service.shared import Service
 
 router = APIRouter(tags=["jobs"])
 STARTED: dict[str, Any] = {
@@ -20,34 +20,30 @@ STARTED: dict[str, Any] = {
 
 
 @router.post("/models/{name}/refine", **STARTED)
-def refine(request: Request, response: Response, name: str, how: schemas.Refine | None = None) -> dict[str, Any]:
+def refine(shared: Service, response: Response, name: str, how: schemas.Refine | None = None) -> dict[str, Any]:
     """Solve exactly by passes over the log up to the model's position; stays published until the next refine.
 
     While a refine of the model is under way, its job is answered.
     """
-    shared: Shared = request.app.state.shared
     how = how or schemas.Refine()
     return _started(response, shared.running.refine(name, how.tol, how.max_passes))
 
 
 @router.post("/models/{name}/snapshot", **STARTED)
-def snapshot(request: Request, response: Response, name: str) -> dict[str, Any]:
+def snapshot(shared: Service, response: Response, name: str) -> dict[str, Any]:
     """Write the model's state, position and spec to disk."""
-    shared: Shared = request.app.state.shared
     return _started(response, shared.running.snapshot(name))
 
 
 @router.get("/jobs/{id}", response_model=schemas.JobState, responses=schemas.problems(404))
-def job(request: Request, id: str) -> dict[str, Any]:
+def job(shared: Service, id: str) -> dict[str, Any]:
     """A job's state, progress and error."""
-    shared: Shared = request.app.state.shared
     return shared.running.job(id).describe()
 
 
 @router.delete("/jobs/{id}", status_code=202, response_model=schemas.JobState, responses=schemas.problems(404))
-def cancel(request: Request, id: str) -> dict[str, Any]:
+def cancel(shared: Service, id: str) -> dict[str, Any]:
     """Ask a job to stop at its next safe point; an ended job stays what it is."""
-    shared: Shared = request.app.state.shared
     job = shared.running.job(id)
     job.cancel()
     return job.describe()

@@ -13,7 +13,7 @@ from service import schemas
 from service.body_limits import rows_medium
 from service.problems import Problem
 from service.schemas import Key
-from service.shared import Shared
+from service.shared import Service, Shared
 
 router = APIRouter(tags=["learn"])
 ANSWERS: schemas.Answers = {
@@ -29,13 +29,16 @@ ANSWERS: schemas.Answers = {
     responses=ANSWERS | schemas.BODY | schemas.problems(409, 507),
 )
 async def partial_fit(
-    request: Request, response: Response, query: Annotated[schemas.LearnQuery, Query()], key: Key = None
+    request: Request,
+    response: Response,
+    shared: Service,
+    query: Annotated[schemas.LearnQuery, Query()],
+    key: Key = None,
 ) -> schemas.Receipt:
     """Learn a batch: append it durably, then answer its position.
 
     A retry with the same Idempotency-Key is not learned twice.
     """
-    shared: Shared = request.app.state.shared
     medium = rows_medium(request)
     body = b"".join([piece async for piece in request.stream()])
     if query.check:
@@ -52,8 +55,8 @@ async def partial_fit(
     responses=ANSWERS | schemas.BODY | schemas.problems(409, 507),
 )
 async def unlearn(
-    request: Request,
     response: Response,
+    shared: Service,
     rows: schemas.Unlearn,
     query: Annotated[schemas.UnlearnQuery, Query()],
     key: Key = None,
@@ -61,7 +64,6 @@ async def unlearn(
     """Take rows out again: additive models subtract them, the others are rebuilt from the log without them."""
     if bool(rows.positions) == bool(rows.ids):
         raise Problem("invalid_request", 'Give either {"positions": [...]} or {"ids": [...]}.')
-    shared: Shared = request.app.state.shared
     loop = asyncio.get_running_loop()
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
     return await _answer(shared, await asyncio.wrap_future(appended), query.wait is not None, response)

@@ -5,7 +5,8 @@ shows each estimator's parameters, and a new estimator appears there by being re
 """
 
 import asyncio
-from collections.abc import Callable
+import functools
+import operator
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -16,12 +17,18 @@ import stream_dr
 from service import schemas
 from service.media import ARROW_STREAM, JSON, SAFETENSORS, accepted
 from service.problems import Problem
-from service.shared import Shared
+from service.shared import Service, Shared
 
 Name = Annotated[str, Path(description="the model's name")]
 Told = dict[str, Any]
 """What the library tells of a model; ModelState is its form."""
 
+router = APIRouter(tags=["models"])
+MADE: schemas.Answers = {
+    200: {"model": schemas.ModelState, "description": "there already, with the same spec"},
+    201: {"description": "made; it catches up in the background"},
+}
+LATE: schemas.Answers = {202: {"model": schemas.ModelState, "description": "still being solved"}}
 PROJECTION: schemas.Answers = {
     200: {
         "model": schemas.Exported,
@@ -31,47 +38,28 @@ PROJECTION: schemas.Answers = {
 }
 
 
-def router() -> APIRouter:
-    """The routes; made when called, because the registry may have grown."""
-    routes, state = APIRouter(tags=["models"]), schemas.ModelState
-    made: schemas.Answers = {
-        200: {"model": state, "description": "there already, with the same spec"},
-        201: {"description": "made; it catches up in the background"},
-    }
-    late: schemas.Answers = {202: {"model": state, "description": "still being solved"}}
-    routes.get("/models", response_model=schemas.Models)(every_model)
-    routes.put("/models/{name}", status_code=201, response_model=state, responses=made | schemas.BODY | schemas.MODEL)(
-        _put()
-    )
-    routes.get("/models/{name}", response_model=state, responses=schemas.MODEL)(one_model)
-    routes.delete("/models/{name}", status_code=204, responses=schemas.MODEL)(delete)
-    routes.post("/models/{name}/publish", response_model=state, responses=late | schemas.MODEL)(publish)
-    routes.get("/models/{name}/projection", responses=PROJECTION | schemas.MODEL | schemas.problems(406))(projection)
-    return routes
-
-
-def every_model(request: Request) -> dict[str, dict[str, Told]]:
+@router.get("/models", response_model=schemas.Models)
+def every_model(shared: Service) -> dict[str, dict[str, Told]]:
     """All models: name → what GET /models/{name} tells."""
-    shared: Shared = request.app.state.shared
     return {"models": {name: _told(shared, model) for name, model in shared.directory.models.items()}}
 
 
-def one_model(request: Request, name: Name) -> Told:
+@router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL)
+def one_model(shared: Service, name: Name) -> Told:
     """State, position, rows, lag, version, classes, eigenvalues, solution, bytes."""
-    shared: Shared = request.app.state.shared
     return _told(shared, shared.directory.model(name))
 
 
-def delete(request: Request, name: Name) -> None:
+@router.delete("/models/{name}", status_code=204, responses=schemas.MODEL)
+def delete(shared: Service, name: Name) -> None:
     """Forget the model and its snapshots; the log stays."""
-    shared: Shared = request.app.state.shared
     shared.running.remove_model(name)
 
 
-async def publish(request: Request, response: Response, name: Name) -> Told:
+@router.post("/models/{name}/publish", response_model=schemas.ModelState, responses=LATE | schemas.MODEL)
+async def publish(shared: Service, response: Response, name: Name) -> Told:
     """Publish the model as it is now, whatever its policy; 202 when solving takes longer than wait_timeout. What was
     refined stays."""
-    shared: Shared = request.app.state.shared
     seconds = shared.settings.wait_timeout
     try:
         await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds)
@@ -80,9 +68,11 @@ async def publish(request: Request, response: Response, name: Name) -> Told:
     return _told(shared, shared.directory.model(name))
 
 
-def projection(request: Request, name: Name, query: Annotated[schemas.VersionQuery, Query()]) -> Response:
+@router.get("/models/{name}/projection", responses=PROJECTION | schemas.MODEL | schemas.problems(406))
+def projection(
+    request: Request, shared: Service, name: Name, query: Annotated[schemas.VersionQuery, Query()]
+) -> Response:
     """The published projection's arrays, or a kept version's with the map from it to the newest."""
-    shared: Shared = request.app.state.shared
     accept = accepted(request, (JSON, ARROW_STREAM, SAFETENSORS))
     told = stream_dr.export_projection(shared.directory.model(name), query.version)
     if accept == JSON:
@@ -94,13 +84,21 @@ def _told(shared: Shared, model: stream_dr.Model) -> Told:
     return model.describe(shared.directory.position)
 
 
-def _put() -> Callable[..., Told]:
+def put_router() -> APIRouter:
+    """The route that makes models; made when called, because the registry may have grown."""
+    routes = APIRouter(tags=["models"])
     shown: Any = {key: {"value": _example(key)} for key in stream_dr.ESTIMATORS}
-    spec: Any = _any_spec()
+    spec: Any = functools.reduce(operator.or_, map(_spec, stream_dr.ESTIMATORS))
 
+    @routes.put(
+        "/models/{name}",
+        status_code=201,
+        response_model=schemas.ModelState,
+        responses=MADE | schemas.BODY | schemas.MODEL,
+    )
     def put_model(
-        request: Request,
         response: Response,
+        shared: Service,
         name: Name,
         body: Annotated[spec, Body(discriminator="estimator", openapi_examples=shown)],
     ) -> Told:
@@ -108,7 +106,6 @@ def _put() -> Callable[..., Told]:
 
         Of a model that is there, `publish` and `refine` may be changed by this.
         """
-        shared: Shared = request.app.state.shared
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
         refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None
@@ -120,16 +117,7 @@ def _put() -> Callable[..., Told]:
         response.headers["Location"] = f"/models/{name}"
         return _told(shared, model)
 
-    return put_model
-
-
-def _any_spec() -> Any:
-    """The type of PUT's body: one pydantic model per registered estimator."""
-    kinds = [_spec(key) for key in stream_dr.ESTIMATORS]
-    union: Any = kinds[0]
-    for kind in kinds[1:]:
-        union = union | kind
-    return union
+    return routes
 
 
 def _example(key: str) -> dict[str, Any]:

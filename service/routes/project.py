@@ -7,87 +7,76 @@ version. One row is projected at once, many in a thread.
 
 import asyncio
 import math
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
 
 import stream_dr
 from service import schemas
 from service.body_limits import rows_medium
 from service.media import ARROW_STREAM, JSON, accepted
 from service.problems import Problem
-from service.shared import Shared
+from service.shared import Service, Shared
 
 router = APIRouter(tags=["project"])
 
 
+def _many(model: type[BaseModel]) -> dict[str, Any]:
+    """What FastAPI is told of a route that takes rows and answers with a model, or in Arrow."""
+    told: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.BYTES}}}
+    return {
+        "openapi_extra": schemas.ROWS_BODY,
+        "responses": told | schemas.BODY | schemas.MODEL | schemas.problems(406),
+    }
+
+
 @router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL)
-async def transform_one(request: Request, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
+async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
     """Project one row: ?model=lda&x=0.1,0.2 or ?model=lda&indices=3,17&values=0.5,1.2."""
-    shared: Shared = request.app.state.shared
-    directory = shared.directory
-    answer = stream_dr.transform(directory.model(query.model), _row(query), directory.schema)
-    shared.metrics.rows_transformed.inc()
-    told = schemas.Projected(
-        model=answer.model,
-        version=answer.version,
-        position=answer.position,
-        solution=answer.solution,
-        z=answer.z.tolist(),
-    )
-    if answer.unseen:
-        told.unseen = answer.unseen
-    return told
+    told = _project(shared, shared.directory.model(query.model), _row(query)).to_json()
+    return schemas.Projected(**{name: fact for name, fact in told.items() if name not in ("id", "unseen") or fact})
 
 
-@router.post(
-    "/transform",
-    openapi_extra=schemas.ROWS_BODY,
-    responses={200: {"model": schemas.Projected, "content": {ARROW_STREAM: schemas.BYTES}}}
-    | schemas.BODY
-    | schemas.MODEL
-    | schemas.problems(406),
-)
-async def transform_many(request: Request, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
+@router.post("/transform", **_many(schemas.Projected))
+async def transform_many(
+    request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]
+) -> Response:
     """Project many rows, the same rows as /partial_fit takes; targets are ignored, and no rows give none."""
-    shared: Shared = request.app.state.shared
+    return await _answer(request, shared, query.model, _project)
+
+
+@router.post("/predict", **_many(schemas.Predicted))
+async def predict(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
+    """Predict the targets of many rows, by a model whose method does: lda, class_means, cca, opls, plsda."""
+    return await _answer(request, shared, query.model, _predict)
+
+
+async def _answer(
+    request: Request, shared: Shared, name: str, ask: Callable[[Shared, stream_dr.Model, stream_dr.Block], Any]
+) -> Response:
+    """What is asked of a model about a body of rows, in a thread."""
     medium, accept = rows_medium(request), accepted(request, (JSON, ARROW_STREAM))
-    model = shared.directory.model(query.model)
+    model = shared.directory.model(name)
     body = b"".join([piece async for piece in request.stream()])
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(shared.queries, _project, shared, model, body, medium, accept)
+
+    def answered() -> Response:
+        told = ask(shared, model, stream_dr.parse_rows(body, medium, shared.limits))
+        return Response(told.to_arrow() if accept == ARROW_STREAM else orjson.dumps(told.to_json()), media_type=accept)
+
+    return await asyncio.get_running_loop().run_in_executor(shared.queries, answered)
 
 
-def _project(shared: Shared, model: stream_dr.Model, body: bytes, medium: str, accept: str) -> Response:
-    block = stream_dr.parse_rows(body, medium, shared.limits)
+def _project(shared: Shared, model: stream_dr.Model, block: stream_dr.Block) -> Any:
     answer = stream_dr.transform(model, block, shared.directory.schema)
     shared.metrics.rows_transformed.inc(block.rows)
-    return Response(answer.to_arrow() if accept == ARROW_STREAM else orjson.dumps(answer.to_json()), media_type=accept)
+    return answer
 
 
-@router.post(
-    "/predict",
-    openapi_extra=schemas.ROWS_BODY,
-    responses={200: {"model": schemas.Predicted, "content": {ARROW_STREAM: schemas.BYTES}}}
-    | schemas.BODY
-    | schemas.MODEL
-    | schemas.problems(406),
-)
-async def predict(request: Request, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
-    """Predict the targets of many rows, by a model whose method does: lda, class_means, cca, opls, plsda."""
-    shared: Shared = request.app.state.shared
-    medium, accept = rows_medium(request), accepted(request, (JSON, ARROW_STREAM))
-    model = shared.directory.model(query.model)
-    body = b"".join([piece async for piece in request.stream()])
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(shared.queries, _predict, shared, model, body, medium, accept)
-
-
-def _predict(shared: Shared, model: stream_dr.Model, body: bytes, medium: str, accept: str) -> Response:
-    block = stream_dr.parse_rows(body, medium, shared.limits)
-    answer = stream_dr.predict(model, block, shared.directory.schema)
-    return Response(answer.to_arrow() if accept == ARROW_STREAM else orjson.dumps(answer.to_json()), media_type=accept)
+def _predict(shared: Shared, model: stream_dr.Model, block: stream_dr.Block) -> Any:
+    return stream_dr.predict(model, block, shared.directory.schema)
 
 
 def _row(query: schemas.OneRowQuery) -> stream_dr.Block:

@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 
 from service import schemas
 from service.problems import Problem
-from service.shared import Shared
+from service.shared import Service, Shared
 
 router = APIRouter(tags=["stream"])
 PAGE = Path(__file__).parent.parent / "dashboard" / "index.html"
@@ -26,18 +26,16 @@ stream says that it is alive."""
 
 
 @router.get("/stream", response_model=schemas.StreamState)
-def stream(request: Request) -> dict[str, Any]:
+def stream(shared: Service) -> dict[str, Any]:
     """Position, rows, schema, labels and target kind of the stream."""
-    shared: Shared = request.app.state.shared
     directory = shared.directory
     told = {"position": directory.position, "rows": directory.rows, "models": list(directory.models)}
     return told | directory.schema.describe()
 
 
 @router.get("/events", response_class=StreamingResponse)
-async def events(request: Request) -> Response:
+async def events(shared: Service) -> Response:
     """Server-sent events: position, rows, lag and each model's figures, whenever they change."""
-    shared: Shared = request.app.state.shared
     if shared.metrics.listeners >= shared.settings.max_listeners:
         raise Problem("overloaded", "Too many /events connections are open; try again later.", {"Retry-After": "5"})
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -45,9 +43,8 @@ async def events(request: Request) -> Response:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(request: Request) -> Response:
+def metrics(request: Request, shared: Service) -> Response:
     """Prometheus metrics, in its text form or as OpenMetrics, by Accept."""
-    shared: Shared = request.app.state.shared
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(shared.metrics.registry), media_type=media_type)
 
@@ -59,9 +56,8 @@ async def livez() -> schemas.Health:
 
 
 @router.get("/readyz")
-def readyz(request: Request) -> schemas.Health:
+def readyz(shared: Service) -> schemas.Health:
     """200 when batches can be taken; else 503 with the reason."""
-    shared: Shared = request.app.state.shared
     reason = "The service is stopping." if shared.stopping.is_set() else shared.running.ready()
     if reason is not None:
         raise Problem("not_ready", reason)
