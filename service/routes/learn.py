@@ -42,8 +42,8 @@ async def partial_fit(
     medium = rows_medium(request)
     body = b"".join([piece async for piece in request.stream()])
     if query.check:
-        rows = await shared.ingest.check(body, medium, key)
-        return schemas.Receipt(position=None, rows=rows, duplicate=False)
+        rows, duplicate = await shared.ingest.check(body, medium, key)
+        return schemas.Receipt(position=None, rows=rows, duplicate=duplicate)
     receipt = await shared.ingest.take(body, medium, key)
     shared.metrics.learned(receipt)
     return await _answer(shared, receipt, query.wait is not None, response)

@@ -291,6 +291,13 @@ class Group:
             p if isinstance(p, Receipt | StreamDRError) else error or self._receipt(p, positions) for p in self._placed
         ]
 
+    def check(self, draft: Draft) -> bool:
+        """Raise what refuses this draft, else whether it repeats an earlier one; change nothing."""
+        if self._known(draft) is not None:
+            return True
+        self.admit(draft)
+        return False
+
     def admit(self, draft: Draft) -> tuple[Schema, LabelSets]:
         """The schema once this draft is in, and its distinct label sets. Raises what refuses it."""
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):

@@ -157,9 +157,9 @@ class Directory:
                 self._unsure = True  # the group may be in the log all the same
                 raise
 
-    def check(self, draft: Draft) -> None:
-        """Raise what `append` would refuse the draft with; write nothing."""
-        self._group().admit(draft)
+    def check(self, draft: Draft) -> bool:
+        """Raise what `append` would refuse the draft with, else whether it repeats an earlier one; write nothing."""
+        return self._group().check(draft)
 
     def hold_recent(self, max_bytes: int) -> None:
         """From now on keep what is appended in `recent`, so many bytes of it, until the holder of `recent` forgets it."""

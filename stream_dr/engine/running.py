@@ -126,9 +126,9 @@ class Running:
             )
         return self._appender.submit(draft)
 
-    def check(self, draft: Draft) -> None:
-        """Raise what would refuse the draft; append nothing."""
-        self.directory.check(draft)
+    def check(self, draft: Draft) -> bool:
+        """Raise what would refuse the draft, else whether it repeats an earlier one; append nothing."""
+        return self.directory.check(draft)
 
     def applied(self, position: int) -> "Future[None]":
         """A future that is done once every model that has not failed has applied `position` and published a projection that

@@ -99,6 +99,7 @@ def test_without_a_token_other_pages_may_not_call(tmp_path: Path) -> None:
             {"Origin": "https://example.org"},
             {"Origin": "null"},
             {"Host": "evil.example.org"},
+            {"Host": "testserver"},
             {"Host": "[::1"},
             {"Origin": "http://[::1"},
         ):

@@ -145,6 +145,14 @@ def test_check_admits_without_appending(served: Served) -> None:
     assert post(served.http, arrow(DENSE[:, :2]), path="/partial_fit?check").json()["code"] == "width_mismatch"
 
 
+def test_check_tells_of_a_key_what_the_post_would(served: Served) -> None:
+    body, other = arrow(DENSE), arrow(DENSE[:2])
+    post(served.http, body, "once").raise_for_status()
+    assert post(served.http, body, "once", path="/partial_fit?check").json()["duplicate"] is True
+    told = [post(served.http, other, "once", path=path).json() for path in ("/partial_fit?check", "/partial_fit")]
+    assert [problem["code"] for problem in told] == ["key_conflict"] * 2
+
+
 def test_waiting_too_long_is_202_with_the_lag(tmp_path: Path) -> None:
     with in_thread(tmp_path, wait_timeout=1e-6) as served:
         served.http.put("/models/lda", json={"estimator": "lda"})
