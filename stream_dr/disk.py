@@ -94,8 +94,9 @@ class Room:
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:
-    """Whether an error is the operating system's "no space left" (or quota reached, or no file may be as large)."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    """Whether an error is the operating system's "no space left" (or quota reached, no file may be as large, or the file
+    system has become read-only)."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def is_broken(error: BaseException) -> TypeGuard[OSError]:

@@ -39,7 +39,9 @@ def without_frames(error: _Error) -> _Error:
     the garbage collector would end them.
     """
     at: BaseException | None = error
-    while at is not None:
+    seen = set[int]()
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
         at.__traceback__ = None
         at = at.__cause__ or at.__context__
     return error

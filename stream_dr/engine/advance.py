@@ -33,7 +33,7 @@ from stream_dr.engine.history import PAGE
 from stream_dr.engine.model import Model
 from stream_dr.engine.schema import in_order, learned_by
 from stream_dr.engine.threads import ahead
-from stream_dr.errors import DamagedFile, HistoryGone
+from stream_dr.errors import HistoryGone, Overloaded, StreamDRError
 from stream_dr.log.event import Event
 
 log = logging.getLogger("stream_dr.advance")
@@ -81,7 +81,9 @@ class Steps:
                 left -= steps[-1].block.nbytes if steps[-1].block is not None else 0
                 if left <= 0:
                     break
-        except DamagedFile as e:
+        except Overloaded:  # of this moment
+            raise
+        except StreamDRError as e:
             if limit > 1:  # which of them it is, one by one
                 return self._logged(after, until, 1)
             return [Step(after + 1, error=e)]

@@ -20,6 +20,7 @@ from stream_dr.errors import (
     CatchingUp,
     DamagedFile,
     DamagedShard,
+    ForeignFile,
     InsufficientStorage,
     ModelFailed,
     NotFitted,
@@ -33,7 +34,7 @@ from stream_dr.solve.orientation import oriented
 from stream_dr.statistics.protocol import AdditiveAccumulator, State
 from stream_dr.targets import Label
 
-PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, InsufficientStorage)
+PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
 """Errors of the surroundings, not of the event: a model that met one is tried again after a restart."""
 
 RESERVED = 1_000

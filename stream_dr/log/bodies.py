@@ -13,6 +13,7 @@ file can be overwritten there. SQLite writes every byte of a body twice, in page
 retention removes the file while events read from it live on.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -87,8 +88,8 @@ class BodyFile(NamedTuple):
         with translated(self.path):
             try:
                 file = os.open(self.path, flags | os.O_CLOEXEC)
-            except FileNotFoundError as e:
-                raise damaged(self.path, "it is missing") from e
+            except (FileNotFoundError, PermissionError) as e:
+                raise damaged(self.path, "it is missing" if e.errno == errno.ENOENT else "it may not be opened") from e
             try:
                 self._recognise(os.pread(file, BEGIN, 0))
                 yield file
@@ -130,7 +131,10 @@ class Reader:
             found = self._file_of(first)
             self._files[first] = (found, self._open.enter_context(found.opened(os.O_RDONLY)))
         whole, file = self._files[first]
-        body = os.pread(file, size, start)
+        try:
+            body = os.pread(file, size, start)
+        except OSError as e:
+            raise damaged(whole.path, str(e)) from e
         if len(body) < size:
             raise whole.too_short(start + len(body), start + size)
         return body

@@ -8,7 +8,9 @@ ours in one place, each naming the file. No such file is opened but by SQLite: t
 when it closes any descriptor of it, and another process that then closes the database deletes the WAL under the writer.
 """
 
+import errno
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -202,9 +204,10 @@ def translated(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as e:  # of a broken schema's text, also where SQLite names it in a message
         raise damaged(path, str(e)) from e
     except OSError as e:
-        if is_full(e):
-            raise no_room(path, str(e)) from e
-        raise
+        found = _of_system(e, path)
+        if found is None:
+            raise
+        raise found from e
 
 
 @contextmanager
@@ -238,14 +241,34 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
-    if code == sqlite3.SQLITE_CANTOPEN and not path.exists():
-        return damaged(path, "it is missing")
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return _not_opened(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Overloaded(
             f"{path} is locked by another program ({error}); try again when that has ended.", retry_after=5
         )
-    if extended in _NOT_WRITTEN:
+    if extended in _NOT_WRITTEN or code == sqlite3.SQLITE_READONLY:
         return no_room(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
     if code in _DAMAGE or any(words in str(error) for words in _BROKEN):
         return damaged(path, str(error))
+    return None
+
+
+def _not_opened(path: Path) -> StreamDRError | None:
+    """Why SQLite could not open a file or the journal beside it, which it does not say."""
+    if not path.exists():
+        return damaged(path, "it is missing")
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as e:
+        return _of_system(e, path)
+    return None
+
+
+def _of_system(error: OSError, path: Path) -> StreamDRError | None:
+    """The operating system's error about a file as ours."""
+    if is_full(error):
+        return no_room(path, str(error))
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return Overloaded(f"{path} could not be opened: {error.strerror}. Try again shortly.", retry_after=1)
     return None

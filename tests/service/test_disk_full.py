@@ -1,7 +1,10 @@
 """A full disk: 507 with its code, nothing acknowledged lost, and on again when there is room."""
 
+import contextlib
+import itertools
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +22,8 @@ Y = ["ab"[i % 2] for i in range(1_000)]
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 8 MiB, where this user may mount one."""
-    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)]
+    """A disk of 8 MiB and 1,024 files, where this user may mount one."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m,nr_inodes=1k", "tmpfs", str(tmp_path)]
     if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("mounting a small tmpfs is not allowed here")
     yield tmp_path
@@ -81,3 +84,17 @@ def test_a_disk_that_fills_up_and_is_emptied_again(small_disk: Path) -> None:
         assert served.http.get("/models/lda").json()["rows"] == 1_000 * (acknowledged + 1)
     with stream_dr.Directory(small_disk / "D", writable=False) as directory:
         assert directory.log.verify().events == acknowledged + 1
+
+
+def test_a_disk_without_a_free_inode(small_disk: Path) -> None:
+    """A file of bodies, or the journal of the table of models, cannot be made."""
+    with in_thread(small_disk / "D") as served:
+        (small_disk / "others").mkdir()
+        with contextlib.suppress(OSError):
+            for number in itertools.count():
+                (small_disk / "others" / str(number)).touch()
+        refused = [served.http.put("/models/lda", json={"estimator": "lda"}), post(served.http, arrow(X, Y), "k")]
+        assert [(a.status_code, a.json()["code"]) for a in refused] == [(507, "insufficient_storage")] * 2
+        shutil.rmtree(small_disk / "others")
+        assert served.http.put("/models/lda", json={"estimator": "lda"}).status_code == 201
+        assert post(served.http, arrow(X, Y), "k", path="/partial_fit?wait=applied").json()["position"] == 0

@@ -72,6 +72,26 @@ def test_batches_are_learned_in_order_and_nothing_is_lost_at_a_stop(tmp_path: Pa
         assert model.published.position == 39
 
 
+@pytest.mark.parametrize("damage", ["swapped", "not ours", "gone", "short"])
+def test_rows_that_are_not_there_any_more_fail_the_models_that_need_them_by_name(tmp_path: Path, damage: str) -> None:
+    with running(tmp_path) as run:
+        run.directory.hold_recent(0)  # models read what the log has
+        run.add_model("early", "class_means", {})
+        assert run.wait_applied(run.submit(draft(dense(0))).result(WAIT).position, WAIT)
+        (bodies,) = (tmp_path / "log").glob("*.bodies")
+        whole = bodies.read_bytes()
+        other = {"swapped": whole[:16] + bytes(16) + whole[32:], "not ours": b"a letter" * 99, "short": whole[:40]}
+        bodies.unlink() if damage == "gone" else bodies.write_bytes(other[damage])
+        model, _ = run.add_model("late", "class_means", {})
+        eventually(lambda: model.failure is not None)
+        assert (model.failure.position, model.failure.code) in [(0, "foreign_file"), (0, "damaged_file")]  # type: ignore[union-attr]
+        assert bodies.name in model.failure.message  # type: ignore[union-attr]
+        assert run.directory.model("early").failure is None
+        bodies.write_bytes(whole)
+        assert run.wait_applied(run.submit(draft(dense(1))).result(WAIT).position, WAIT)
+        assert run.directory.model("early").rows == 40
+
+
 def test_many_clients_one_order(tmp_path: Path) -> None:
     with running(tmp_path) as run:
         run.add_model("m", "class_means", {})

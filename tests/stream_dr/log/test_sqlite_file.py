@@ -1,9 +1,13 @@
 """A file that is not ours, of another format, damaged or gone: four errors, each naming the file."""
 
+import errno
+import os
+import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -62,6 +66,8 @@ def test_a_log_whose_index_is_gone_is_no_new_log(filled):
         (sqlite3.SQLITE_IOERR_FSYNC, errors.InsufficientStorage),
         (sqlite3.SQLITE_IOERR_TRUNCATE, errors.InsufficientStorage),
         (sqlite3.SQLITE_IOERR_SHMSIZE, errors.InsufficientStorage),
+        (sqlite3.SQLITE_READONLY, errors.InsufficientStorage),
+        (sqlite3.SQLITE_READONLY_DBMOVED, errors.InsufficientStorage),
         (sqlite3.SQLITE_IOERR_READ, errors.DamagedFile),
         (sqlite3.SQLITE_IOERR_SHORT_READ, errors.DamagedFile),
         (sqlite3.SQLITE_IOERR_CORRUPTFS, errors.DamagedFile),
@@ -79,6 +85,40 @@ def test_sqlites_errors_become_ours(tmp_path, code, error):
     with pytest.raises(error) as caught, translated(tmp_path / "some.sqlite"):
         raise raised
     assert caught.value.__cause__ is not caught.value
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (errno.ENOSPC, errors.InsufficientStorage),
+        (errno.EROFS, errors.InsufficientStorage),
+        (errno.EMFILE, errors.Overloaded),
+        (errno.ENFILE, errors.Overloaded),
+        (errno.EPIPE, OSError),
+    ],
+)
+def test_the_systems_errors_become_ours(tmp_path, number, error):
+    with pytest.raises(error, match=os.strerror(number)), translated(tmp_path / "some.sqlite"):
+        raise OSError(number, os.strerror(number))
+
+
+def test_too_many_open_files_are_told_as_what_will_pass(filled):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = []
+    with Log(filled) as log:
+        log.close()  # no connection is left
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+            with suppress(OSError):
+                while True:
+                    opened.append(os.open(filled, os.O_RDONLY))
+            with pytest.raises(errors.Overloaded, match="Too many open files"):
+                log.find_key("k")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for file in opened:
+                os.close(file)
+        assert log.find_key("k").position == 0
 
 
 def test_a_write_that_is_refused_is_told_in_sqlites_words(tmp_path):
