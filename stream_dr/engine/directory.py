@@ -21,7 +21,7 @@ from stream_dr.engine.admit import Group, admit_model
 from stream_dr.engine.draft import Draft, Receipt, Recent
 from stream_dr.engine.history import History
 from stream_dr.engine.model import Failure, Model, PublishPolicy, RefinePolicy, Spec
-from stream_dr.engine.model_table import Entry, ModelTable
+from stream_dr.engine.model_table import Entry, ModelTable, check_there
 from stream_dr.engine.schema import Limits, Schema, grown
 from stream_dr.engine.snapshot import (
     forget_snapshots,
@@ -33,7 +33,6 @@ from stream_dr.engine.snapshot import (
 )
 from stream_dr.engine.versions import Versions
 from stream_dr.errors import (
-    DamagedFile,
     DirectoryMissing,
     HistoryGone,
     InsufficientStorage,
@@ -102,10 +101,10 @@ class Directory:
                     raise
 
     def _open(self, n_features: int | None, target_kind: str | None) -> None:
-        self._check_models()
         self.log = Log(
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
+        check_there(self.path, self.log.last)
         self.table = ModelTable(self.path / "models.db", self.writable)
         self._appending, self._room = threading.Lock(), Room(self.path)
         self.history = History(self.log, self.path, self.limits, lambda: self.schema, lambda: self.going_on)
@@ -119,16 +118,6 @@ class Directory:
             self.models[entry.name] = self._restored(entry)
         if self.writable:
             forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
-
-    def _check_models(self) -> None:
-        """Raise DamagedFile where models have snapshots and their table is gone: those would be removed as nobody's."""
-        table, folders = self.path / "models.db", sorted(p.name for p in (self.path / "snapshots").glob("*"))
-        if self.writable and folders and not table.exists():
-            raise DamagedFile(
-                f"{table} is not there, but snapshots of {', '.join(folders[:5])} are. Restore it from a copy; or, to go on "
-                f"without those models, move {self.path / 'snapshots'} away.",
-                path=str(table),
-            )
 
     @property
     def position(self) -> int:

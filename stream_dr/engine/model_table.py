@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.engine.model import Failure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.errors import DamagedFile
 from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged, transaction, translated
 
 _APPLICATION = 0x5344524D  # "SDRM"
@@ -27,6 +28,20 @@ CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT 
 CREATE TABLE replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL, digest INTEGER);
 """
 _FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", "replays": "dataset, passes"}
+
+
+def check_there(directory: Path, last: int) -> None:
+    """Raise DamagedFile where a stream has come to position `last`, or has snapshots, and the table of its models is gone:
+    the snapshots would be taken for nobody's."""
+    path, folders = directory / "models.db", sorted(p.name for p in (directory / "snapshots").glob("*"))
+    if path.exists() or (last < 0 and not folders):
+        return
+    raise DamagedFile(
+        f"{path} is missing, and there are {last + 1} events and {len(folders)} folders of snapshots "
+        f"({', '.join(folders[:5])}). Restore it from a copy; or, to go on without models, move {directory / 'snapshots'} "
+        "away and put the models.db of a new directory in its place.",
+        path=str(path),
+    )
 
 
 class Entry(NamedTuple):

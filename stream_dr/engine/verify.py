@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.engine.model_table import ModelTable
+from stream_dr.engine.model_table import ModelTable, check_there
 from stream_dr.engine.references import find_shard
 from stream_dr.engine.snapshot import snapshot_files
 from stream_dr.engine.snapshot_file import read_file
@@ -28,8 +28,10 @@ class Finding(NamedTuple):
 
 def verify(path: Path) -> Iterator[Finding]:
     """Check a directory part by part, each whatever the others are like. Raises DirectoryMissing."""
+    last = -1
     try:
         with Log(path / "log", writable=False) as log:
+            last = log.last
             yield _checked(f"log of {log.last + 1} events", log.verify)
             for uri, sha256 in _shards(log):
                 yield _checked(f"shard {uri}", partial(_open, path, uri, sha256))
@@ -37,7 +39,7 @@ def verify(path: Path) -> Iterator[Finding]:
         raise
     except StreamDRError as e:
         yield Finding("log", e)
-    yield _checked("models.db", ModelTable(path / "models.db", writable=False).check)
+    yield _checked("models.db", partial(_check_models, path, last))
     for folder in sorted((path / "snapshots").glob("*")):
         for file in snapshot_files(folder):
             found = _checked(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
@@ -51,6 +53,11 @@ def _checked(what: str, check: Callable[[], object]) -> Finding:
     except StreamDRError as e:
         return Finding(what, e)
     return Finding(what)
+
+
+def _check_models(path: Path, last: int) -> None:
+    check_there(path, last)
+    ModelTable(path / "models.db", writable=False).check()
 
 
 def _open(directory: Path, uri: str, sha256: str) -> None:

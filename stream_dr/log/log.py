@@ -54,6 +54,9 @@ class Log(AbstractContextManager["Log"]):
     path: the log's own folder, made if `writable`. file_bytes: a new file of bodies is begun past this. keys: how many
     idempotency keys are remembered. at_least: a position the log has reached, as others know. The caller holds the
     directory's lock when writable. Thread-safe. Raises DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
+
+    To write, every file of bodies must be there, its own and as long as it was written; each event, key and body is checked
+    when it is read, and all of them by `verify`: that reads everything.
     """
 
     def __init__(
@@ -77,7 +80,10 @@ class Log(AbstractContextManager["Log"]):
         try:
             if writable:
                 self._sure()
-                tidy(self.path, self._files())
+                files = self._files()
+                for listed in files:
+                    listed.file.check(listed.end)
+                tidy(self.path, files)
                 self._head.write(self._ends.last)
                 self.erase()
             else:

@@ -12,6 +12,7 @@ from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
 from stream_dr.engine.snapshot import snapshot
+from stream_dr.engine.verify import verify
 from stream_dr.log import index
 from stream_dr.log.event import sha256_of
 from tests.stream_dr.engine.batches import SMALL, body, dense, draft, opened, put
@@ -192,11 +193,25 @@ def test_snapshots_whose_models_nobody_knows_any_more_are_not_removed(tmp_path: 
         snapshot(directory.model("m"), directory.model("m").freeze(), tmp_path)
     (tmp_path / "models.db").rename(tmp_path / "away")
     for _ in range(2):
-        with pytest.raises(errors.DamagedFile, match=r"models\.db is not there, but snapshots of m\.1 are"):
+        with pytest.raises(errors.DamagedFile, match=r"models\.db is missing, and there are 1 events.*m\.1"):
             Directory(tmp_path)
     (tmp_path / "away").rename(tmp_path / "models.db")
     with opened(tmp_path) as directory:
         assert directory.model("m").rows == 20
+
+
+def test_without_its_table_of_models_a_stream_goes_on_as_the_error_says(tmp_path: Path) -> None:
+    with opened(tmp_path / "D", m=("class_means", {})) as directory:
+        put(directory, dense(0))
+    table = tmp_path / "D" / "models.db"
+    table.unlink()
+    with pytest.raises(errors.DamagedFile, match=r"put the models\.db of a new directory in its place"):
+        Directory(tmp_path / "D")
+    assert [f.what for f in verify(tmp_path / "D") if isinstance(f.error, errors.DamagedFile)] == ["models.db"]
+    opened(tmp_path / "new").close()
+    (tmp_path / "new" / "models.db").rename(table)
+    with opened(tmp_path / "D") as directory:
+        assert (directory.position, directory.models) == (0, {})
 
 
 def test_an_unlearn_draft_is_taken_as_it_is(tmp_path: Path) -> None:

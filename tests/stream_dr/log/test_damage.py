@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import sqlite3
+from contextlib import suppress
 
 import pytest
 
@@ -77,14 +78,12 @@ def test_damaged_bodies_are_named(folder, change, at):
         path.write_bytes(bodies(folder)[1].read_bytes() if change == "another's" else b"a letter" * 99)
     with Log(folder, writable=False) as reader, pytest.raises(error, match=path.name):
         reader.verify()
-    if at == 4:
+    with pytest.raises(error, match=path.name):
+        Log(folder)
+    with Log(folder, writable=False) as log:
         with pytest.raises(error, match=path.name):
-            Log(folder)
-        return
-    with Log(folder) as log:
-        with pytest.raises(error, match=path.name):
-            log.read(15, limit=1000)
-        assert [e.position for e in log.read(29, limit=1000)] == list(range(30, 50))
+            log.read(10 * at - 1, limit=1000)
+        assert [e.position for e in log.read(-1, until=10 * at - 1, limit=1000)] == list(range(10 * at))
 
 
 def left_by_a_kill(folder, copy):
@@ -168,3 +167,21 @@ def test_what_is_readable_of_a_kind_is_read(folder):
             log.read_kind("reference", 5)
         assert [e.body for e in log.read_readable("reference")] == [b"0", b"1", b"2", b"4"]
         assert log.read_readable("unlearn") == []
+
+
+def test_no_key_is_taken_for_new_where_512_bytes_of_the_index_are_zeros(folder):
+    keys = [f"key {p}" for p in range(150)]
+    with Log(folder) as log:
+        for key in random.Random(2).sample(keys, len(keys)):
+            log.append([draft("rows", b"x", 1, key=key)])
+    path = folder / "index.sqlite"
+    whole, found = path.read_bytes(), 0
+    for at in range(0, len(whole), 512):
+        path.write_bytes(whole[:at] + bytes(512) + whole[at + 512 :])
+        with suppress(errors.StreamDRError), Log(folder, writable=False) as log:
+            for key in keys:
+                try:
+                    assert log.find_key(key) is not None, (at, key)
+                except errors.DamagedFile:
+                    found += 1
+    assert found > 150
