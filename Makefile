@@ -6,29 +6,27 @@ STAMP := $(VENV)/.installed
 
 LOWEST := .venv-lowest
 
-.PHONY: run test test-all test-lowest docs lint format clean
+.DEFAULT_GOAL := help
+.PHONY: help run test test-all test-lowest docs lint format hooks wheel clean
+
+help: ## This list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint,docs]'
 	touch $(STAMP)
 
-run: $(STAMP)
+run: $(STAMP) ## Learn handwritten digits, start the service on 127.0.0.1:8000, print a table (ARGS=--exit: end after it)
 	$(BIN)/stream-dr demo $(ARGS)
 
-test: $(STAMP)
+test: $(STAMP) ## Run the tests (ARGS="-n 0 tests/service": a part of them)
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
-# What takes minutes or other programs: the tests marked test_all.
-test-all: $(STAMP)
+test-all: $(STAMP) ## Run the tests that take minutes or other programs
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m test_all $(ARGS)
 
-# The site, in build/docs/site.
-docs: $(STAMP)
-	$(BIN)/python docs/build.py
-
-# The same suite with the lowest versions that pyproject.toml allows, all together.
-test-lowest: $(LOWEST)/.installed
+test-lowest: $(LOWEST)/.installed ## Run the tests with the lowest versions that pyproject.toml allows, all together
 	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 $(LOWEST)/.installed: pyproject.toml tests/lowest_versions.py
@@ -37,14 +35,25 @@ $(LOWEST)/.installed: pyproject.toml tests/lowest_versions.py
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[test,bench,docs]'
 	touch $@
 
-lint: $(STAMP)
+docs: $(STAMP) ## Build the site, in build/docs/site
+	$(BIN)/python docs/build.py
+
+lint: $(STAMP) ## Check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(STAMP)
+format: $(STAMP) ## Mend what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-clean:
+hooks: $(STAMP) ## Let git run the checks before every commit (pre-commit)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pre-commit
+	$(BIN)/pre-commit install
+
+wheel: $(STAMP) ## Build a wheel and an sdist, in dist
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build
+
+clean: ## Remove what was set up and built
 	rm -rf $(VENV) $(LOWEST) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

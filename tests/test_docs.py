@@ -32,6 +32,13 @@ def test_every_make_target_the_readme_names_is_there():
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
 
 
+def test_make_help_lists_every_target():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf8")
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    targets = re.search(r"^\.PHONY: (.*)$", makefile, flags=re.MULTILINE)[1].split()
+    assert [line.split()[0] for line in shown.splitlines()] == targets
+
+
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"stream-dr ([a-z]+)", README))))
 def test_every_command_the_readme_names_has_help(name):
     done = subprocess.run(

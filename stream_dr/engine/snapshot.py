@@ -25,6 +25,7 @@ from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamD
 from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.holder import Holder, held
+from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.projection import Columns, Linear, Projection
 from stream_dr.statistics.protocol import STATES, State, pack, unpack
 
@@ -178,7 +179,7 @@ def save(estimator: Any, path: str | Path) -> None:
     write_file(Path(path), arrays, facts)
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Path) -> Estimator | KNearest:
     """The estimator (or KNearest) that `save` wrote; it goes on bit-equal. Raises SourceMissing, ForeignFile,
     UnknownFormat, DamagedFile."""
     arrays, facts = read_file(Path(path))

@@ -23,7 +23,6 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from stream_dr.block import Block, as_weights
 from stream_dr.errors import (
@@ -39,6 +38,7 @@ from stream_dr.errors import (
 from stream_dr.estimators.documented import documented
 from stream_dr.estimators.holder import Holder, held
 from stream_dr.estimators.named_columns import in_order, rows_and_names
+from stream_dr.estimators.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import feature_map
 from stream_dr.label_codes import label_array
 from stream_dr.projection import Projection
@@ -75,6 +75,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         The accumulator and what was solved of it last. Internal; `state_` is the public one.
     """
 
+    state_type: ClassVar[Any]
+    """Class of its State."""
     target_kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of targets it learns from; empty for unsupervised ones, which ignore y."""
     additive: ClassVar[bool] = False

@@ -13,7 +13,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.block import Block, as_rows
@@ -21,6 +20,7 @@ from stream_dr.errors import CannotMerge, EmptyInput, NotFitted, TargetsRequired
 from stream_dr.estimators.holder import Holder, held
 from stream_dr.estimators.named_columns import in_order
 from stream_dr.estimators.parameter_checks import check_positive_int
+from stream_dr.estimators.sklearn_bases import BaseEstimator, ClassifierMixin
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.label_codes import label_array
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator

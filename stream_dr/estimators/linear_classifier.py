@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_softmax
-from sklearn.base import ClassifierMixin
 
 from stream_dr.errors import NotFitted
 from stream_dr.estimators.closed_form import ClosedForm
 from stream_dr.estimators.moments import Moments
+from stream_dr.estimators.sklearn_bases import ClassifierMixin
 from stream_dr.readout import LOG_POSTERIORS, Readout
 from stream_dr.target_parsing import one_label_a_row
 

@@ -103,7 +103,7 @@ class ReservoirMethod(Estimator):
 
     def merge(self, other: Estimator) -> Self:
         """Make self a sample of both streams, `other`'s rows after self's; `other` is left alone. Raises CannotMerge."""
-        return AdditiveEstimator.merge(self, other)  # type: ignore[arg-type]
+        return AdditiveEstimator.merge(self, other)  # type: ignore[type-var]
 
     def unlearn(self, X: Any, y: Any = None) -> NoReturn:
         """Raises CannotUnlearn: a sampled row that goes cannot be replaced by the one it pushed out."""

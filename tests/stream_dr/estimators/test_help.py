@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 
-import stream_dr
 from stream_dr import ESTIMATORS, KNearest
 from stream_dr.estimators.documented import described
 
@@ -69,9 +68,3 @@ def test_a_parameter_that_is_not_there_is_refused_in_the_estimators_name():
     for kind in CLASSES.values():
         with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected keyword argument"):
             kind(n_component=3)
-
-
-def test_public_names_have_docstrings():
-    for name in stream_dr.__all__:
-        found = getattr(stream_dr, name)
-        assert name in ("__version__", "ESTIMATORS") or inspect.getdoc(found), name

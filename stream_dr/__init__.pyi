@@ -1,0 +1,50 @@
+"""Public names and where they are defined. `stream_dr/__init__.py` loads them from here when first used."""
+
+from . import errors as errors
+from .adapters.river import to_river as to_river
+from .block import Block as Block
+from .client import Client as Client
+from .engine.directory import Directory as Directory
+from .engine.draft import Receipt as Receipt
+from .engine.draft import one_row as one_row
+from .engine.draft import parse_rows as parse_rows
+from .engine.draft import rows_draft as rows_draft
+from .engine.jobs import Job as Job
+from .engine.model import Model as Model
+from .engine.model import PublishPolicy as PublishPolicy
+from .engine.model import RefinePolicy as RefinePolicy
+from .engine.predict import predict as predict
+from .engine.query import export_projection as export_projection
+from .engine.query import transform as transform
+from .engine.running import Running as Running
+from .engine.running import RunSettings as RunSettings
+from .engine.schema import Limits as Limits
+from .engine.snapshot import load as load
+from .engine.snapshot import save as save
+from .engine.warm_up import warm_up as warm_up
+from .estimators import ESTIMATORS as ESTIMATORS
+from .estimators.cca import CCA as CCA
+from .estimators.ccipca import CCIPCA as CCIPCA
+from .estimators.class_means import ClassMeans as ClassMeans
+from .estimators.hsl import HSL as HSL
+from .estimators.information_gain import InformationGain as InformationGain
+from .estimators.iskm import IncrementalSKM as IncrementalSKM
+from .estimators.k_nearest import KNearest as KNearest
+from .estimators.laplacian_eigenmaps import LaplacianEigenmaps as LaplacianEigenmaps
+from .estimators.lda import LDA as LDA
+from .estimators.lle import LLE as LLE
+from .estimators.lpp import LPP as LPP
+from .estimators.mmc import MMC as MMC
+from .estimators.npe import NPE as NPE
+from .estimators.opls import OPLS as OPLS
+from .estimators.pca import PCA as PCA
+from .estimators.plsda import PLSDA as PLSDA
+from .estimators.signatures import parameter_types as parameter_types
+from .estimators.skm import SKM as SKM
+from .estimators.spca import SPCA as SPCA
+from .estimators.srp import SRP as SRP
+from .estimators.wmv import WMV as WMV
+from .feature_maps import hashing as hashing
+from .feature_maps import random_fourier as random_fourier
+
+__version__: str
