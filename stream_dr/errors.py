@@ -100,6 +100,13 @@ class WidthMismatch(StreamDRError):
     code = "width_mismatch"
 
 
+def other_width(given: int, known: int) -> WidthMismatch:
+    """What an accumulator says of a batch of another width than it has learned."""
+    return WidthMismatch(
+        f"batch has {given} features; this model was started with {known}. Send those columns or start a new model."
+    )
+
+
 class NotFinite(StreamDRError):
     """Raised when a value is NaN, infinite or beyond 1e100 in size; names row and column."""
 

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from stream_dr.block import Block, check_rows, row_weights
 from stream_dr.compiled import compiled
-from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, WidthMismatch
+from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, WidthMismatch, other_width
 from stream_dr.label_codes import Label
 from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
@@ -143,10 +143,7 @@ class FeatureCountAccumulator:
 
     def _check(self, block: Block) -> None:
         if not block.sparse and self.n_features and block.features != self.n_features:
-            raise WidthMismatch(
-                f"batch has {block.features} features; this model was started with {self.n_features}. "
-                "Send those columns or start a new model."
-            )
+            raise other_width(block.features, self.n_features)
         if self._dense and block.features > self.n_features:
             raise WidthMismatch(f"sparse batch has {block.features} features; dense rows fixed {self.n_features}.")
         if block.y is not None and block.y.kind not in ("class", "multilabel"):

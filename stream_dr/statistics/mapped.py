@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from stream_dr.block import Block, check_rows
-from stream_dr.errors import CannotMerge, WidthMismatch
+from stream_dr.errors import CannotMerge, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical, feature_map
 from stream_dr.label_codes import Label
 from stream_dr.projection import Columns, Linear, Mapped
@@ -112,10 +112,7 @@ class MappedAccumulator:
             return (width, block.names) if same else (self._map.out_features, None)
         if started and (width > self.n_features if block.sparse else width != self.n_features):
             if not block.sparse or self._map.fixed_width:
-                raise WidthMismatch(
-                    f"batch has {width} features; this model was started with {self.n_features}. "
-                    "Send those columns or start a new model."
-                )
+                raise other_width(width, self.n_features)
         elif not started and self._map.fixed_width and block.sparse and not block.width_stated:
             raise WidthMismatch(
                 f"feature map {self._spec} needs the width of the rows at the first batch: state it (`n_features`), or "

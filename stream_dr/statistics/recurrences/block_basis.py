@@ -26,7 +26,7 @@ import numpy as np
 
 from stream_dr.block import Block, Rows, check_rows
 from stream_dr.compiled import readonly
-from stream_dr.errors import InvalidRows, InvalidWeights, WidthMismatch
+from stream_dr.errors import InvalidRows, InvalidWeights, other_width
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
@@ -121,10 +121,7 @@ class BlockBasis:
             form, other = ("sparse", "dense") if block.sparse else ("dense", "sparse")
             raise InvalidRows(f"rows are {form}; this model was started with {other} rows. Pass {other} rows.")
         if self.dense and block.features != self.features:
-            raise WidthMismatch(
-                f"batch has {block.features} features; this model was started with {self.features}. "
-                "Send those columns or start a new model."
-            )
+            raise other_width(block.features, self.features)
 
     def start(self, block: Block, shift: bool) -> None:
         """Make room for a checked batch; the first one decides the form, and with `shift` dense rows' first row is it."""
