@@ -18,23 +18,19 @@ still do that; each row's chance is right even so.
 """
 
 import hashlib
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.block import Block, Rows, check_rows
-from stream_dr.errors import CannotMerge, WidthMismatch
+from stream_dr.errors import CannotMerge, other_width
 from stream_dr.feature_maps.draws import uniforms
 from stream_dr.label_codes import Label
 from stream_dr.targets import check_label_type, labelled_rows, refuse_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
 """Purposes of the draws (see feature_maps/draws.py)."""
-
-Slot = np.ndarray | tuple[np.ndarray, np.ndarray]
-"""A kept row: its values, or the indices and values of a sparse one."""
 
 
 class Reservoir(NamedTuple):
@@ -82,7 +78,7 @@ class Reservoir(NamedTuple):
         mine, theirs = (self.keys, other.keys) if self.weighted or other.weighted else _fresh_keys(self, other)
         keys = np.concatenate([mine, theirs])
         best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
-        kept = _stacked(self, other)[best]
+        kept = _all_kept(self, other)[best]
         codes = np.concatenate([self.codes, _recoded(other.codes, other.labels, labels)])
         numbers = np.concatenate([self.numbers, other.numbers + self.rows])
         return Reservoir(
@@ -110,16 +106,14 @@ class ReservoirAccumulator:
 
     def __init__(self, capacity: int, seed: int, keep_labels: bool = False, state: Reservoir | None = None) -> None:
         self.capacity, self.keep_labels = capacity, keep_labels
-        none = np.zeros(0)
         if state is None:
-            ints = np.zeros(0, dtype=np.int32)
-            state = Reservoir(0, 0, 0, None, (), capacity, seed, False, ints.astype(np.int64), none, ints, none)
+            numbers, codes = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+            state = Reservoir(0, 0, 0, None, (), capacity, seed, False, numbers, np.zeros(0), codes, np.zeros((0, 0)))
         self.seed = state.seed if state.rows else seed
         self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
         self.target_kind, self.labels, self._weighted = state.target_kind, state.labels, state.weighted
         self._numbers, self._keys, self._codes = state.numbers, state.keys, state.codes
-        self._sparse = state.indices is not None
-        self._slots: list[Slot] = _split(state.kept) if state.rows else []
+        self._kept = state.kept
 
     def add(self, block: Block) -> None:
         """Offer the block's rows to the sample. Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or
@@ -127,9 +121,10 @@ class ReservoirAccumulator:
         check_rows(block)
         block, skipped = labelled_rows(block) if self.keep_labels else (block, 0)
         self._check(block)
-        if not self.rows:
-            self._sparse = block.sparse
         self.n_features = max(self.n_features, block.features)
+        if not self.rows:
+            none = np.zeros((0, self.n_features))
+            self._kept = sp.csr_matrix(none) if block.sparse else none
         codes = self._learn_labels(block)
         if block.rows:
             self.seed = self.seed if self.rows else _of_stream(self.seed, block.X[:1])
@@ -140,7 +135,6 @@ class ReservoirAccumulator:
     def freeze(self) -> Reservoir:
         """The sample so far, ordered by row number; O(capacity · features) to copy."""
         order = np.argsort(self._numbers, kind="stable")
-        kept = _joined([self._slots[i] for i in order], self.n_features, self._sparse)
         return Reservoir(
             self.rows,
             self.rows_skipped,
@@ -153,17 +147,14 @@ class ReservoirAccumulator:
             self._numbers[order],
             self._keys[order],
             self._codes[order],
-            *_parts(kept),
+            *_parts(self._kept[order]),
         )
 
     def _check(self, block: Block) -> None:
-        fixed = self.rows and (not block.sparse or not self._sparse)
+        fixed = self.rows and not (block.sparse and sp.issparse(self._kept))
         wider = block.features > self.n_features if block.sparse else block.features != self.n_features
         if fixed and wider:
-            raise WidthMismatch(
-                f"batch has {block.features} features; this model was started with {self.n_features}. "
-                "Send those columns or start a new model."
-            )
+            raise other_width(block.features, self.n_features)
         if self.keep_labels and block.y is not None:
             if block.y.kind != "class":
                 refuse_kind(block.y.kind, ("class",))
@@ -187,15 +178,10 @@ class ReservoirAccumulator:
         limit = self._keys.max() if len(self._keys) == self.capacity else np.inf
         offered = np.flatnonzero(draws < limit)
         keys = np.concatenate([self._keys, draws[offered]])
-        if len(keys) > self.capacity:
-            best = np.argsort(keys, kind="stable")[: self.capacity]
-        else:
-            best = np.arange(len(keys))
-        held = len(self._keys)
-        best.sort()
+        held, best = len(self._keys), np.sort(np.argsort(keys, kind="stable")[: self.capacity])
         new = offered[best[best >= held] - held]
-        self._slots = [self._slots[i] for i in best[best < held]] if len(new) else self._slots
-        self._slots += _split(block.X[new])
+        if len(new):
+            self._kept = _under(self._kept[best[best < held]], block.X[new], self.n_features)
         self._keys = keys[best]
         self._numbers = np.concatenate([self._numbers, self.rows + offered])[best]
         self._codes = np.concatenate([self._codes, codes[offered]])[best]
@@ -228,42 +214,26 @@ def _recoded(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) 
     return table[codes]
 
 
-def _split(X: Rows) -> list[Slot]:
-    """One entry a row: its float64 values, or its (indices, values) where X is CSR."""
-    if not sp.issparse(X):
-        return [np.array(row, dtype=np.float64) for row in X]
-    ends = X.indptr
-    return [(X.indices[s:e].astype(np.int32), X.data[s:e].astype(np.float64)) for s, e in pairwise(ends)]
+def _under(a: Rows, b: Rows, width: int) -> Rows:
+    """Rows b under rows a, float64, (both, width): CSR where a is."""
+    if sp.issparse(a):
+        return sp.vstack([_widened(a, width), _widened(b, width)], format="csr", dtype=np.float64)
+    below = np.zeros((b.shape[0], width))
+    below[:, : b.shape[1]] = b.toarray() if sp.issparse(b) else b
+    return np.vstack([a, below])
 
 
-def _joined(slots: list[Slot], width: int, sparse: bool) -> Rows:
-    """Rows (slots, width), CSR where `sparse`; slots of either form."""
-    if not slots:
-        return sp.csr_matrix((0, width)) if sparse else np.zeros((0, width))
-    if not sparse:
-        out = np.zeros((len(slots), width))
-        for i, slot in enumerate(slots):
-            if isinstance(slot, tuple):
-                out[i, slot[0]] = slot[1]
-            else:
-                out[i] = slot
-        return out
-    pairs = [s if isinstance(s, tuple) else (np.flatnonzero(s).astype(np.int32), s[s != 0]) for s in slots]
-    indptr = np.concatenate([[0], np.cumsum([len(p[0]) for p in pairs])])
-    return sp.csr_matrix(
-        (np.concatenate([p[1] for p in pairs]), np.concatenate([p[0] for p in pairs]), indptr),
-        shape=(len(pairs), width),
-    )
+def _widened(X: Rows, width: int) -> sp.csr_matrix:
+    X = sp.csr_matrix(X)
+    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
 
 
-def _stacked(a: Reservoir, b: Reservoir) -> Rows:
+def _all_kept(a: Reservoir, b: Reservoir) -> Rows:
     """Both samples' rows under each other, CSR where either is."""
-    if a.indices is None and b.indices is None:
-        if a.n_features != b.n_features:
-            raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
-        return np.concatenate([a.values, b.values])
-    width = max(a.n_features, b.n_features)
-    return _joined([*_split(a.kept), *_split(b.kept)], width, sparse=True)
+    if a.indices is None and b.indices is None and a.n_features != b.n_features:
+        raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
+    first = a.kept if b.indices is None else sp.csr_matrix(a.kept)
+    return _under(first, b.kept, max(a.n_features, b.n_features))
 
 
 def _parts(kept: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
