@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from stream_dr.arrow.csr import WIDEST, canonical_csr, sound_width
+from stream_dr.arrow.csr import WIDEST, canonical_csr
 from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of
 from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
@@ -67,22 +67,13 @@ def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | N
     """
     indices, indptr = _flat_list(batch.column("indices"), "indices")
     values, value_indptr = _flat_list(batch.column("values"), "values")
+    _refuse_lengths(indptr, value_indptr)
     if not pa.types.is_integer(indices.type):
-        _refuse_lengths(indptr, value_indptr)
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
     columns = numbers_of(indices)
-    limit = min(stated or WIDEST, WIDEST if max_features is None else max_features)
-    if columns.dtype != np.int32:
-        _refuse_lengths(indptr, value_indptr)
-        _refuse_outside(columns, indptr, limit)
-        columns = columns.astype(np.int32)
-    width = sound_width(indptr, value_indptr, columns, limit)
-    sound = width >= 0
-    if not sound:
-        _refuse_lengths(indptr, value_indptr)
-        _refuse_outside(columns, indptr, limit)
-        width = int(columns.max()) + 1
-    return canonical_csr(_numbers(values, "values"), columns, indptr, stated or width, sound)
+    _refuse_outside(columns, indptr, min(stated or WIDEST, WIDEST if max_features is None else max_features))
+    width = stated or (int(columns.max()) + 1 if len(columns) else 0)
+    return canonical_csr(_numbers(values, "values"), columns.astype(np.int32, copy=False), indptr, width)
 
 
 @np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused in any case
@@ -175,10 +166,9 @@ def _refuse_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
 
 def _refuse_outside(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
     """Raise InvalidIndex naming the first entry that is not within 0 … limit − 1, if there is one."""
-    outside = np.flatnonzero((columns < 0) | (columns >= limit))
-    if not len(outside):
+    if columns.min(initial=0) >= 0 and columns.max(initial=0) < limit:
         return
-    at = int(outside[0])
+    at = int(np.flatnonzero((columns < 0) | (columns >= limit))[0])
     row = int(np.searchsorted(indptr, at, side="right")) - 1
     raise InvalidIndex(
         f"row {row} has index {columns[at]}; indices run from 0 to {limit - 1}.", row=row, column=int(columns[at])

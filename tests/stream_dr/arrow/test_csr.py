@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dr.arrow.csr import canonical_csr, sound_csr, sound_width
+from stream_dr.arrow.csr import canonical_csr, sound_csr
 from stream_dr.errors import InvalidIndex
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6)
@@ -30,20 +30,6 @@ def test_it_is_the_dictionary_of_each_row_or_an_error(rows):
     assert np.array_equal(X.toarray(), dense)
     assert all(np.all(np.diff(X.indices[a:b]) > 0) for a, b in zip(X.indptr[:-1], X.indptr[1:], strict=True))
     assert data.tolist() == list(range(1, len(indices) + 1))
-
-
-@settings(max_examples=500, deadline=None, derandomize=True)
-@given(st.lists(st.lists(st.integers(-1, 9), max_size=4).map(lambda r: sorted(r) if len(r) < 4 else r), max_size=6))
-def test_the_width_of_sound_rows_is_known_and_no_other(rows):
-    indptr = np.cumsum([0, *map(len, rows)]).astype(np.int32)
-    indices = np.array([i for row in rows for i in row], dtype=np.int32)
-    sound = all(row == sorted(set(row)) and all(0 <= i < 9 for i in row) for row in rows)
-    expected = max((i + 1 for row in rows for i in row), default=0) if sound else -1
-    assert sound_width(indptr, indptr.astype(np.int64), indices, 9) == expected
-    for row in range(1, len(indptr)):
-        other = indptr.copy()
-        other[row] += 1
-        assert sound_width(indptr, other, indices, 9) == -1
 
 
 def test_sorted_arrays_are_kept_and_read_only_ones_will_do():
