@@ -51,17 +51,27 @@ def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarra
     if len(types) > 1 or not types <= {str, int, bool}:
         return None
     table, codes = _encode_plain(flat)
-    rows = len(label_sets)
-    number = np.fromiter(map(len, label_sets), dtype=np.int64, count=rows)
-    wide = max(1, len(table))
-    keys = np.repeat(np.arange(rows) * wide, number) + codes
+    return table, *distinct_within(codes, np.cumsum([0, *map(len, label_sets)]))
+
+
+def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes ≥ 0 (entries,) ascending and distinct within each row, int32, and the ends (rows + 1,) int64 that then hold."""
+    rows, wide = len(indptr) - 1, int(codes.max(initial=0)) + 1
+    keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
     keys.sort()
-    if len(keys) and np.any(keys[1:] == keys[:-1]):
-        keys = np.unique(keys)
-        number = np.bincount(keys // wide, minlength=rows)
-    indptr = np.zeros(rows + 1, dtype=np.int64)
-    np.cumsum(number, out=indptr[1:])
-    return table, (keys % wide).astype(np.int32), indptr
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    row, codes = np.divmod(keys, wide)
+    return codes.astype(np.int32), np.searchsorted(row, np.arange(rows + 1))
+
+
+def by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
+    """The codes below `labels` that are used, in order of first appearance, and all renumbered so (int32; −1 stays)."""
+    used, first = np.unique(codes, return_index=True)
+    used = used[np.argsort(first)]
+    used = used[used >= 0]
+    number = np.full(labels + 1, -1, dtype=np.int32)
+    number[used] = np.arange(len(used), dtype=np.int32)
+    return used, number[codes]
 
 
 def label_table(labels: Any) -> tuple[Label, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_dr.block import LARGEST, Block
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.label_codes import Label, encode_labels, encode_sets
+from stream_dr.label_codes import Label, distinct_within, encode_labels, encode_sets
 
 KINDS = ("class", "multilabel", "continuous")
 
@@ -99,7 +99,7 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
         raise InvalidTargets(
             f"row {row} has the label None in its list; leave it out, or give None for the row.", row=row
         )
-    codes = _sorted_within(codes, indptr)
+    codes, indptr = distinct_within(codes, indptr)
     return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
 
 
@@ -163,9 +163,3 @@ def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
             f"labels are {type(new[0]).__name__} ({new[0]!r}); rows so far had "
             f"{type(known[0]).__name__} labels ({known[0]!r}). Pass those, or start anew."
         )
-
-
-def _sorted_within(codes: np.ndarray, indptr: np.ndarray) -> np.ndarray:
-    """Codes ascending within each row."""
-    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    return codes[np.lexsort((codes, row))]

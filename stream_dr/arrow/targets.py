@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.block import LARGEST
-from stream_dr.compiled import compiled, readonly
 from stream_dr.errors import InvalidTargets, SchemaMismatch
-from stream_dr.label_codes import Label
+from stream_dr.label_codes import Label, by_appearance, distinct_within
 from stream_dr.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
@@ -114,7 +113,7 @@ def _multilabel(column: pa.Array) -> Targets:
     labels, codes = _encode(flat, "labels")
     if len(codes) and codes.min() < 0:
         raise _null_label(indptr, int(codes.argmin()))
-    codes, indptr = _distinct_within(readonly(codes), indptr)
+    codes, indptr = distinct_within(codes, indptr)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
 
@@ -176,12 +175,8 @@ def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, .
     codes = np.append(code_of, np.int32(-1))[places.to_numpy()]  # of nulls alone there may be no label
     if column.indices.null_count:
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
-    used, first = np.unique(codes, return_index=True)
-    used = used[np.argsort(first)]
-    used = used[used >= 0]
-    number = np.full(len(own) + 1, -1, dtype=np.int32)
-    number[used] = np.arange(len(used), dtype=np.int32)
-    return tuple(own[i] for i in used.tolist()), number[codes]
+    used, codes = by_appearance(codes, len(own))
+    return tuple(own[i] for i in used.tolist()), codes
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -201,29 +196,6 @@ def _bounds(column: pa.Array) -> np.ndarray:
     indptr = np.zeros(len(column) + 1, dtype=np.int64)
     np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), out=indptr[1:])
     return indptr
-
-
-@compiled()
-def _distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes ascending and distinct within each row, and the row boundaries (rows + 1,) that then hold."""
-    found, bounds, kept = np.empty_like(codes), np.zeros_like(indptr), 0
-    for row in range(len(indptr) - 1):
-        begun = kept
-        for code in _ascending(codes[indptr[row] : indptr[row + 1]]):
-            if kept == begun or code != found[kept - 1]:
-                found[kept] = code
-                kept += 1
-        bounds[row + 1] = kept
-    return found[:kept], bounds
-
-
-@compiled(forceinline=True)
-def _ascending(codes: np.ndarray) -> np.ndarray:
-    """Codes sorted; as they are where they are."""
-    for i in range(1, len(codes)):
-        if codes[i] < codes[i - 1]:
-            return np.sort(codes)
-    return codes
 
 
 def _label_array(labels: tuple[Label, ...]) -> pa.Array:

@@ -35,6 +35,7 @@ from stream_dr.datasets.language import (
     the_language,
 )
 from stream_dr.errors import InvalidParameter
+from stream_dr.label_codes import by_appearance, distinct_within
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import Progress, write_shards
 from stream_dr.targets import Targets
@@ -131,14 +132,9 @@ def _draw_rows(random: np.random.Generator, words: Language, codes: np.ndarray, 
 
 def _in_order_met(targets: Targets) -> Targets:
     """The same targets with labels in order of first appearance and only those that appear."""
-    used, at = np.unique(targets.codes, return_index=True)
-    order = used[np.argsort(at)]
-    renumbered = np.full(len(targets.labels), -1, dtype=np.int32)
-    renumbered[order] = np.arange(len(order), dtype=np.int32)
-    codes = renumbered[targets.codes]
+    order, codes = by_appearance(targets.codes, len(targets.labels))
     if targets.indptr is not None:
-        row = np.repeat(np.arange(targets.rows), np.diff(targets.indptr))
-        codes = codes[np.lexsort((codes, row))]
+        codes, _ = distinct_within(codes, targets.indptr)
     return targets._replace(labels=tuple(targets.labels[i] for i in order), codes=codes)
 
 
