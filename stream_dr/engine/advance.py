@@ -5,7 +5,9 @@ reads: no cursor stays open on it); an event that was just appended may be taken
 rows are parsed already, from the very bytes that were written.
 
 An unlearn event takes rows out: a model whose state is a sum subtracts them; any other, also a sum under decay (its rows
-have made those before them older), is rebuilt from the log up to the event without them and what earlier events took out.
+have made those before them older), and one in which too few digits would be left, is rebuilt from the log up to the event
+without them and what earlier events took out. Who advances several models may leave a rebuild to somebody else, so that one
+model's does not hold up the others.
 
 What comes here was admitted, so it must not raise. If it does all the same, that model becomes `failed` with the event's
 position, the error's code and message; its last projection goes on serving, the other models go on, and the failure is
@@ -20,9 +22,9 @@ killed.
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -33,13 +35,18 @@ from stream_dr.engine.history import PAGE
 from stream_dr.engine.model import Model
 from stream_dr.engine.schema import in_order, learned_by
 from stream_dr.engine.threads import ahead
-from stream_dr.errors import HistoryGone, Overloaded, StreamDRError
+from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.log.event import Event
+from stream_dr.statistics.protocol import AdditiveAccumulator
 
 log = logging.getLogger("stream_dr.advance")
 
 PAGE_BYTES = 64 << 20
 """A page ends past so many bytes of bodies, or of their rows: what is compressed or in shards unpacks."""
+
+
+Going = Callable[[], bool]
+"""Whether to go on: asked at every event that a rebuild reads."""
 
 
 class Step(NamedTuple):
@@ -115,79 +122,116 @@ def backfill(
     until: int,
     pool: Executor | None = None,
     after_page: Callable[[list[Step]], bool | None] | None = None,
-) -> None:
+    rebuild: Going | None = lambda: True,
+) -> list[Model]:
     """Apply the log's events up to `until` to each model that is behind, in one pass: each skips what it has applied.
 
-    after_page: called when all models have applied a page; a true answer ends the pass early. Raises HistoryGone when a
-    model needs events that are no longer kept. A model that cannot apply an event, or whose shard cannot be read, is
-    failed.
+    after_page: called when all models have applied a page; a true answer ends the pass early. rebuild: as in `advance`;
+    the models that are left at an event for want of it are given. Raises HistoryGone when a model needs events that are no
+    longer kept. A model that cannot apply an event, or whose shard cannot be read, is failed.
     """
-    behind = [m for m in models if m.status != "failed" and m.position < until]
+    behind, left = [m for m in models if m.status != "failed" and m.position < until], list[Model]()
     if not behind:
-        return
+        return left
     start, first = min(m.position for m in behind), directory.log.first
     if start + 1 < first:
         raise HistoryGone(f"events before position {first} are no longer kept; {start + 1} is needed.")
     with closing(ahead(Steps(directory).pages(start, until))) as pages:
         for steps in pages:
-            advance_all(behind, steps, directory, pool)
-            if after_page is not None and after_page(steps):
-                return
+            left += advance_all([m for m in behind if m not in left], steps, directory, pool, rebuild)
+            if len(left) == len(behind) or (after_page is not None and after_page(steps)):
+                break
+    return left
 
 
-def advance_all(models: Sequence[Model], steps: Sequence[Step], directory: Directory, pool: Executor | None) -> None:
-    """Every model applies all steps in order, models side by side in the pool; returns when all have.
+def advance_all(
+    models: Sequence[Model],
+    steps: Sequence[Step],
+    directory: Directory,
+    pool: Executor | None,
+    rebuild: Going | None = lambda: True,
+) -> list[Model]:
+    """Every model applies all steps in order, models side by side in the pool; returns when all have, with those that are
+    left at an event for want of a rebuild (`advance`).
 
     In the main thread a single model too is given to the pool: Ctrl-C is raised there, and would leave half an event
     applied.
     """
     here = len(models) < 2 and threading.current_thread() is not threading.main_thread()
     if pool is None or here:
-        for model in models:
-            _advance_many(model, steps, directory)
-        return
-    for done in [pool.submit(_advance_many, model, steps, directory) for model in models]:
-        done.result()
+        done = [_advance_many(model, steps, directory, rebuild) for model in models]
+    else:
+        futures = [pool.submit(_advance_many, model, steps, directory, rebuild) for model in models]
+        done = [future.result() for future in futures]
+    return [model for model, applied in zip(models, done, strict=True) if not applied]
 
 
-def _advance_many(model: Model, steps: Iterable[Step], directory: Directory) -> None:
+def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, rebuild: Going | None) -> bool:
     begun, rows = time.perf_counter(), model.rows
-    for step in steps:
-        advance(model, step, directory)
+    applied = all(advance(model, step, directory, rebuild) for step in steps)
     model.advance_seconds += time.perf_counter() - begun
-    model.advanced_rows += model.rows - rows
+    model.advanced_rows += max(0, model.rows - rows)
+    return applied
 
 
-def advance(model: Model, step: Step, directory: Directory) -> None:
-    """Apply one event to a model. Raises nothing but what ends the process; a model that cannot is failed."""
+def advance(model: Model, step: Step, directory: Directory, rebuild: Going | None = lambda: True) -> bool:
+    """Apply one event to a model; False where it is as it was, because it is to be rebuilt for that and is not.
+
+    rebuild: None: nothing is rebuilt here. Raises nothing but what ends the process; a model that cannot is failed.
+    """
     if model.status == "failed" or step.position <= model.position:
-        return
-    with model.learning:
-        try:
-            _apply(model, step, directory)
+        return True
+    if step.removal is None:
+        with model.learning, _failing(model, step.position, directory):
+            _learn(model, step)
             model.position = step.position
-        except Exception as e:
-            failure = model.fail(step.position, e)
-            directory.remember_failure(model)
-            log.error("model %s failed at position %d (%s)", model.name, step.position, failure.code, exc_info=e)
+        return True
+    with _failing(model, step.position, directory):
+        left = _without(model, step.position, step.removal, directory, rebuild)
+        if left is None:
+            return False
+        with model.learning:
+            model.accumulator, model.position = left, step.position
+    return True
 
 
-def _apply(model: Model, step: Step, directory: Directory) -> None:
+@contextmanager
+def _failing(model: Model, position: int, directory: Directory) -> Iterator[None]:
+    try:
+        yield
+    except Exception as e:
+        failure = model.fail(position, e)
+        directory.remember_failure(model)
+        log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=e)
+
+
+def _learn(model: Model, step: Step) -> None:
     if step.error is not None:
         raise step.error
     if step.block is not None:
         model.accumulator.add(learned_by(model.estimator, step.block))
-    elif step.removal is not None:
-        _take_out(model, step.position, step.removal, directory)
 
 
-def _take_out(model: Model, position: int, removal: Removal, directory: Directory) -> None:
-    """Subtract rows, or learn all others again."""
+def _without(
+    model: Model, position: int, removal: Removal, directory: Directory, rebuild: Going | None
+) -> AdditiveAccumulator | None:
+    """What a model has learned without these rows; None where that takes a rebuild that is not wanted, or not any more."""
+    if max(removal, default=-1) < model.start:
+        return model.accumulator
     if model.subtracts:
-        for block in directory.history.picked(removal, model.start - 1, position):
-            model.accumulator.remove(learned_by(model.estimator, block))
-        return
-    accumulator = model.estimator.accumulator()
+        left = model.estimator.accumulator(model.accumulator.freeze())
+        try:
+            for block in directory.history.picked(removal, model.start - 1, position):
+                left.remove(learned_by(model.estimator, block))
+        except CannotUnlearn as e:
+            log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
+        else:
+            return left
+    if rebuild is None:
+        return None
+    left = model.estimator.accumulator()
     for _, block in directory.history.events(model.start - 1, position):
-        accumulator.add(learned_by(model.estimator, block))
-    model.accumulator = accumulator
+        if not rebuild():
+            return None
+        left.add(learned_by(model.estimator, block))
+    return left

@@ -172,10 +172,11 @@ class History:
         return min((oldest_snapshot(self._path, m) for m in self._going_on()), default=self._log.last)
 
     def needed(self) -> int:
-        """The first position that a model may still have to read."""
+        """The first position that a model may still have to read: all it has learned, while it may have to be rebuilt."""
         last = self._log.last
-        removals = [(e.position, removal_of(e.body)) for e in self._log.read_kind("unlearn", last + 1)]
-        return min((self._needed_by(model, removals) for model in self._going_on()), default=last + 1)
+        removals = [e.position for e in self._log.read_kind("unlearn", last + 1)]
+        past = [(model, oldest_snapshot(self._path, model)) for model in self._going_on()]
+        return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in past), default=last + 1)
 
     def forget(self) -> int:
         """Overwrite what may be forgotten; the number of events written anew. Raises InsufficientStorage.
@@ -186,14 +187,6 @@ class History:
         with self.lock:
             self._log.erase()
         return written
-
-    def _needed_by(self, model: Model, removals: list[tuple[int, Removal]]) -> int:
-        oldest = oldest_snapshot(self._path, model)
-        pending = [removal for position, removal in removals if position > oldest]
-        if pending and not model.subtracts:
-            return model.start
-        named = (position for removal in pending for position in removal if position >= model.start)
-        return min(oldest + 1, min(named, default=oldest + 1))
 
     def _without_unlearned(self) -> int:
         """Write the events anew whose rows every snapshot is past; their number. One that is done is passed over until the

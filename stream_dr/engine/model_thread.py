@@ -2,8 +2,8 @@
 
 The live models are at the cursor, or within a page of it: the thread reads on from the one furthest behind, and the others
 skip what they have applied. A model further behind is backfilled by another thread, snapshotted on its way, so that a long
-way is not begun anew after a kill, and joins once it is that near. Solving and writing happen on workers, from frozen
-states.
+way is not begun anew after a kill, and joins once it is that near; so is one that is to be rebuilt for an event that takes
+rows out. Solving and writing happen on workers, from frozen states.
 
 Why this way: an accumulator has one owner. This thread owns those of live models; a model that is backfilled is owned by who
 does that until `join` hands it over.
@@ -13,8 +13,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
 
 from stream_dr.engine.advance import Step, Steps, advance_all, backfill, rows_of
 from stream_dr.engine.directory import Directory
@@ -37,9 +38,9 @@ RETRY = 1.0
 
 
 class ModelThread:
-    """directory: whose log is read. pool: where models run side by side. wanted: the last position whose projections
-    somebody waits for: they are published as soon as models are there. refine: begins to refine a model whose policy says
-    so. moved: called after models have moved."""
+    """directory: whose log is read. pool: where models run side by side. long: where they are backfilled and rebuilt.
+    wanted: the last position whose projections somebody waits for: they are published as soon as models are there. refine:
+    begins to refine a model whose policy says so. moved: called after models have moved."""
 
     def __init__(
         self,
@@ -48,11 +49,12 @@ class ModelThread:
         snapshot_rows: int | None,
         snapshot_seconds: float | None,
         pool: Executor,
+        long: Executor,
         wanted: Callable[[], int],
         refine: Callable[[Model], None],
         moved: Callable[[], None],
     ) -> None:
-        self._directory, self._workers, self._pool = directory, workers, pool
+        self._directory, self._workers, self._pool, self._long = directory, workers, pool, long
         self._checkpoints = Checkpoints(workers, snapshot_rows, snapshot_seconds, self.wake)
         self._wanted, self._refine, self._moved = wanted, refine, moved
         self._steps = Steps(directory)
@@ -105,24 +107,53 @@ class ModelThread:
         self.wake()
         return [m for m in models if m.status == "catching_up"]
 
-    def backfill(self, models: Sequence[Model]) -> None:
-        """Advance models that are far behind, in this thread, until they join the live ones, fail, are removed, or the
-        engine stops."""
+    def backfill_soon(self, models: Sequence[Model]) -> None:
+        """Advance models that are far behind until they join the live ones, fail, are removed, or the engine stops."""
+        self._long.submit(self._backfill, models)
+
+    def _backfill(self, models: Sequence[Model]) -> None:
         left, checkpoints = list(models), self._checkpoints.another()
 
         def after_page(steps: Sequence[Step]) -> bool:
             checkpoints.look(left, rows_of(steps))
             return self._stopping or not any(map(self._directory.holds, left))
 
-        try:
+        with self._failing(models):
             while (left := [m for m in self.join(left) if self._directory.holds(m)]) and not self._stopping:
-                backfill(self._directory, left, self.cursor, self._pool, after_page)
+                rebuilt = backfill(self._directory, left, self.cursor, self._pool, after_page, rebuild=None)
+                self._rebuild_soon(rebuilt)
+                left = [m for m in left if m not in rebuilt]
                 self._moved()
+
+    def _rebuild_soon(self, models: Iterable[Model]) -> None:
+        """Rebuild models for their next event, each on its own, while the live ones go on."""
+        for model in models:
+            model.status = "catching_up"
+            with suppress(RuntimeError):  # the engine has stopped
+                self._long.submit(self._rebuild, model)
+
+    def _rebuild(self, model: Model) -> None:
+        """Not to its end where it is removed meanwhile, or the engine stops."""
+
+        def going() -> bool:
+            return not self._stopping and self._directory.holds(model)
+
+        with self._failing([model]):
+            backfill(self._directory, [model], model.position + 1, rebuild=going)
+        if going():
+            self._backfill([model])
+
+    @contextmanager
+    def _failing(self, models: Sequence[Model]) -> Iterator[None]:
+        """Fail those of the models that are still behind where the with-block raises."""
+        try:
+            yield
         except Exception as e:
+            left = [m for m in models if m.status == "catching_up"]
             log.exception("models %s could not be backfilled", [m.name for m in left])
             for model in left:
                 model.fail(model.position + 1, e)
-            self._moved()
+        self._moved()
 
     @property
     def _stopping(self) -> bool:
@@ -148,7 +179,7 @@ class ModelThread:
         with self._lock:
             live, last = self.live, self._directory.position
             steps = self._steps.read(self.cursor, last, AT_ONCE)
-            advance_all(live, steps, self._directory, self._pool)
+            self._rebuild_soon(advance_all(live, steps, self._directory, self._pool, rebuild=None))
             live, cursor = self.live, self.cursor
             self._directory.recent.forget(cursor)
             due = {model: self._due(model, cursor >= last) for model in live}

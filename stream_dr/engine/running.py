@@ -75,6 +75,7 @@ class Running:
             self.settings.snapshot_rows,
             self.settings.snapshot_seconds,
             self._advance,
+            self._long,
             lambda: self._waits.furthest,
             self._refine_again,
             self._moved,
@@ -93,7 +94,7 @@ class Running:
             self._prepare(model)
         self._models.start(near)
         self._appender.start()
-        self._long.submit(self._models.backfill, [m for m in alive if m not in near])
+        self._models.backfill_soon([m for m in alive if m not in near])
 
     def stop(self, seconds: float | None = None) -> None:
         """Refuse new drafts, append those taken, apply the log (for at most `seconds`), snapshot every model, end the
@@ -164,7 +165,7 @@ class Running:
             self._prepare(model)
             model.status = "catching_up"
             if self._models.join([model]):
-                self._long.submit(self._models.backfill, [model])
+                self._models.backfill_soon([model])
         self._models.wake()
         return model, new
 

@@ -30,7 +30,7 @@ from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.schema import Limits
 from stream_dr.engine.snapshot import snapshot, state_sha256
 from stream_dr.failpoints import armed
-from tests.stream_dr.engine.batches import SMALL, dense, draft, opened, put
+from tests.stream_dr.engine.batches import SMALL, body, dense, draft, opened, put
 
 WAIT = 20.0
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
@@ -545,32 +545,27 @@ def test_a_refined_projection_outlives_a_snapshot_taken_while_it_was_refined(
         assert (again.version, again.refined_at, again.projection.solution) == (refined.version, 0, "refined")
 
 
-def test_a_state_that_an_unlearning_left_half_new_is_not_kept(tmp_path: Path) -> None:
-    """The shard with the second batch is away: one batch is subtracted, the other is not."""
+def test_an_unlearning_that_breaks_off_leaves_the_model_as_it_was_and_is_done_after_a_restart(tmp_path: Path) -> None:
+    """The body of the second batch is damaged: one batch could be subtracted, the other could not."""
     with running(tmp_path, snapshot_rows=1, snapshot_seconds=None) as run:
         model, _ = run.add_model("m", "class_means", {})
         for seed in range(4):
             run.submit(draft(dense(seed))).result(WAIT)
         assert run.wait_applied(3, WAIT)
         eventually(lambda: model.snapshot_position == 3)
-        remove = model.accumulator.remove
-
-        def once(*given: Any, **how: Any) -> None:
-            remove(*given, **how)
-            model.accumulator.remove = missing
-
-        def missing(*_: Any, **__: Any) -> None:
-            raise errors.SourceMissing("the shard is away")
-
-        model.accumulator.remove = once
+        (bodies,) = (tmp_path / "log").glob("*.bodies")
+        whole = bodies.read_bytes()
+        second = body(dense(1))
+        bodies.write_bytes(whole.replace(second, bytes(len(second))))
         run.unlearn(positions=[0, 1]).result(WAIT)
         eventually(lambda: model.status == "failed")
-        assert model.rows == 60
+        assert model.rows == 80
         snapshot = run.snapshot("m")
         assert snapshot.wait(WAIT)
         assert (snapshot.error or {})["code"] == "model_failed"
-        with pytest.raises(errors.ModelFailed, match="the shard is away"):
+        with pytest.raises(errors.ModelFailed, match="damaged_file"):
             run.publish("m")
+        bodies.write_bytes(whole)
     with running(tmp_path) as run:
         assert run.wait_applied(4, WAIT)
         means = run.directory.model("m").accumulator.freeze()
@@ -580,6 +575,67 @@ def test_a_state_that_an_unlearning_left_half_new_is_not_kept(tmp_path: Path) ->
         wanted = directory.model("m").accumulator.freeze()
     assert means.rows == wanted.rows == 40
     np.testing.assert_allclose(means.centred().mean, wanted.centred().mean, rtol=1e-12)
+
+
+def test_a_model_that_is_rebuilt_does_not_hold_up_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rebuild stands still at its first event; so it may until the engine stops."""
+    with running(tmp_path) as run:
+        rebuilt, _ = run.add_model("rebuilt", "ccipca", {})
+        other, _ = run.add_model("other", "class_means", {})
+        for seed in range(3):
+            run.submit(draft(dense(seed))).result(WAIT)
+        late, _ = run.add_model("late", "ccipca", {}, "now")
+        assert run.wait_applied(2, WAIT)
+        reading, on = threading.Event(), threading.Event()
+        events = run.directory.history.events
+
+        def slow(*given: Any) -> Any:
+            for event in events(*given):
+                reading.set()
+                assert on.wait(WAIT)
+                yield event
+
+        monkeypatch.setattr(run.directory.history, "events", slow)
+        gone = run.unlearn([1]).result(WAIT).position
+        assert reading.wait(WAIT)
+        last = run.submit(draft(dense(9))).result(WAIT).position
+        eventually(lambda: other.position == late.position == last)
+        assert (other.rows, late.rows, rebuilt.rows, rebuilt.position) == (60, 20, 60, gone - 1)
+        assert run.lag == 0
+        assert run.snapshot("rebuilt").wait(WAIT)
+        on.set()
+        assert run.wait_applied(last, WAIT)
+        assert (rebuilt.rows, rebuilt.status) == (60, "live")
+    with opened(tmp_path / "straight", m=("ccipca", {})) as directory:
+        put(directory, dense(0), dense(2), dense(9))
+        backfill(directory, [directory.model("m")], 2)
+        straight = state_sha256(directory.model("m").accumulator.freeze())
+    assert state_sha256(rebuilt.accumulator.freeze()) == straight
+
+
+def test_a_rebuild_ends_with_the_engine_and_is_made_after_the_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path) as run:
+        model, _ = run.add_model("m", "ccipca", {})
+        for seed in range(3):
+            run.submit(draft(dense(seed))).result(WAIT)
+        assert run.wait_applied(2, WAIT)
+        events, read = run.directory.history.events, []
+
+        def endless(*given: Any) -> Any:
+            while True:
+                for event in events(*given):
+                    read.append(event)
+                    yield event
+
+        monkeypatch.setattr(run.directory.history, "events", endless)
+        run.unlearn([1]).result(WAIT)
+        eventually(lambda: len(read) > 10)
+    assert (model.rows, model.position) == (60, 2)
+    with running(tmp_path) as run:
+        assert run.wait_applied(3, WAIT)
+        assert run.directory.model("m").rows == 40
 
 
 def test_what_was_published_on_demand_is_there_again_after_a_kill(tmp_path: Path) -> None:
@@ -838,7 +894,7 @@ def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
 def test_a_model_whose_catching_up_breaks_off_is_said_to_have_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise OSError(24, "Too many open files")
 
     with running(tmp_path) as run:
