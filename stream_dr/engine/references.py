@@ -10,7 +10,7 @@ another place writes it, before anything is read:
 
     D/places.json: {"stream_dr": "places", "format": 1, "shards": {sha256: uri, …}}
 
-Cost: a look-up a batch where the log was not empty, and one event read a shard for its place.
+Cost: a look-up a batch where the log was not empty.
 
 Why this way: the bytes are what was learned, their place is not; so events stay as they were written. Which batches are
 missing is asked of the log, so a replay that was killed needs no notes of its own.
@@ -26,7 +26,7 @@ import numpy as np
 from stream_dr.disk import write_atomically
 from stream_dr.engine.draft import Draft, Reference, reference_draft
 from stream_dr.engine.threads import pool
-from stream_dr.errors import DamagedFile, DamagedShard, HistoryGone, SourceMissing, StreamDRError
+from stream_dr.errors import DamagedFile, DamagedShard, SourceMissing, StreamDRError
 from stream_dr.log.log import Log
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
 
@@ -134,10 +134,8 @@ def find_shard(directory: Path, uri: str, sha256: str) -> Shard:
 
 
 def remember_places(directory: Path, log: Log, dataset: Dataset) -> None:
-    """Write down where a data set's shards are, as far as the log or the table has them elsewhere.
-
-    Raises InsufficientStorage.
-    """
+    """Write down where a data set's shards are, as far as the table has them elsewhere or not at all; a log that is empty
+    will name those places itself. Raises InsufficientStorage."""
     if log.last < 0:
         return
     path = directory / PLACES
@@ -145,9 +143,9 @@ def remember_places(directory: Path, log: Log, dataset: Dataset) -> None:
         known = _places(path)
     except SourceMissing:  # it is written anew
         known = {}
-    moved = {s.sha256: uri_of(s) for s in dataset.shards if uri_of(s) != (known.get(s.sha256) or _logged(log, s))}
-    if moved:
-        facts = {"stream_dr": "places", "format": FORMAT, "shards": known | moved}
+    places = known | {shard.sha256: uri_of(shard) for shard in dataset.shards}
+    if places != known:
+        facts = {"stream_dr": "places", "format": FORMAT, "shards": places}
         text = json.dumps(facts, sort_keys=True, indent=1)
         write_atomically(path, lambda file: file.write(text.encode()), "places")
 
@@ -175,16 +173,3 @@ def _places(path: Path) -> dict[str, str]:
             f"{path}, which says where moved shards are, cannot be read ({e}). Replay them from where they are now.",
             path=str(path),
         ) from e
-
-
-def _logged(log: Log, shard: Shard) -> str | None:
-    """The URI that the log has for a shard: of its first batch's first pass; the shard's own where the log lacks it."""
-    first = next(references(shard, 1), None)
-    known = log.find_key(first.key) if first is not None else None
-    if first is None or known is None:
-        return None if first is None else first.uri
-    try:
-        (event,) = log.read(known.position - 1, known.position)
-    except HistoryGone:
-        return None
-    return str(json.loads(bytes(event.body))["uri"])
