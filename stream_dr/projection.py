@@ -205,35 +205,12 @@ class Mapped(NamedTuple):
         """Columns of its answer."""
         return int(self.inner.n_components)
 
-    @property
-    def loadings(self) -> np.ndarray:
-        """(mapped features, components); AttributeError where the inner projection has none, as for the next four."""
-        return self.inner.loadings
-
-    @property
-    def components(self) -> np.ndarray:
-        """(components, mapped features)."""
-        return self.inner.components
-
-    @property
-    def eigenvalues(self) -> np.ndarray:
-        """(components,)."""
-        return self.inner.eigenvalues
-
-    @property
-    def mean(self) -> np.ndarray:
-        """(mapped features,)."""
-        return self.inner.mean
-
-    @property
-    def columns(self) -> np.ndarray:
-        """(components,) mapped features that are kept."""
-        return self.inner.columns
-
-    @property
-    def scores(self) -> np.ndarray:
-        """(components,)."""
-        return self.inner.scores
+    def __getattr__(self, name: str) -> np.ndarray:
+        """The arrays of the projection inside, by their names."""
+        if name not in ("loadings", "components", "eigenvalues", "mean", "columns", "scores"):
+            raise AttributeError(f"a mapped projection has no {name!r}")
+        found: np.ndarray = getattr(self.inner, name)
+        return found
 
     @property
     def readout(self) -> Readout | None:
