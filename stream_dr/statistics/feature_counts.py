@@ -107,7 +107,7 @@ class FeatureCountAccumulator:
         self._grow(kept)
         if kept.rows:
             batch = self._batch(kept)
-            _count(*batch, 1.0, self._present, self._counts)
+            _count(*batch, self._present, self._counts)
             self._add_labels(batch, 1)
             self._weight += float(batch[-1].sum())
             self.rows += kept.rows
@@ -188,7 +188,7 @@ class FeatureCountAccumulator:
         batch = self._batch(block)
         gone = np.bincount(batch[4], minlength=len(self.labels))
         present, counts = np.zeros_like(self._present), np.zeros_like(self._counts)
-        _count(*batch, 1.0, present, counts)
+        _count(*batch, present, counts)
         slack = 1e-9 * max(self._weight, 1e-300)
         if (
             np.any(gone > self._label_rows)
@@ -238,16 +238,14 @@ def _count(
     at: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,
-    sign: float,
     present: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """present[j] += w and counts[j, label] += w for every nonzero entry j of every row and each of its labels."""
+    """present[j] += weight and counts[j, label] += weight for every nonzero entry j of every row and each of its labels."""
     for i in range(len(weights)):
-        w = sign * weights[i]
         for e in range(indptr[i], indptr[i + 1]):
             if values[e] != 0.0:
                 j = indices[e]
-                present[j] += w
+                present[j] += weights[i]
                 for c in range(at[i], at[i + 1]):
-                    counts[j, codes[c]] += w
+                    counts[j, codes[c]] += weights[i]
