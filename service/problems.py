@@ -34,7 +34,7 @@ _CODES = {
     406: "not_acceptable",
     408: "request_timeout",
     409: "model_exists model_empty model_failed output_exists model_refuses_stream needs_refine key_conflict "
-    "history_gone cannot_merge cannot_unlearn cannot_refine cannot_predict",
+    "history_gone cannot_merge cannot_unlearn precision_lost cannot_refine cannot_predict",
     413: "body_too_large",
     415: "unsupported_media_type",
     422: "invalid invalid_parameter unknown_estimator invalid_request invalid_rows width_mismatch not_finite "

@@ -173,6 +173,13 @@ class CannotUnlearn(StreamDRError):
     code = "cannot_unlearn"
 
 
+class PrecisionLost(CannotUnlearn):
+    """Raised when rows are so large beside those that would remain that taking them out leaves too few digits: learn the
+    rows that remain anew."""
+
+    code = "precision_lost"
+
+
 class CannotPredict(StreamDRError):
     """Raised when a model is asked to predict whose method has no rule for targets, or that has learned none."""
 

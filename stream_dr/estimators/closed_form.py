@@ -205,7 +205,7 @@ class ClosedForm(AdditiveEstimator):
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Bytes the state takes at most: 8·(d·(k + 4) + k² + 4·k), and 8·d² with exact scatter; d as mapped, where there
+        """Bytes the state takes at most: 8·(d·(k + 5) + k² + 4·k), and 8·d² with exact scatter; d as mapped, where there
         is a map. HSL's sums per label set come on top."""
         return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
 

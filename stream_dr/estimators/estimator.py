@@ -210,8 +210,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels seen so far, sorted."""
-        return label_array(sorted(self.holder().accumulator.labels))
+        """Labels seen so far, sorted, without those whose rows were all unlearned."""
+        accumulator = self.holder().accumulator
+        return label_array(sorted(getattr(accumulator, "labels_left", accumulator.labels)))
 
     @property
     def state_(self) -> Any:

@@ -18,8 +18,9 @@ import scipy.sparse as sp
 
 from stream_dr.block import Block, check_rows, row_weights
 from stream_dr.compiled import compiled
-from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, WidthMismatch, other_width
+from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, other_width
 from stream_dr.label_codes import Label
+from stream_dr.statistics.moments.largest import EPS, MOST_LOST
 from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
 
@@ -30,7 +31,7 @@ class FeatureCounts(NamedTuple):
     "multilabel", None before the first target. labels: vocabulary in order of first appearance. weight: Σ w.
     label_rows: (labels,) int64. label_weights: (labels,) float64. present: (features,) float64, Σ w of rows with it.
     counts: (features, labels) float64, Σ w of rows with feature and label.
-    dense: whether any rows were dense, so that the width is fixed.
+    dense: whether any rows were dense, so that the width is fixed. largest: the largest weight an unlearn has seen.
     """
 
     rows: int
@@ -44,6 +45,7 @@ class FeatureCounts(NamedTuple):
     present: np.ndarray
     counts: np.ndarray
     dense: bool = False
+    largest: float = 0.0
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
         """Both sums together; labels are matched by name. O(features · labels). Raises CannotMerge."""
@@ -77,6 +79,7 @@ class FeatureCounts(NamedTuple):
             present,
             counts,
             self.dense or other.dense,
+            max(self.largest, other.largest),
         )
 
 
@@ -95,6 +98,7 @@ class FeatureCountAccumulator:
         self.target_kind, self.labels, self._weight = state.target_kind, state.labels, state.weight
         self._label_rows, self._label_weights = state.label_rows.copy(), state.label_weights.copy()
         self._present, self._counts, self._dense = state.present.copy(), state.counts.copy(), state.dense
+        self._largest = state.largest
 
     def add(self, block: Block) -> None:
         """Learn the block's rows that have a target.
@@ -139,7 +143,13 @@ class FeatureCountAccumulator:
             self._present[:d].copy(),
             self._counts[:d].copy(),
             self._dense,
+            self._largest,
         )
+
+    @property
+    def labels_left(self) -> tuple[Label, ...]:
+        """Labels of which a row is left, in order of first appearance."""
+        return tuple(label for label, rows in zip(self.labels, self._label_rows, strict=True) if rows)
 
     def _check(self, block: Block) -> None:
         if not block.sparse and self.n_features and block.features != self.n_features:
@@ -196,11 +206,17 @@ class FeatureCountAccumulator:
             or np.any(present > self._present + slack)
         ):
             raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
+        self._largest = max(self._largest, self._weight)
+        left = self._weight - float(batch[-1].sum())
+        if self.rows > block.rows and left * MOST_LOST < EPS * self._largest:
+            raise PrecisionLost(
+                "the rows taken out weigh so much that those left would be lost in their rounding: count anew."
+            )
         self._present = np.maximum(self._present - present, 0.0)
         self._counts = np.maximum(self._counts - counts, 0.0)
         self._add_labels(batch, -1)
         self.rows -= block.rows
-        self._weight = float(self._weight - batch[-1].sum()) if self.rows else 0.0
+        self._weight = left if self.rows else 0.0
         self._clear_emptied()
 
     def _clear_emptied(self) -> None:

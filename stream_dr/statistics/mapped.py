@@ -84,6 +84,11 @@ class MappedAccumulator:
         """Vocabulary in order of first appearance."""
         return tuple(self.inner.labels)
 
+    @property
+    def labels_left(self) -> tuple[Label, ...]:
+        """Labels of which a row is left."""
+        return tuple(getattr(self.inner, "labels_left", self.inner.labels))
+
     def add(self, block: Block) -> None:
         """Learn one batch, mapped. Raises WidthMismatch and whatever the inner accumulator raises; then nothing changed."""
         width, names = self._width(block)

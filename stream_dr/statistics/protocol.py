@@ -92,6 +92,8 @@ def _nested(value: Any) -> Any:
 def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict[str, Any]) -> Any:
     values: dict[str, Any] = {}
     for name, value in fields.items():
+        if name not in kind._fields:
+            continue  # an earlier version kept it
         if not isinstance(value, dict):
             values[name] = value
         elif "array" in value:

@@ -26,12 +26,12 @@ from stream_dr.statistics.moments.plan import EXACT_WIDTH, Plan, plan
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
-from stream_dr.statistics.moments.unlearn import PrecisionWarning, elapsed, without
+from stream_dr.statistics.moments.unlearn import elapsed, without
 from stream_dr.statistics.protocol import Absent
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
 
-__all__ = ["EXACT_WIDTH", "Centred", "MomentAccumulator", "MomentState", "PrecisionWarning", "empty_state"]
+__all__ = ["EXACT_WIDTH", "Centred", "MomentAccumulator", "MomentState", "empty_state"]
 
 
 class MomentAccumulator:
@@ -84,8 +84,8 @@ class MomentAccumulator:
         age: rows learned since the batch's last row; it matters under decay only, where the batch's rows are taken to
         have been consecutive, so that row i weighs w_i · decay^(age + rows − 1 − i) now. The newest rows (age 0) and the
         oldest leave what would be there had they never come; rows from between leave the older ones as old as they were.
-        Raises CannotUnlearn when more would go than was learned, or too little weight would remain, and what `add`
-        raises. Warns PrecisionWarning. O(d k), with exact scatter O(d²).
+        Raises CannotUnlearn when more would go than was learned, its PrecisionLost when what would remain is known to fewer
+        than six digits, and what `add` raises; then nothing has changed. O(d k), with exact scatter O(d²).
         """
         batch = plan(self, self._codes, block)
         weights = aged(batch.weights, self.decay, age)
@@ -113,17 +113,22 @@ class MomentAccumulator:
             self.labels,
             self._scale,
             self._weight,
-            *self._largest,
             features,
             self._targets.freeze(),
             classes,
             sets,
+            self._largest,
         )
 
     @property
     def columns(self) -> int:
         """Target columns k."""
         return len(self._targets.total) if self._targets.labelled else len(self._targets.values.mean)
+
+    @property
+    def labels_left(self) -> tuple[Label, ...]:
+        """Labels of which a row is left, in order of first appearance."""
+        return tuple(label for label, rows in zip(self.labels, self._targets.label_rows, strict=True) if rows)
 
     @property
     def label_set_count(self) -> int:
@@ -148,7 +153,7 @@ class MomentAccumulator:
         self.target_kind, self.target_width, self.labels = state.target_kind, state.target_width, state.labels
         self._codes = {label: j for j, label in enumerate(state.labels)}
         self._scale, self._weight = state.scale, state.weight
-        self._largest = (state.largest_trace, state.largest_weight)
+        self._largest = state.largest
         f, classes, sets = state.features, state.class_scatter, state.label_sets
         self._features: SparseSums | CentredSums | None = None
         if isinstance(f, SparsePart | CentredPart):
@@ -207,6 +212,7 @@ class MomentAccumulator:
             if sums is not None:
                 sums.scaled(factor)
         self._weight *= factor
+        self._largest = self._largest.scaled(factor)
 
     def _learn(self, batch: Plan, ids: np.ndarray | None, start: int, stop: int) -> None:
         """Learn rows start:stop, at most span(decay) of them."""

@@ -19,7 +19,8 @@ class CentredPart(NamedTuple):
     """Centred sums of rows (n, d) with k target columns, float64.
 
     exact: whether the whole scatter is kept. weight: N. mean, low: (d,), the mean is their sum. diagonal: (d,), or (0,)
-    where exact. scatter: (d, d) where exact, or (0, 0). cross: (d, k) Σ w (x − x̄)(y − ȳ)ᵀ.
+    where exact. scatter: (d, d) where exact, or (0, 0). cross: (d, k) Σ w (x − x̄)(y − ȳ)ᵀ. nonzero: (d,) rows of weight
+    that are not 0 there, NaN where that is not known: a column is known to be 0 again when they were all unlearned.
     """
 
     exact: bool
@@ -29,6 +30,12 @@ class CentredPart(NamedTuple):
     diagonal: np.ndarray
     scatter: np.ndarray
     cross: np.ndarray
+    nonzero: np.ndarray = np.zeros(0)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(d,) `nonzero`, not known in a state written before it was kept."""
+        return self.nonzero if len(self.nonzero) == len(self.mean) else np.full(len(self.mean), np.nan)
 
     @property
     def variances(self) -> np.ndarray:
@@ -38,7 +45,7 @@ class CentredPart(NamedTuple):
     def scaled(self, factor: float) -> "CentredPart":
         """With every sum, not the mean, multiplied by factor."""
         sums = (self.diagonal * factor, self.scatter * factor, self.cross * factor)
-        return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums)
+        return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "CentredPart":
         """With `width` features and `total` target columns, column j at columns[j]."""
@@ -47,14 +54,20 @@ class CentredPart(NamedTuple):
         mean, low = padded(self.mean, (width,)), padded(self.low, (width,))
         diagonal = self.diagonal if self.exact else padded(self.diagonal, (width,))
         scatter = padded(self.scatter, (width, width)) if self.exact else self.scatter
-        return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross)
+        return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, padded(self.counts, (width,)))
 
     def clamped(self) -> "CentredPart":
-        """With no variance below zero."""
-        scatter = self.scatter.copy()
+        """With no variance below zero, and exact zeros for columns that are 0 in every row that is left."""
+        made = self._replace(diagonal=np.maximum(self.diagonal, 0.0), scatter=self.scatter.copy())
         if self.exact:
-            np.fill_diagonal(scatter, np.maximum(np.diagonal(scatter), 0.0))
-        return self._replace(diagonal=np.maximum(self.diagonal, 0.0), scatter=scatter)
+            np.fill_diagonal(made.scatter, np.maximum(np.diagonal(made.scatter), 0.0))
+        zero = np.flatnonzero(self.counts == 0.0)
+        if len(zero):
+            made = made._replace(mean=self.mean.copy(), low=self.low.copy(), cross=self.cross.copy())
+            for sums in (made.mean, made.low, made.cross, made.scatter if self.exact else made.diagonal):
+                sums[zero] = 0.0
+            made.scatter[:, zero if self.exact else []] = 0.0
+        return made
 
     def join(self, other: "CentredPart", target_step: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
         """Sums of both; with sign −1 those without other. target_step: (k,) other's ȳ − ours.
@@ -78,13 +91,14 @@ class CentredPart(NamedTuple):
             scatter = a.scatter + sign * b.scatter + factor * np.outer(step, step)
         else:
             diagonal = a.diagonal + sign * b.diagonal + factor * step**2
-        return CentredPart(a.exact, total, mean, low, diagonal, scatter, cross)
+        return CentredPart(a.exact, total, mean, low, diagonal, scatter, cross, a.counts + sign * b.counts)
 
 
 def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
     """Sums of no rows."""
     diagonal, scatter = np.zeros(0 if exact else width), np.zeros((width, width) if exact else (0, 0))
-    return CentredPart(exact, 0.0, np.zeros(width), np.zeros(width), diagonal, scatter, np.zeros((width, columns)))
+    mean, low, nonzero = np.zeros((3, width))
+    return CentredPart(exact, 0.0, mean, low, diagonal, scatter, np.zeros((width, columns)), nonzero)
 
 
 def moved(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

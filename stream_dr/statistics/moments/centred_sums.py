@@ -50,7 +50,7 @@ class CentredSums:
         self.exact, self.weight = part.exact, part.weight
         self.mean, self.low = part.mean.copy(), part.low.copy()
         self._diagonal, self._cross = part.diagonal.copy(), part.cross.copy(order="C")
-        self._scatter = part.scatter.copy(order="C")
+        self._scatter, self._nonzero = part.scatter.copy(order="C"), part.counts.copy()
 
     @property
     def variances(self) -> np.ndarray:
@@ -61,7 +61,7 @@ class CentredSums:
         """The sums so far, copied."""
         scatter = mirrored(self._scatter) if self.exact else self._scatter
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
-        return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross)
+        return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
     def scaled(self, factor: float) -> None:
         """Multiply every sum, not the mean, by factor."""
@@ -72,7 +72,7 @@ class CentredSums:
     def grow(self, width: int, columns: int) -> None:
         """Room for more features (constant zero so far) and more target columns."""
         self._cross = padded(self._cross, (width, columns))
-        self.mean, self.low = padded(self.mean, (width,)), padded(self.low, (width,))
+        self.mean, self.low, self._nonzero = (padded(a, (width,)) for a in (self.mean, self.low, self._nonzero))
         self._scatter = padded(self._scatter, (width, width)) if self.exact else self._scatter
         self._diagonal = self._diagonal if self.exact else padded(self._diagonal, (width,))
 
@@ -94,7 +94,7 @@ class CentredSums:
     def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
         d = X.shape[1]
         rows, high, low = np.empty((len(X) + 1, d)), np.empty(d), np.empty(d)
-        centre_rows(X, weights, total, rows, high, low)
+        centre_rows(X, weights, total, rows, high, low, self._nonzero)
         joining = self._join(high, low, total)
         np.multiply(joining.step, joining.root, out=rows[-1])
         if targets is not None and self._cross.shape[1]:
@@ -109,7 +109,7 @@ class CentredSums:
         return rows
 
     def _add_sparse(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:
-        z = shifted_rows(X.indptr, X.indices, X.data, weights, total, len(self.mean))
+        z = shifted_rows(X.indptr, X.indices, X.data, weights, total, self._nonzero)
         joining = self._join(*moved(z.shift, np.zeros_like(z.shift), z.rest), total)
         add_products(z.indptr, z.indices, z.values, self._scatter)
         add_outer(self._scatter, z.rest, -total)

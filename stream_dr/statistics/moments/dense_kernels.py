@@ -18,9 +18,16 @@ TILE = 64
 
 @compiled()
 def centre_rows(
-    X: np.ndarray, weights: np.ndarray, total: float, rows: np.ndarray, high: np.ndarray, low: np.ndarray
+    X: np.ndarray,
+    weights: np.ndarray,
+    total: float,
+    rows: np.ndarray,
+    high: np.ndarray,
+    low: np.ndarray,
+    nonzero: np.ndarray,
 ) -> None:
-    """rows (b, d) = √w (X − mean), and the weighted mean of X (b, d) as high + low (d,); total: Σ w > 0.
+    """rows (b, d) = √w (X − mean), and the weighted mean of X (b, d) as high + low (d,); total: Σ w > 0. Adds to nonzero
+    (d,) the rows of weight that are not 0 there.
 
     Twice, distances from a point are averaged and the point moved by them; so the mean is right to 1e-16 of the rows'
     spread, not of their size.
@@ -53,6 +60,10 @@ def centre_rows(
             r, x, out = root[i], X[i, start : start + n], rows[i, start : start + n]
             for j in range(n):
                 out[j] = r * ((x[j] - h[j]) - lo[j])
+            if r > 0.0:
+                count = nonzero[start : start + n]
+                for j in range(n):
+                    count[j] += 1.0 if x[j] != 0.0 else 0.0
 
 
 @compiled()

@@ -25,12 +25,11 @@ class Shifted(NamedTuple):
 
 
 def shifted_rows(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, width: int
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, nonzero: np.ndarray
 ) -> Shifted:
-    """Rows in CSR of weights (rows,) summing to total > 0, `width` features."""
-    shift = np.zeros(width)
-    rest = np.zeros(width)
-    columns = _shifts(indptr, indices, values, weights, total, shift)
+    """Rows in CSR of weights (rows,) summing to total > 0; adds to nonzero (d,) the rows of weight that are not 0 there."""
+    shift, rest = np.zeros((2, len(nonzero)))
+    columns = _shifts(indptr, indices, values, weights, total, shift, nonzero)
     room = len(values) + len(weights) * len(columns)
     out = (np.empty(len(weights) + 1, dtype=np.int64), np.empty(room, dtype=np.int32), np.empty(room))
     used = _shift(indptr, indices, values, weights, total, columns, shift, rest, *out)
@@ -45,8 +44,9 @@ def _shifts(
     weights: np.ndarray,
     total: float,
     shift: np.ndarray,
+    nonzero: np.ndarray,
 ) -> np.ndarray:
-    """Fills shift (d,); the features it is nonzero for."""
+    """Fills shift (d,), adds to nonzero (d,); the features that shift is nonzero for."""
     there = np.zeros(len(shift))
     for i in range(len(weights)):
         if weights[i] > 0.0:
@@ -54,6 +54,7 @@ def _shifts(
                 v = np.float64(values[e])
                 if v != 0.0:
                     j = indices[e]
+                    nonzero[j] += 1.0
                     there[j] += weights[i]
                     shift[j] += (v - shift[j]) * (weights[i] / there[j])
     columns = np.empty(len(shift), dtype=np.int64)

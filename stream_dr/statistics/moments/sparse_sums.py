@@ -34,7 +34,7 @@ HEAD = 4
 FAR = 8.0
 """Standard deviations by which ȳ may leave the reference of continuous targets."""
 
-NOTHING = 1e-12
+NOTHING = 1e-14
 """A share of a feature's weight below this is none."""
 
 
@@ -61,7 +61,8 @@ class SparsePart(NamedTuple):
         mean, low = moved(share * point, np.zeros_like(n), share * offset)
         cross = np.outer(self.sums, target_offset)
         np.subtract(self.cross, cross, out=cross)
-        return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross)
+        nonzero = np.where(n > 0.0, np.nan, 0.0)
+        return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross, nonzero)
 
     def variances(self, weight: float) -> np.ndarray:
         """(d,) the diagonal of the centred scatter, N being weight: q + n (N − n) / N · μ². O(d)."""
@@ -194,14 +195,15 @@ def _record(columns: int) -> int:
 
 
 def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Features (d, 4) of both, or of a without b: Chan's formula, feature by feature."""
+    """Features (d, 4) of both, or of a without b: Chan's formula, feature by feature. Squares below zero are as they come:
+    b was no part of a, or they are rounding, which `spreads` takes for 0."""
     (offset, spread), (other, other_spread) = spreads(a), spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]
     n[n <= NOTHING * a[:, WEIGHT]] = 0.0
     share = np.divide(b[:, WEIGHT], n, out=np.zeros_like(n), where=n > 0.0)
     step = (b[:, POINT] - a[:, POINT]) + (other - offset)
     offset = offset + sign * share * step
-    spread = np.maximum(spread + sign * (other_spread + a[:, WEIGHT] * share * step**2), 0.0)
+    spread = spread + sign * (other_spread + a[:, WEIGHT] * share * step**2)
     out = _about_mean(n, a[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[b[:, WEIGHT] == 0.0] = a[b[:, WEIGHT] == 0.0]

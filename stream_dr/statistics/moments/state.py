@@ -4,7 +4,7 @@ Remembered: the rows' weight N, means and second moments of the features (all pa
 target columns, sums of the targets; on request the scatter of each class (WMV) or sums per label set (HSL). Dense rows
 and exact scatter are kept centred, sparse rows of wide streams as sums about zero; `centred()` gives the same answer.
 
-Memory: 8·(d·(k + 4) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
+Memory: 8·(d·(k + 5) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
 
 Why this way: a state is the past as a value: empty is an exact identity, `merge` adds two, `without` takes one out.
 """
@@ -19,12 +19,11 @@ from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
 from stream_dr.statistics.moments.label_sets import LabelSets
+from stream_dr.statistics.moments.largest import EPS, Largest
 from stream_dr.statistics.moments.sparse_sums import SparsePart
 from stream_dr.statistics.moments.target_sums import TargetPart, empty_targets, joined_targets
 from stream_dr.statistics.protocol import Absent
 from stream_dr.targets import check_label_type
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 class Centred(NamedTuple):
@@ -57,9 +56,10 @@ class MomentState(NamedTuple):
     learned. rows_skipped: rows without target. clock: rows learned ever, by which decay has aged them. n_features: d.
     dense: whether any rows were dense, so that d is fixed. target_kind: None until there are targets.
     target_width: numbers a row of continuous targets, before any encoding; 0 otherwise. labels: vocabulary in order of
-    first appearance. weight: N. largest_trace, largest_weight: the largest trace of the scatter, and N, that an
-    unlearn has seen, true units.
+    first appearance. weight: N.
     features, targets, class_scatter, label_sets: the sums; `Absent` where not kept or before the first batch.
+    largest: the largest sums that an unlearn has seen; of a state written before they were kept, what unlearning had cost
+    is forgotten.
     """
 
     encoding: Encoding
@@ -75,12 +75,11 @@ class MomentState(NamedTuple):
     labels: tuple[Label, ...]
     scale: float
     weight: float
-    largest_trace: float
-    largest_weight: float
     features: Any
     targets: TargetPart
     class_scatter: Any
     label_sets: Any
+    largest: Largest = Largest()
 
     @property
     def columns(self) -> int:
@@ -89,11 +88,9 @@ class MomentState(NamedTuple):
 
     @property
     def unlearn_cost(self) -> float:
-        """Relative error that unlearning has left in the scatter: eps · largest trace / trace now [mathematics §1]."""
-        left = trace(self)
-        if left > 0.0:
-            return EPS * self.largest_trace / left
-        return np.inf if self.largest_trace > 0.0 else 0.0
+        """Relative error that unlearning has left: the worst of eps · largest / now over the scatter of every column and
+        every target and over N [mathematics §1]; at most 1e-6, past which `remove` refuses. O(d + k)."""
+        return self.largest.lost(sizes(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
         """The state of both; with decay < 1, `other` is the newer part of the stream. Raises CannotMerge. O(d k + d²)."""
@@ -116,7 +113,7 @@ class MomentState(NamedTuple):
             s * part.cross,
             s * cyy,
             self.scatter,
-            EPS * self.largest_trace,
+            EPS * s * float(self.largest.features.sum()),
         )
 
     def label_set_cross(self, columns: Any) -> np.ndarray:
@@ -139,7 +136,7 @@ def empty_state(
     targets = empty_targets(None, 0)
     classes = ClassScatter.empty() if class_scatter else Absent()
     sets = LabelSets.empty() if label_sets else Absent()
-    counts = (0, 0, 0, 0, False, None, 0, (), 1.0, 0.0, 0.0, 0.0)
+    counts = (0, 0, 0, 0, False, None, 0, (), 1.0, 0.0)
     return MomentState(encoding, scatter, decay, *counts, Absent(), targets, classes, sets)
 
 
@@ -154,25 +151,25 @@ def centred_features(state: MomentState) -> CentredPart:
     return empty_part(0, state.columns, exact=False) if isinstance(part, Absent) else part
 
 
-def trace(state: MomentState) -> float:
-    """Trace of the scatter, true units. O(d)."""
-    part = state.features
-    if isinstance(part, Absent):
-        return 0.0
-    variances = part.variances(state.weight) if isinstance(part, SparsePart) else part.variances
-    return state.scale * float(variances.sum())
+def sizes(state: MomentState) -> Largest:
+    """How large the state's sums are now, stored units. O(d + k)."""
+    part, targets = state.features, state.targets
+    variances = np.zeros(0)
+    if not isinstance(part, Absent):
+        variances = part.variances(state.weight) if isinstance(part, SparsePart) else part.variances
+    return Largest(state.weight, variances, targets.label_weights if targets.labelled else targets.values.variances)
 
 
 def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
     """Bytes that the arrays of such a state take at most, `targets` being labels or columns of numbers.
 
-    8·(d·(k + 4) + k² + 4·k), with exact scatter 8·d² more, with class scatter 8·k·(d² + 2·d + 1) more. Sums per label set
+    8·(d·(k + 5) + k² + 4·k), with exact scatter 8·d² more, with class scatter 8·k·(d² + 2·d + 1) more. Sums per label set
     are not in it: their number depends on the rows (`label_sets` has bounds of its own).
     """
     d, k = features, 0 if encoding == "none" else targets
     if isinstance(encoding, Fourier):
         k = max(k, encoding.size)
-    numbers = d * (k + 4) + k * k + 4 * k + (d * d if exact else 0)
+    numbers = d * (k + 5) + k * k + 4 * k + (d * d if exact else 0)
     return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter else 0))
 
 
@@ -217,8 +214,7 @@ def merged(older: MomentState, newer: MomentState) -> MomentState:
         dense=a.dense or b.dense,
         scale=newer.scale,
         weight=a.weight + b.weight,
-        largest_trace=max(a.largest_trace, b.largest_trace),
-        largest_weight=max(a.largest_weight, b.largest_weight),
+        largest=a.largest.join(b.largest),
         **joined_sums(a, b, 1.0),
     )
 
@@ -250,6 +246,7 @@ def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: 
         targets=state.targets.aligned(columns, total, state.target_kind == "multilabel"),
         class_scatter=classes.aligned(width, columns, total) if isinstance(classes, ClassScatter) else classes,
         label_sets=sets.recoded(columns) if isinstance(sets, LabelSets) else sets,
+        largest=state.largest.aligned(columns, total),
     )
 
 
@@ -257,7 +254,7 @@ def scaled(state: MomentState, factor: float) -> MomentState:
     """The state with every stored sum multiplied by factor, its scale left as it is."""
     if factor == 1.0:
         return state
-    parts = ("features", "targets", "class_scatter", "label_sets")
+    parts = ("features", "targets", "class_scatter", "label_sets", "largest")
     sums = {name: getattr(state, name) for name in parts}
     sums = {name: part.scaled(factor) if hasattr(part, "scaled") else part for name, part in sums.items()}
     return state._replace(weight=state.weight * factor, **sums)

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_dr.statistics.moments.accumulator import MomentAccumulator, PrecisionWarning, empty_state
+from stream_dr.errors import PrecisionLost
+from stream_dr.statistics.moments.accumulator import MomentAccumulator, empty_state
+from stream_dr.statistics.moments.state import MomentState
 from tests.naive import moments as naive
 from tests.stream_dr.statistics.hostile import Stream, assert_same, learned, streams
 
@@ -78,7 +80,18 @@ def test_consecutive_parts_merge_under_decay(stream, scatter, decay):
     assert_same(state, learned(stream, slice(None), False, scatter, decay), rtol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore::stream_dr.statistics.moments.unlearn.PrecisionWarning")
+def cannot_be_told(stream: Stream, left: np.ndarray, before: MomentState) -> bool:
+    """Whether in the rows left some column, target or label is all but gone, and not for being 0 in each of them."""
+    whole, some = naive_of(stream, before.labels), naive_of(stream, before.labels, left)
+    targets = stream.columns(before.labels)[left]
+    continuous = stream.kind == "continuous"
+    sizes = [(m.weight, np.diagonal(m.target_scatter) if continuous else m.label_weights) for m in (whole, some)]
+    scatters = [np.diagonal(m.scatter)[np.any(stream.X[left], axis=0)] for m in (whole, some)]
+    there = np.any(targets, axis=0)
+    pairs = [(sizes[0][0], sizes[1][0]), (sizes[0][1][there], sizes[1][1][there]), scatters]
+    return any(np.any((now <= 1e-9 * then) & (np.asarray(then) > 0)) for then, now in pairs)
+
+
 @SETTINGS
 @given(streams(), SCATTER, st.booleans())
 def test_learned_and_unlearned_is_never_learned(stream, scatter, sparse):
@@ -88,14 +101,16 @@ def test_learned_and_unlearned_is_never_learned(stream, scatter, sparse):
     accumulator.add(stream.block(slice(None), sparse))
     before = accumulator.freeze()
     gone = np.flatnonzero(~keep)
+    left = np.ones(len(stream.X), dtype=bool)
     for rows in np.array_split(random.permutation(gone), 3):
-        accumulator.remove(stream.block(rows, sparse))
+        left[rows] = False
+        try:
+            accumulator.remove(stream.block(rows, sparse))
+        except PrecisionLost:
+            assert cannot_be_told(stream, left, before)
+            return
     after = accumulator.freeze()
-    weight = keep.sum() if stream.weights is None else stream.weights[keep].sum()
     assert after.rows == keep.sum()
-    if weight <= 1e-5 * before.centred().weight:
-        assert after.centred().weight <= 1.1e-5 * before.centred().weight
-        return
     assert_same(after, learned(stream, np.flatnonzero(keep), sparse, scatter), rtol=1e-9, before=before)
 
 
@@ -149,11 +164,5 @@ def test_what_unlearning_costs_is_said():
     accumulator.add(stream.block(slice(None), False))
     accumulator.remove(stream.block(slice(4, None), False))
     state = accumulator.freeze()
-    assert state.unlearn_cost < 1e-11
+    assert 0.0 < state.unlearn_cost < 1e-11
     assert_same(state, naive_of(stream, state.labels, slice(4)), rtol=2e-12)
-    loud = Stream(np.vstack([stream.X[:10], 1e6 * stream.X[10:20]]), ["a"] * 20, None, "class", 6)
-    accumulator = MomentAccumulator("indicator")
-    accumulator.add(loud.block(slice(None), False))
-    with pytest.warns(PrecisionWarning, match="rebuild"):
-        accumulator.remove(loud.block(slice(10, None), False))
-    assert accumulator.freeze().unlearn_cost > 1e-6

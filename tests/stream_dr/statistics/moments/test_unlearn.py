@@ -42,5 +42,5 @@ def test_decayed_rows_that_are_lost_in_rounding_are_not_taken_for_nothing():
     accumulator = MomentAccumulator("none", decay=0.5)
     accumulator.add(Block(ROWS))
     accumulator.add(Block(np.repeat(ROWS, 40, axis=0)))
-    with pytest.raises(errors.CannotUnlearn, match="weigh less, after decay"):
+    with pytest.raises(errors.PrecisionLost, match="weight"):
         accumulator.remove(Block(np.repeat(ROWS, 40, axis=0)))
