@@ -93,9 +93,8 @@ class CentredSums:
 
     def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
         d = X.shape[1]
-        rows, high, low = np.empty((len(X) + 1, d)), np.empty(d), np.empty(d)
-        centre_rows(X, weights, total, rows, high, low, self._nonzero)
-        joining = self._join(high, low, total)
+        rows = np.empty((len(X) + 1, d))
+        joining = self._join(*centre_rows(X, weights, total, rows[:-1], self._nonzero), total)
         np.multiply(joining.step, joining.root, out=rows[-1])
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, total, joining.root)

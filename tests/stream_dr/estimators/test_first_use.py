@@ -1,0 +1,30 @@
+"""What the first batch of a fresh machine costs: closed forms on dense rows compile nothing."""
+
+import subprocess
+import sys
+
+CHECK = """
+import sys
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+import stream_dr
+from stream_dr.estimators.closed_form import ClosedForm
+
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(40, 6)), np.array(list("abcd"))[rng.integers(0, 4, 40)]
+for kind in stream_dr.ESTIMATORS.values():
+    if issubclass(kind, ClosedForm):
+        kind().partial_fit(X[:30], y[:30]).partial_fit(X[30:31], y[30:31]).transform(X)
+modules = [module for name, module in sys.modules.items() if name.startswith("stream_dr")]
+kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
+assert len(kernels) > 10
+print([kernel.py_func.__qualname__ for kernel in kernels if kernel.signatures])
+"""
+
+
+def test_closed_forms_compile_nothing_for_dense_rows() -> None:
+    done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
