@@ -1,6 +1,6 @@
 """sparse_rows: a scipy matrix of any sparse format → a CSR matrix the numerics may trust.
 
-Cost: one compiled look at every index; a copy only where rows are not sorted, or another format is converted.
+Cost: three looks at every index; a copy only where rows are not sorted, or another format is converted.
 
 Why this way: scipy takes arrays as they are given. An index outside the width, or a row's end outside the arrays, is an
 access outside the memory in its own conversions as in any compiled loop, so it is looked for before either.
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.compiled import compiled, readonly
 from stream_dr.errors import InvalidIndex, InvalidRows
 
 
@@ -63,50 +62,21 @@ def _check(indptr: Any, indices: Any, entries: int, shape: tuple[int, int], what
     """`check_indices` of compressed rows or columns; shape: how many, and what their indices stay below."""
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
         raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
-    indptr, indices = readonly(indptr), readonly(indices)
-    odd, falls = _look(indptr, indices, min(entries, len(indices)), shape[1])
-    if odd < 0:
-        return bool(falls == 0)
-    ends = indptr[odd : odd + 2].tolist()
-    row = indices[ends[0] : ends[1]]
-    outside = row[(row < 0) | (row >= shape[1])]
-    if 0 <= ends[0] <= ends[1] <= min(entries, len(indices)) and len(outside):
-        value = int(outside[0])
+    entries = min(entries, len(indices))
+    if indptr[0] != 0 or indptr[-1] > entries or np.any(indptr[1:] < indptr[:-1]):
         raise InvalidIndex(
-            f"{what} {odd} has the index {value}; it must be from 0 to {shape[1] - 1}.", row=odd, index=value
+            f"ends of {what}s (indptr) must begin at 0, not fall, and stay within the {entries} entries."
         )
-    raise InvalidIndex(
-        f"{what} {odd} goes from entry {ends[0]} to {ends[1]} of {min(entries, len(indices))} (indptr); ends must begin "
-        "at 0 and not fall.",
-        row=odd,
-    )
-
-
-@compiled()
-def _look(indptr: np.ndarray, indices: np.ndarray, entries: int, width: int) -> tuple[int, int]:
-    """The first row whose ends or indices do not fit, −1 where all do, and how often indices do not ascend in a row.
-
-    Falls are counted over all rows in one go and those between two rows taken off again, so that the compiler may look at
-    several indices at once.
-    """
-    rows = len(indptr) - 1
-    if indptr[0] != 0:
-        return 0, 0
-    for row in range(rows):
-        if indptr[row] > indptr[row + 1] or indptr[row + 1] > entries:
-            return row, 0
-    falls, outside = 0, 0
-    for e in range(indptr[rows]):
-        outside += (indices[e] < 0) | (indices[e] >= width)
-    if outside:
-        for row in range(rows):
-            for e in range(indptr[row], indptr[row + 1]):
-                if indices[e] < 0 or indices[e] >= width:
-                    return row, 0
-    for e in range(indptr[rows] - 1):
-        falls += indices[e] >= indices[e + 1]
-    for row in range(rows):
-        first = indptr[row]
-        if 0 < first < indptr[row + 1]:
-            falls -= indices[first - 1] >= indices[first]
-    return -1, falls
+    used = indices[: indptr[-1]]
+    if len(used) and not 0 <= used.min() <= used.max() < shape[1]:
+        at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
+        row, index = int(np.searchsorted(indptr, at, side="right")) - 1, int(used[at])
+        raise InvalidIndex(
+            f"{what} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
+        )
+    falls = np.flatnonzero(used[1:] <= used[:-1]) + 1
+    if not len(falls):
+        return True
+    begins = np.zeros(len(used) + 1, dtype=bool)
+    begins[indptr] = True
+    return bool(begins[falls].all())
