@@ -12,6 +12,7 @@ import gc
 import logging
 import math
 import os
+import resource
 import socket
 import sys
 from collections.abc import Callable
@@ -29,6 +30,9 @@ from service.settings import Settings
 
 log = logging.getLogger("stream_dr.serve")
 
+FILES = 256
+"""Files kept free for what is no connection."""
+
 SWITCH_INTERVAL = 1e-3
 """Seconds a thread may hold the interpreter while another waits: with the default 5e-3 a query waits behind parsing."""
 
@@ -42,6 +46,7 @@ def serve(settings: Settings | None = None, on_ready: Callable[[str], None] | No
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
     auth.check_host(settings)
     check_one_worker()
+    raise_file_limit(settings)
     sys.setswitchinterval(SWITCH_INTERVAL)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     listening = listen(settings)
@@ -78,9 +83,24 @@ def check_one_worker() -> None:
         )
 
 
+def raise_file_limit(settings: Settings) -> None:
+    """Let this process open as many files as the system grants it. Raises ValueError where connections could use them up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = settings.max_connections + FILES
+    if resource.RLIM_INFINITY != hard < needed:
+        raise ValueError(
+            f"the system lets this process open {hard} files (ulimit -Hn); max_connections = {settings.max_connections} and "
+            f"{FILES} for the log, the models and their shards make {needed}. Allow more, or set max_connections lower."
+        )
+    if soft != hard:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (max(soft, needed) if hard == resource.RLIM_INFINITY else hard, hard)
+        )
+
+
 class Server(uvicorn.Server):
     """uvicorn, but a signal ends it and the process goes on to exit 0: uvicorn raises a signal that it noted itself again
-    after its shutdown.
+    after its shutdown. It bounds how many connections may be idle, too, which uvicorn does not.
 
     stopping: set at the first signal. At the second one requests under way are ended, as they are when the configuration's
     timeout_graceful_shutdown is over. ready: called once it answers.
@@ -97,6 +117,14 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         if self.started:
             self._ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """While there are more connections than are served, close those without a request: each takes a file."""
+        connections = self.server_state.connections
+        if len(connections) >= (self.config.limit_concurrency or math.inf):
+            for connection in list(connections):
+                connection.shutdown()  # which lets a request end first
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; a second signal stops without waiting for requests."""

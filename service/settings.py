@@ -99,7 +99,9 @@ class Settings(BaseSettings):
         ge=0,
     )
     max_listeners: Count = _setting(32, "connections", "open /events connections; above it 429", ge=0)
-    max_connections: Count = _setting(1_000, "connections", "connections served at once; above it 503", ge=1)
+    max_connections: Count = _setting(
+        1_000, "connections", "connections served at once; above it 503, and those without a request are closed", ge=1
+    )
     warm_up: bool = _setting(True, "yes or no", "compile every kernel before the first request is taken")
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "least severe line logged")
 

@@ -55,20 +55,20 @@ def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
 
 
 class Process:
-    """`python -m service` in a process of its own; `url` once it answers."""
+    """`python -m service` in a process of its own; `url` once it answers. under: a command that runs it."""
 
-    def __init__(self, path: Path, **settings: Any) -> None:
+    def __init__(self, path: Path, under: tuple[str, ...] = (), **settings: Any) -> None:
         chosen = {"dir": path, **SMALL, **settings}
         named = {f"STREAM_DR_{name.upper()}": str(value) for name, value in chosen.items()}
         clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_DR_")}
-        command = [sys.executable, "-m", "service"]
+        command = [*under, sys.executable, "-m", "service"]
         pipe = subprocess.PIPE
         self.popen = subprocess.Popen(command, env=clean | named, cwd=ROOT, stderr=pipe, text=True)
         self.url, self.said = "", ""
         while not self.url:
             line = self.popen.stderr.readline()  # type: ignore[union-attr]
             if not line:
-                raise RuntimeError(f"the service ended with {self.popen.wait()}: {self.said}")
+                raise RuntimeError(f"the service ended with {self._wait()}: {self.said}")
             self.said += line
             if line.startswith("serving http"):
                 self.url = line.split()[1]

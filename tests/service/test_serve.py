@@ -2,12 +2,14 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -45,6 +47,24 @@ def test_more_than_one_worker(tmp_path: Path) -> None:
 
 def test_a_bad_setting(tmp_path: Path) -> None:
     assert "max_lag" in refuses(tmp_path, STREAM_DR_MAX_LAG="-1").lower()
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit, by which a process is let open fewer files")
+def test_files_are_left_whatever_connections_take(tmp_path: Path) -> None:
+    """More connections than files, most of them idle, half of a head sent on some."""
+    few = ("prlimit", "--nofile=64:400")
+    with pytest.raises(RuntimeError, match=r"open 400 files .* max_connections = 300 and 256 .* make 556"):
+        Process(tmp_path, few, max_connections=300)
+    process = Process(tmp_path, few, max_connections=100)
+    with ExitStack() as lines:
+        for number in range(600):
+            line = lines.enter_context(socket.create_connection(("127.0.0.1", int(process.url.rpartition(":")[2]))))
+            line.sendall(b"GET / HTTP/1.1\r\n" if number % 3 == 0 else b"")
+        with stream_dr.Client(process.url, retries=20) as client:
+            for position in range(20):
+                assert client.partial_fit(X, Y)["position"] == position
+    assert process.stop() == 0
+    assert "Traceback" not in process.said
 
 
 @pytest.mark.parametrize("command", [["service"], ["stream_dr.cli", "serve", "--dir", "d"], ["stream_dr.cli", "demo"]])
