@@ -1,26 +1,32 @@
-"""The container files: what can be checked where no container engine runs.
+"""The container files, and the proxy's configuration: what can be checked where no container engine runs.
 
-Parsed: the compose file and the Dockerfile. Run: the Dockerfile's own commands for health and start, and, with
-STREAM_DR_TEST_DEPLOY=1 (minutes, needs a package index), its python steps in a fresh virtual environment. Not run: the base
-image, useradd, chown, the USER and VOLUME instructions, and compose itself.
+Parsed: the compose file and the Dockerfile. Run: the Dockerfile's own commands for health and start, nginx where it is
+installed, and, with STREAM_DR_TEST_DEPLOY=1 (minutes, needs a package index), the Dockerfile's python steps in a fresh
+virtual environment. Not run: the base image, useradd, chown, the USER and VOLUME instructions, and compose itself.
 """
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
+import stream_dr
 from service.settings import PREFIX, Settings
-from tests.service.serving import ROOT, Process, in_thread
+from tests.service.serving import ARROW, ROOT, Process, in_thread
 
 IMAGE = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -85,6 +91,64 @@ def test_the_start_command_is_ours(tmp_path: Path) -> None:
     assert [json.loads(line) for line in steps("CMD")] == [["python", "-m", "service"]]
     process = Process(tmp_path, host="0.0.0.0", write_token="long-enough")
     assert process.stop() == 0
+
+
+@contextlib.contextmanager
+def nginx(folder: Path, service: str, **changed: str) -> Iterator[str]:
+    """nginx by the documented configuration, on a free port, in front of a service; its URL."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    own = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
+    text = (ROOT / "docs/deploy/nginx.conf").read_text().replace("http {", f"http {{ access_log off; {own}", 1)
+    for documented, here in {"127.0.0.1:8080": address, "127.0.0.1:8000": service[7:], **changed}.items():
+        assert text.count(documented) == 1
+        text = text.replace(documented, here)
+    (folder / "nginx.conf").write_text(text)
+    told = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;"
+    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", told]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        try:
+            deadline = time.monotonic() + 10
+            while True:
+                assert process.poll() is None, process.stderr.read()  # type: ignore[union-attr]
+                with contextlib.suppress(OSError), socket.create_connection(address.split(":")):  # type: ignore[arg-type]
+                    break
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield f"http://{address}"
+        finally:
+            process.terminate()
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+def test_behind_nginx_clients_are_bounded(tmp_path: Path) -> None:
+    (tmp_path / "proxy").mkdir()
+    token = "a-long-write-token"
+    quick = {"client_header_timeout 10s": "client_header_timeout 1s", "limit_conn clients 50": "limit_conn clients 4"}
+    with (
+        in_thread(tmp_path / "D", write_token=token) as served,
+        nginx(tmp_path / "proxy", served.url, **quick) as url,
+        stream_dr.Client(url, token) as client,
+        contextlib.ExitStack() as lines,
+        httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as http,
+    ):
+        client.put_model("m", "pca")
+        assert client.partial_fit([[1.0, 2.0], [2.0, 1.0]], wait=True)["position"] == 0
+        assert client.transform([[1.0, 2.0]], model="m").shape[0] == 1
+        large = http.post("/partial_fit", headers={"Content-Type": ARROW}, content=bytes(65 << 20))
+        assert large.status_code == 413
+        assert http.get("/stream", headers={"X": "x" * 9_000}).status_code == 400
+        for half in (b"", b"GET /stream HTTP/1.1\r\nHost: a\r\nX: "):
+            line = lines.enter_context(socket.create_connection(url[7:].split(":")))  # type: ignore[arg-type]
+            line.settimeout(10)
+            line.sendall(half)
+            with contextlib.suppress(ConnectionResetError):
+                assert line.recv(1_000) == b""
+        for _ in range(4):
+            assert lines.enter_context(http.stream("GET", "/events")).status_code == 200
+        assert http.get("/stream").status_code == 429
 
 
 @pytest.mark.slow
