@@ -165,7 +165,7 @@ def _run(
     from service.app import create_app
 
     if settings.warm_up:
-        stream_dr.warm_up()
+        stream_dr.warm_up(say=lambda line: print(line, file=sys.stderr, flush=True))
     app = create_app(directory, settings)
     app.openapi()  # FastAPI makes the routes at their first use, while it changes warnings for all threads: not under load
     gc.collect()

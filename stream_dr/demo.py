@@ -69,8 +69,13 @@ def write_shards(folder: Path, data: Digits) -> list[Path]:
     return [shard.path for shard in open_dataset(folder).shards]
 
 
-def replay_shards(directory: Path, shards: list[Path], watch: Callable[[Any], None] | None = None) -> dict[str, float]:
-    """Replay shards through the four models; rows learned a second, of the models that learned any."""
+def replay_shards(
+    directory: Path,
+    shards: list[Path],
+    watch: Callable[[Any], None] | None = None,
+    say: Callable[[str], object] = print,
+) -> dict[str, float]:
+    """Replay shards through the four models; rows learned a second, of those that learned any. say: told of compiling."""
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.replay import ReplaySettings, replay
     from stream_dr.engine.warm_up import warm_up
@@ -79,7 +84,7 @@ def replay_shards(directory: Path, shards: list[Path], watch: Callable[[Any], No
     with Directory(directory) as opened:
         for name, (key, params) in MODELS.items():
             opened.add_model(name, key, params)
-        warm_up([model.estimator for model in opened.models.values()])
+        warm_up([model.estimator for model in opened.models.values()], say)
         replay(opened, open_dataset(shards), ReplaySettings(), watch)
         return {m.name: m.advanced_rows / m.advance_seconds for m in opened.models.values() if m.advanced_rows}
 

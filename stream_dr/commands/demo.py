@@ -35,6 +35,7 @@ def demo(
             dir,
             shards[: steps.REPLAYED],
             lambda p: bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards"),
+            say,
         )
     client = _Client(shards[steps.REPLAYED :], data, rates, exit)
     status = main(dir=dir, host=HOST, port=port, log_level="warning", on_ready=client.start)

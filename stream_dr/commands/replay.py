@@ -48,24 +48,23 @@ def replay(
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.replay import Progress, ReplaySettings
     from stream_dr.engine.replay import replay as run
+    from stream_dr.engine.warm_up import warm_up
     from stream_dr.shards.dataset import open_dataset
 
     specs = [parse_spec(text) for text in model or []]
     dataset = open_dataset(sources, skip_damaged=skip_damaged)
     _check(specs, dir)
     settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, snapshot_rows)
-    with (
-        Directory(dir, n_features=dataset.n_features) as directory,
-        _made(directory, specs),
-        Bar("replay", dataset.rows) as bar,
-    ):
+    with Directory(dir, n_features=dataset.n_features) as directory, _made(directory, specs):
         if not directory.models:
             raise _no_model(dir)
+        warm_up([kept.estimator for kept in directory.models.values()], say)
+        with Bar("replay", dataset.rows) as bar:
 
-        def show(p: Progress) -> None:
-            bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
+            def show(p: Progress) -> None:
+                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
 
-        report = run(directory, dataset, settings, show)
+            report = run(directory, dataset, settings, show)
         for text in report.skipped:
             say(f"skipped: {text}")
         result(

@@ -11,7 +11,8 @@ rows like these is compiled as far as it went.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import orjson
@@ -31,12 +32,22 @@ ROWS, FEATURES = 16, 6
 log = logging.getLogger("stream_dr.warm_up")
 
 
-def warm_up(estimators: Iterable[Estimator] | None = None) -> None:
-    """Compile what the given estimators (default: each registered one with its defaults) use."""
-    for estimator in estimators if estimators is not None else [kind() for kind in ESTIMATORS.values()]:
-        for kind in estimator.target_kinds or (None,):
-            for block in _blocks(kind):
-                _use(estimator, block)
+def warm_up(estimators: Iterable[Estimator] | None = None, say: Callable[[str], object] = log.info) -> None:
+    """Compile what the given estimators (default: each registered one with its defaults) use.
+
+    say: called with a line for each one that takes longer than half a second, which none does once it is in the cache.
+    """
+    chosen = list(estimators if estimators is not None else [kind() for kind in ESTIMATORS.values()])
+    for number, estimator in enumerate(chosen, start=1):
+        line = f"compiling for {type(estimator).__name__}, {number} of {len(chosen)}: once on this machine"
+        telling = threading.Timer(0.5, say, [line])
+        telling.start()
+        try:
+            for kind in estimator.target_kinds or (None,):
+                for block in _blocks(kind):
+                    _use(estimator, block)
+        finally:
+            telling.cancel()
 
 
 def _use(estimator: Estimator, block: Block) -> None:

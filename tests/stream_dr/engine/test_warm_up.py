@@ -1,5 +1,6 @@
 """Warming up: what common batches need is compiled by then, whatever their labels, layout and columns."""
 
+import os
 import subprocess
 import sys
 
@@ -74,3 +75,14 @@ assert kernels() <= before, kernels() - before
 def test_what_common_batches_need_is_compiled() -> None:
     done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
+
+
+def test_it_says_what_it_compiles_where_nothing_is_cached(tmp_path) -> None:
+    program = "import stream_dr; stream_dr.warm_up([stream_dr.CCIPCA()], print)"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    told = [
+        subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=240)
+        for _ in range(2)
+    ]
+    assert told[0].stdout == "compiling for CCIPCA, 1 of 1: once on this machine\n", told[0].stderr
+    assert told[1].returncode == 0
