@@ -19,8 +19,7 @@ Why this way: the loops that do the algebra never see d, a sparse row costs what
 State holds D and M as they are, so going on from a snapshot is bit-equal to never having stopped.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,14 +29,7 @@ from stream_dr.errors import InvalidRows, InvalidWeights, other_width
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
-
-
-class Loops(NamedTuple):
-    """A method's compiled loops: (rows …, at, row, basis …, arguments …) → rows done, components live, whether M has
-    worn."""
-
-    sparse: Callable[..., tuple[int, int, int]]
-    dense: Callable[..., tuple[int, int, int]]
+from stream_dr.statistics.recurrences.loops import learn_dense, learn_sparse
 
 
 class BlockBasis:
@@ -129,18 +121,18 @@ class BlockBasis:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
         self.grow(block.features)
 
-    def learn(self, X: Rows, loops: Loops, row: int, *arguments: Any) -> None:
-        """Run a method's loop over rows X, which follow `row` rows learned before, re-multiplying where it stops for
-        that."""
+    def learn(self, X: Rows, row: int, factor: float, variance: np.ndarray, labels: np.ndarray | None) -> None:
+        """Learn rows X, which follow `row` rows learned before, re-multiplying where the loop stops for that. factor,
+        variance, labels (rows,): see loops."""
         if self.dense:
             rows: tuple[Any, ...] = (readonly(X), self.shift)
         else:
             rows = tuple(readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
-        loop, at = loops.dense if self.dense else loops.sparse, 0
+        loop, at = learn_dense if self.dense else learn_sparse, 0
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
             settings = (self.live, self.turned, self.components, self.unit)
-            at, self.live, why = loop(*rows, at, row, *small, *settings, *arguments)
+            at, self.live, why = loop(*rows, at, row, *small, *settings, factor, variance, labels)
             if why == WORN:
                 self.turn(row + at)
             elif why == TOO_LONG:

@@ -21,7 +21,6 @@ from stream_dr.block import Block
 from stream_dr.label_codes import Label
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
-from stream_dr.statistics.recurrences.ccipca_loop import LOOPS
 
 
 class CCIPCAState(NamedTuple):
@@ -61,7 +60,7 @@ class CCIPCAAccumulator:
         self._basis.check(block, "CCIPCA")
         if block.rows:
             self._basis.start(block, shift=self._basis.centred)
-            self._basis.learn(block.X, LOOPS, self.rows, self._amnesic, self._variance)
+            self._basis.learn(block.X, self.rows, self._amnesic, self._variance, None)
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:

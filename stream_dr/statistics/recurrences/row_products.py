@@ -18,7 +18,7 @@ Where the time goes (python benchmarks/recurrences.py parts): at p = 10 and at p
 a quarter in `scatter`, half in the algebra. So twice the rate is out of reach while both touches are made row by row.
 
 Mind, when changing this file or coefficients.py: numba's cache of a loop in another file does not notice; remove the
-`__pycache__` directories, or touch ccipca_loop.py and skm_loop.py.
+`__pycache__` directories, or touch loops.py.
 """
 
 import numpy as np

@@ -22,7 +22,6 @@ from stream_dr.block import Block
 from stream_dr.label_codes import Label
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
-from stream_dr.statistics.recurrences.skm_loop import LOOPS
 from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
 
@@ -69,7 +68,7 @@ class SKMAccumulator:
             codes = self._codes(known.y)
             self._basis.start(known, shift=True)
             self._basis.grow(known.features, len(self.labels))
-            self._basis.learn(known.X, LOOPS, self.rows, self._a, codes)
+            self._basis.learn(known.X, self.rows, self._a, np.zeros(1), codes)
             self.rows += known.rows
         self.rows_skipped += skipped
 

@@ -1,6 +1,6 @@
-"""CCIPCA's loop over rows: inner products and coefficients, never features but in the two touches of a row.
+"""One row of CCIPCA on inner products and coefficients, never on features.
 
-Every vector met on the way is a combination of the basis and x, so `learn_row` works on inner products and coefficients
+Every vector met on the way is a combination of the basis and x, so `ccipca_row` works on inner products and coefficients
 alone: the residual carries its products with all current vectors (`residual`, first half), its coefficients in D's
 columns (second half) and in x (`share`).
 
@@ -11,34 +11,12 @@ kept, so nothing has the length of a block or of the features; the formulas are 
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.block_basis import Loops
-from stream_dr.statistics.recurrences.coefficients import (
-    GOES_ON,
-    HUGE,
-    RESOLVED,
-    TINY,
-    TOO_LONG,
-    WORN,
-    measure,
-    mirror,
-    multiply,
-    start,
-    worn,
-)
-from stream_dr.statistics.recurrences.row_products import (
-    BLOCK,
-    FAST,
-    block_products,
-    block_write,
-    gather,
-    scatter,
-    settle,
-    shift_rows,
-)
+from stream_dr.statistics.recurrences.coefficients import RESOLVED, TINY, mirror, multiply, start
+from stream_dr.statistics.recurrences.row_products import FAST
 
 
 @compiled(fastmath=FAST, forceinline=True)
-def learn_row(products, squared, raw, row, table, counts, live, p, unit, amnesic, residual, weights):  # type: ignore[no-untyped-def]
+def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesic, residual, weights):  # type: ignore[no-untyped-def]
     """One row of the recurrence on inner products and coefficients.
 
     products (k,): Dᵀx. squared: |x − s|². raw: |x|². row: its number n. table: [Gram | M] of BlockBasis, changed in
@@ -121,64 +99,3 @@ def centre(products, squared, row, table, counts, live, p, residual):  # type: i
     residual[size + p] = -part
     counts[0] = row
     return keep * keep * max(squared - 2.0 * on_mean + mean, 0.0)
-
-
-@compiled(fastmath=FAST)
-def learn_sparse(  # type: ignore[no-untyped-def]
-    indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, amnesic, variance
-):
-    """Learn sparse rows from `at` on; stops after a row that leaves M worn. See Loops."""
-    size = columns.shape[1]
-    products, weights, residual = np.empty(size), np.empty(size), np.empty(2 * size)
-    for t in range(at, indptr.shape[0] - 1):
-        row = before + t + 1
-        squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
-        if squared > HUGE:
-            return t, live, TOO_LONG
-        live, deflated, left = learn_row(
-            products, squared, squared, row, table, counts, live, p, unit, amnesic, residual, weights
-        )
-        average(variance, left, row, unit, amnesic)
-        scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
-        measure(lengths[0], products, weights, squared)
-        if worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
-            return t + 1, live, WORN
-    return indptr.shape[0] - 1, live, GOES_ON
-
-
-@compiled(fastmath=FAST)
-def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, amnesic, variance):  # type: ignore[no-untyped-def]
-    """Learn dense rows from `at` on, a block at a time; stops after a row that leaves M worn. See Loops."""
-    size = columns.shape[1]
-    residual = np.empty(2 * size)
-    whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
-    while at < X.shape[0]:
-        rows = min(BLOCK, X.shape[0] - at)
-        products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
-        weights, why, done = np.empty((rows, size)), GOES_ON, 0
-        block = whole if rows == BLOCK else np.empty((X.shape[1], rows))
-        shift_rows(X, at, unit, shift, block, raw)
-        block_products(block, columns, products, inner)
-        while done < rows and why == GOES_ON:
-            row, t = before + at + done + 1, done
-            if inner[t, t] > HUGE:
-                why = TOO_LONG
-                break
-            settle(products, inner, weights, t)
-            live, deflated, left = learn_row(
-                products[t], inner[t, t], raw[t], row, table, counts, live, p, unit, amnesic, residual, weights[t]
-            )
-            average(variance, left, row, unit, amnesic)
-            measure(lengths[0], products[t], weights[t], inner[t, t])
-            if worn(table, lengths[0], counts, p, live, row, turned, 8, deflated):
-                why = WORN
-            done += 1
-        weights[done:] = 0.0
-        block_write(block, columns, weights)
-        at += done
-        if why != GOES_ON:
-            return at, live, why
-    return at, live, GOES_ON
-
-
-LOOPS = Loops(learn_sparse, learn_dense)

@@ -1,6 +1,6 @@
-"""Incremental SKM's loop over rows: inner products and coefficients, never features but in the two touches of a row.
+"""One row of incremental SKM on inner products and coefficients, never on features.
 
-`learn_row` works on inner products and coefficients: row 0 of `working` is u, row j + 1 the mean of class j, each with
+`skm_row` works on inner products and coefficients: row 0 of `working` is u, row j + 1 the mean of class j, each with
 its products with all current vectors, its coefficients in D's columns and its share of x; `inner` holds their products
 with each other.
 
@@ -14,46 +14,23 @@ benchmarks/recurrences.py text).
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.block_basis import Loops
-from stream_dr.statistics.recurrences.coefficients import (
-    GOES_ON,
-    HUGE,
-    LOST,
-    RESOLVED,
-    TOO_LONG,
-    WORN,
-    measure,
-    mirror,
-    multiply,
-    start,
-    worn,
-)
-from stream_dr.statistics.recurrences.row_products import (
-    BLOCK,
-    FAST,
-    block_products,
-    block_write,
-    gather,
-    scatter,
-    settle,
-    shift_rows,
-)
+from stream_dr.statistics.recurrences.coefficients import RESOLVED, mirror, multiply, start
+from stream_dr.statistics.recurrences.row_products import FAST
 
 
 @compiled(fastmath=FAST, forceinline=True)
-def learn_row(  # type: ignore[no-untyped-def]
-    products, squared, row, label, table, formed, counts, live, p, unit, a, working, shares, inner, scratch, weights
+def skm_row(  # type: ignore[no-untyped-def]
+    products, squared, row, label, table, formed, counts, live, p, unit, a, working, space, weights
 ):
     """One row of the recurrence on inner products and coefficients.
 
     products (k,): Dᵀx. squared: |x − s|². row: its number n. label: its class. table: [Gram | M] of BlockBasis and
-    formed (k,), the size of the terms its diagonal was summed from: changed in place. working (c + 1, 2k),
-    shares (c + 1,), inner (c + 1, c + 1), scratch (3, c + 1): scratch. weights (k,): filled with q, by which
-    D ← D + x qᵀ. Returns the number of live components, the largest loss by cancellation in a vector, and by how much
-    the squared length of u fell on its way.
+    formed (k,), the size of the terms its diagonal was summed from: changed in place. working (c + 1, 2k), space
+    (c + 5, c + 1): scratch. weights (k,): filled with q, by which D ← D + x qᵀ. Returns the number of live components, the
+    largest loss by cancellation in a vector, and by how much the squared length of u fell on its way.
     """
     size, c = products.shape[0], counts.shape[0]
-    part, pull, turned = scratch[0], scratch[1], scratch[2]
+    inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
     weights[:] = 0.0
     meet(products, squared, label, table, counts, live, p, working, shares, inner)
     first, worst, ended, smallest = inner[0, 0], 1.0, False, inner[0, 0]
@@ -152,66 +129,3 @@ def meet(products, squared, label, table, counts, live, p, working, shares, inne
         inner[0, k + 1] = inner[k + 1, 0] = u[p + k]
         for j in range(c):
             inner[k + 1, j + 1] = table[p + k, p + j]
-
-
-@compiled(fastmath=FAST)
-def learn_sparse(  # type: ignore[no-untyped-def]
-    indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, a, labels
-):
-    """Learn sparse rows from `at` on; stops after a row that leaves M worn. See Loops."""
-    size, c = columns.shape[1], counts.shape[0]
-    products, weights, shares = np.empty(size), np.empty(size), np.empty(c + 1)
-    working, inner, scratch = np.empty((c + 1, 2 * size)), np.empty((c + 1, c + 1)), np.empty((3, c + 1))
-    for t in range(at, indptr.shape[0] - 1):
-        row = before + t + 1
-        squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
-        if squared > HUGE:
-            return t, live, TOO_LONG
-        live, worst, deflated = learn_row(
-            products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a,
-            working, shares, inner, scratch, weights,
-        )  # fmt: skip
-        scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
-        measure(lengths[0], products, weights, squared)
-        if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
-            return t + 1, live, WORN
-    return indptr.shape[0] - 1, live, GOES_ON
-
-
-@compiled(fastmath=FAST)
-def learn_dense(X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, a, labels):  # type: ignore[no-untyped-def]
-    """Learn dense rows from `at` on, a block at a time; stops after a row that leaves M worn. See Loops."""
-    size, c = columns.shape[1], counts.shape[0]
-    shares = np.empty(c + 1)
-    working, tied, scratch = np.empty((c + 1, 2 * size)), np.empty((c + 1, c + 1)), np.empty((3, c + 1))
-    whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
-    while at < X.shape[0]:
-        rows = min(BLOCK, X.shape[0] - at)
-        products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
-        weights, why, done = np.empty((rows, size)), GOES_ON, 0
-        block = whole if rows == BLOCK else np.empty((X.shape[1], rows))
-        shift_rows(X, at, unit, shift, block, raw)
-        block_products(block, columns, products, inner)
-        while done < rows and why == GOES_ON:
-            row, t = before + at + done + 1, done
-            if inner[t, t] > HUGE:
-                why = TOO_LONG
-                break
-            settle(products, inner, weights, t)
-            live, worst, deflated = learn_row(
-                products[t], inner[t, t], row, labels[at + t], table, lengths[1], counts, live, p, unit, a,
-                working, shares, tied, scratch, weights[t],
-            )  # fmt: skip
-            measure(lengths[0], products[t], weights[t], inner[t, t])
-            if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
-                why = WORN
-            done += 1
-        weights[done:] = 0.0
-        block_write(block, columns, weights)
-        at += done
-        if why != GOES_ON:
-            return at, live, why
-    return at, live, GOES_ON
-
-
-LOOPS = Loops(learn_sparse, learn_dense)
