@@ -1,94 +1,62 @@
-"""A new estimator is one file and one registry line: this one goes through the library, the command line, snapshots, the
-service and a restart, and nothing else knows of it."""
+"""A new estimator is one file and one registry line, as docs/new-estimator.md has it: the page's own file goes through the
+contract, the library, the command line, snapshots, the service and a restart, and nothing else knows of it."""
 
+import doctest
+import importlib
+import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
 from stream_dr.cli import main
-from stream_dr.engine.inspect import inspect
+from stream_dr.engine import inspect as engine_inspect
 from stream_dr.estimators import ESTIMATORS
 from tests.service.serving import in_thread
 from tests.stream_dr.engine.batches import dense, shards
+from tests.stream_dr.estimators import test_contract as contract
 
-FILE = '''
-from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
-
-from stream_dr.block import Block
-from stream_dr.estimators.estimator import Estimator
-from stream_dr.estimators.parameter_checks import check_positive_int
-from stream_dr.projection import Linear, Projection
-
-
-class LoudestState(NamedTuple):
-    rows: int
-    rows_skipped: int
-    n_features: int
-    target_kind: None
-    labels: tuple[Any, ...]
-    squares: np.ndarray
-
-
-class LoudestAccumulator:
-    def __init__(self, state: LoudestState | None = None) -> None:
-        self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels, self.squares = state or LoudestState(
-            0, 0, 0, None, (), np.zeros(0)
-        )
-
-    def add(self, block: Block) -> None:
-        sums = np.asarray(block.X.multiply(block.X).sum(axis=0)).ravel() if block.sparse else (block.X**2).sum(axis=0)
-        wide = np.zeros(max(len(sums), len(self.squares)))
-        wide[: len(self.squares)] += self.squares
-        wide[: len(sums)] += sums
-        self.squares, self.rows, self.n_features = wide, self.rows + block.rows, len(wide)
-
-    def freeze(self) -> LoudestState:
-        return LoudestState(self.rows, 0, self.n_features, None, (), self.squares)
-
-
-class Loudest(Estimator):
-    """Keeps the features of largest mean square."""
-
-    state_type: ClassVar[Any] = LoudestState
-
-    def __init__(self, n_components: int = 2) -> None:
-        self.n_components = n_components
-
-    def check_parameters(self) -> None:
-        check_positive_int("n_components", self.n_components)
-
-    def accumulator(self, state: Any = None) -> LoudestAccumulator:
-        return LoudestAccumulator(state)
-
-    def solve(self, state: LoudestState) -> Projection:
-        best = np.argsort(-state.squares, kind="stable")[: self.n_components]
-        loadings = np.zeros((state.n_features, len(best)))
-        loadings[best, np.arange(len(best))] = 1.0
-        return Linear(np.zeros(state.n_features), loadings, state.squares[best] / state.rows, "exact")
-
-    def state_bytes(self, n_features: int, n_targets: int) -> int:
-        return 8 * n_features
-'''
+PAGE = Path(__file__).parents[1] / "docs" / "new-estimator.md"
 
 
 @pytest.fixture
 def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The file, and the line."""
+    """The page's file, and its line."""
+    text = PAGE.read_text(encoding="utf8")
+    name, code = re.findall(r"`stream_dr/estimators/(\w+)\.py`:\n\n```python\n(.*?)```", text, flags=re.DOTALL)[0]
+    ((key, place),) = re.findall(r'`"(\w+)": "(\w+:\w+)"`', text)
     package = tmp_path / "new" / "estimators_of_today"
     package.mkdir(parents=True)
-    (package / "loudest.py").write_text(FILE)
+    (package / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(str(package.parent))
-    ESTIMATORS._places["loudest"] = "estimators_of_today.loudest:Loudest"
+    ESTIMATORS._places[key] = f"estimators_of_today.{place}"
     yield
-    del ESTIMATORS._places["loudest"]
-    for name in [n for n in sys.modules if n.startswith("estimators_of_today")]:
-        del sys.modules[name]
+    del ESTIMATORS._places[key]
+    for module in [n for n in sys.modules if n.startswith("estimators_of_today")]:
+        del sys.modules[module]
+
+
+def test_it_keeps_the_contract(registered: None, tmp_path: Path) -> None:
+    assert doctest.testmod(importlib.import_module("estimators_of_today.loudest")).failed == 0
+    check_estimator(ESTIMATORS["loudest"](), on_skip=None)
+    asked = [check for name, check in vars(contract).items() if name.startswith("test_") and of_sums(check)]
+    assert len(asked) > 12
+    for check in asked:
+        needs = {"key": "loudest", "tmp_path": tmp_path}
+        check(**{name: needs[name] for name in inspect.signature(check).parameters})
+
+
+def of_sums(check: Any) -> bool:
+    """Whether a contract test is one for every estimator, or for every one whose state is a sum."""
+    return any(
+        mark.args[:1] == ("key",) and mark.args[1] in (contract.KEYS, contract.ADDITIVE) for mark in check.pytestmark
+    )
 
 
 def test_it_goes_everywhere(registered: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +79,7 @@ def test_it_goes_everywhere(registered: None, tmp_path: Path, capsys: pytest.Cap
             client.put_model("wrong", "loudest", n_components="many")
         client.close()
     alone.partial_fit(dense(4).X)
-    told = inspect(directory)["models"]
+    told = engine_inspect.inspect(directory)["models"]
     assert (told["loud"]["rows"], told["other"]["rows"], told["loud"]["components"]) == (100, 100, 3)
 
     alone.save(tmp_path / "saved")
