@@ -11,18 +11,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+from reference import pages
+
 DOCS = Path(__file__).parent
 
 
 def lay_out(into: Path) -> None:
-    """What the site is built from: zensical.toml, and the pages in a folder beside it."""
+    """What the site is built from: zensical.toml, and the pages in a folder beside it, with those of reference.py."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     shutil.copy(DOCS / "zensical.toml", into)
-    for page in DOCS.rglob("*.md"):
-        target = into / "pages" / page.relative_to(DOCS)
+    for source in DOCS.rglob("*.md"):
+        target = into / "pages" / source.relative_to(DOCS)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(page, target)
+        shutil.copy(source, target)
+    reference = into / "pages" / "reference"
+    reference.mkdir()
+    for name, page in pages():
+        (reference / name).write_text(page, encoding="utf8")
 
 
 def main(into: Path = DOCS.parent / "build" / "docs") -> int:

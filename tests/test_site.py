@@ -1,5 +1,6 @@
 """The documentation's site: what `make docs` builds, strictly, and from this machine alone."""
 
+import inspect
 import os
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import stream_dr
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -19,6 +22,13 @@ def test_the_site_is_built_without_a_warning_and_asks_no_other_host(tmp_path: Pa
     assert done.returncode == 0, done.stdout + done.stderr
     pages = list((tmp_path / "built" / "site").rglob("*.html"))
     assert len(pages) > len(list(DOCS.rglob("*.md")))  # and a page for what is not found
+    reference = tmp_path / "built" / "site" / "reference"
+    for kind in stream_dr.ESTIMATORS.values():
+        shown = (reference / f"{kind.__name__}.html").read_text("utf8")
+        assert all(f"<code>{name}</code>" in shown for name in inspect.signature(kind).parameters)
+    assert {f"{name}.html" for name in stream_dr.__all__ if callable(getattr(stream_dr, name))} <= {
+        page.name for page in reference.iterdir()
+    }
     for page in pages:
         loaded = re.findall(r"<(?:script|img|link)\b[^>]*\b(?:src|href)=\"?(https?:[^\"\s>]+)", page.read_text("utf8"))
         assert loaded == [], page
