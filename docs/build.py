@@ -19,12 +19,8 @@ DOCS = Path(__file__).parent
 def lay_out(into: Path) -> None:
     """What the site is built from: zensical.toml, and the pages in a folder beside it, with those of reference.py."""
     shutil.rmtree(into, ignore_errors=True)
-    into.mkdir(parents=True)
+    shutil.copytree(DOCS, into / "pages", ignore=shutil.ignore_patterns("__pycache__", "*.py", "zensical.toml"))
     shutil.copy(DOCS / "zensical.toml", into)
-    for source in DOCS.rglob("*.md"):
-        target = into / "pages" / source.relative_to(DOCS)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target)
     reference = into / "pages" / "reference"
     reference.mkdir()
     for name, page in pages():

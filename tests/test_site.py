@@ -30,5 +30,7 @@ def test_the_site_is_built_without_a_warning_and_asks_no_other_host(tmp_path: Pa
         page.name for page in reference.iterdir()
     }
     for page in pages:
-        loaded = re.findall(r"<(?:script|img|link)\b[^>]*\b(?:src|href)=\"?(https?:[^\"\s>]+)", page.read_text("utf8"))
-        assert loaded == [], page
+        named = re.findall(r"<(\w+)\b[^>]*?\b(?:src|href)=\"?([^\"#?\s>]+)", page.read_text("utf8"))
+        assert [where for tag, where in named if tag != "a" and where.startswith("http")] == [], page
+        here = [where for _, where in named if not where.startswith(("http", "data:", "/"))]
+        assert [where for where in here if not (page.parent / where).exists()] == [], page
