@@ -81,16 +81,11 @@ class Client:
 
     def transform(self, X: Any, model: str | None = None) -> np.ndarray:
         """Project rows X (rows, features) to (rows, components) float64; model may be left out where there is only one."""
-        rows, names = as_rows(X)
-        headers = {"Content-Type": ARROW, "Accept": ARROW}
-        query = {"model": model or self._only_model()}
-        answer = self._send(
-            "POST", "/transform", params=query, content=_bytes(Block(rows, names=names)), headers=headers
-        )
-        column = pa.Table.from_batches(read_arrow(answer.content)).column("z").combine_chunks()
+        answer = read_arrow(self._answer("/transform", X, model, ARROW))
+        column = pa.Table.from_batches(answer).column("z").combine_chunks()
         if not pa.types.is_fixed_size_list(column.type):
-            return np.zeros((rows.shape[0], 0))
-        return column.flatten().to_numpy(zero_copy_only=False).reshape(rows.shape[0], column.type.list_size)
+            return np.zeros((len(column), 0))
+        return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
 
     def predict(self, X: Any, model: str | None = None) -> np.ndarray | list[list[Any]]:
         """Predict the targets of rows X (rows, features): labels (rows,) or numbers (rows,) or (rows, k) as an array,
@@ -110,16 +105,18 @@ class Client:
         return np.array(facts["probabilities"], dtype=np.float64).reshape(-1, len(classes)), classes
 
     def _predicted(self, X: Any, model: str | None) -> tuple[Any, dict[str, Any]]:
-        rows, names = as_rows(X)
-        headers = {"Content-Type": ARROW, "Accept": "application/json"}
-        query = {"model": model or self._only_model()}
-        content = _bytes(Block(rows, names=names))
-        facts = orjson.loads(self._send("POST", "/predict", params=query, content=content, headers=headers).content)
+        facts = orjson.loads(self._answer("/predict", X, model, "application/json"))
         predicted = facts["predicted"]
         if facts["classes"]:
             several = bool(predicted) and isinstance(predicted[0], list)
             return (predicted if several else label_array(predicted)), facts
         return np.asarray(predicted, dtype=np.float64), facts
+
+    def _answer(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
+        """What a model says of rows X, in the form that `accept` names."""
+        rows, names = as_rows(X)
+        headers, query = {"Content-Type": ARROW, "Accept": accept}, {"model": model or self._only_model()}
+        return self._send("POST", path, params=query, content=_bytes(Block(rows, names=names)), headers=headers).content
 
     def models(self) -> dict[str, dict[str, Any]]:
         """Every model: name → state, position, rows, lag, version …"""
