@@ -37,48 +37,40 @@ def demo(
             lambda p: bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards"),
             say,
         )
-    client = _Client(shards[steps.REPLAYED :], data, rates, exit)
-    status = main(dir=dir, host=HOST, port=port, log_level="warning", on_ready=client.start)
-    if client.error is not None:
-        raise client.error
+    failed: list[Exception] = []
+
+    def run(address: str) -> None:
+        """What is done over HTTP once the service answers, in a thread of its own; the service has the main one."""
+        try:
+            _ask(address, shards[steps.REPLAYED :], data, rates, exit)
+        except Exception as e:
+            failed.append(e)
+        if exit or failed:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def start(address: str) -> None:
+        threading.Thread(target=run, args=(address,), name="demo-client", daemon=True).start()
+
+    status = main(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start)
+    if failed:
+        raise failed[0]
     raise typer.Exit(status)
 
 
-class _Client:
-    """What is done over HTTP once the service answers, in a thread of its own; the service has the main one."""
+def _ask(address: str, shards: list[Path], data: Any, rates: dict[str, float], exit: bool) -> None:
+    from stream_dr import demo as steps
 
-    def __init__(self, shards: list[Path], data: Any, rates: dict[str, float], exit: bool) -> None:
-        self.shards, self.data, self.rates, self.exit = shards, data, rates, exit
-        self.error: Exception | None = None
-
-    def start(self, address: str) -> None:
-        """Begin; called by the service."""
-        threading.Thread(target=self._run, args=(address,), name="demo-client", daemon=True).start()
-
-    def _run(self, address: str) -> None:
-        try:
-            self._steps(address)
-        except Exception as e:
-            self.error = e
-        if self.exit or self.error is not None:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    def _steps(self, address: str) -> None:
-        from stream_dr import demo as steps
-
-        answers = list(steps.post_shards(address, self.shards))
-        new = [a for a in answers if not a["duplicate"]]
-        say(
-            f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}"
-        )
-        first = self.data.X_held_out[0]
-        one = steps.ask_one(address, first)
-        say(f"GET /transform: version {one['version']}, position {one['position']}, solution {one['solution']}")
-        _show(steps.table(address, self.data, self.rates), steps.SPLIT)
-        if not self.exit:
-            result("\nServing until Ctrl-C. Try:\n")
-            for line in steps.curl_lines(address, first):
-                result(line)
+    answers = list(steps.post_shards(address, shards))
+    new = [a for a in answers if not a["duplicate"]]
+    say(f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}")
+    first = data.X_held_out[0]
+    one = steps.ask_one(address, first)
+    say(f"GET /transform: version {one['version']}, position {one['position']}, solution {one['solution']}")
+    _show(steps.table(address, data, rates), steps.SPLIT)
+    if not exit:
+        result("\nServing until Ctrl-C. Try:\n")
+        for line in steps.curl_lines(address, first):
+            result(line)
 
 
 def _show(lines: list[Any], split: str) -> None:
