@@ -23,17 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.block import Block
-from stream_dr.datasets.language import (
-    ROWS,
-    TOP_SHARES,
-    TOPIC_TABLE,
-    TOPICAL,
-    TOPICS,
-    WIDTH,
-    WORDS_A_ROW,
-    Language,
-    the_language,
-)
+from stream_dr.datasets import language
 from stream_dr.errors import InvalidParameter
 from stream_dr.label_codes import by_appearance, distinct_within
 from stream_dr.shards.manifest import Manifest
@@ -67,7 +57,7 @@ def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0)
 
 def write_rcv1_like(
     directory: str | os.PathLike[str],
-    rows: int = ROWS,
+    rows: int = language.ROWS,
     targets: str = "topics",
     seed: int = 0,
     rows_per_shard: int = 100_000,
@@ -75,47 +65,51 @@ def write_rcv1_like(
 ) -> Manifest:
     """Write `rcv1_like` rows as shards of 1,000-row batches and a manifest; `progress(rows so far)` after each batch."""
     blocks = rcv1_like(rows, targets, seed)
-    return write_shards(blocks, directory, rows_per_shard, CHUNK, n_features=WIDTH, progress=progress)
+    return write_shards(blocks, directory, rows_per_shard, CHUNK, n_features=language.WIDTH, progress=progress)
 
 
 def _chunk(seed: int, number: int, targets: str) -> Block:
     """1,000 rows."""
-    words = the_language()
+    words = language.the_language()
     random = np.random.Generator(np.random.SFC64((seed, number)))
     top, codes, indptr = _draw_topics(random, words)
     X = _draw_rows(random, words, codes, indptr)
     if targets == "top4":
-        return Block(X, _in_order_met(Targets("class", tuple(TOP_SHARES), top.astype(np.int32))))
-    return Block(X, _in_order_met(Targets("multilabel", TOPICS, codes, indptr)))
+        return Block(X, _in_order_met(Targets("class", tuple(language.TOP_SHARES), top.astype(np.int32))))
+    return Block(X, _in_order_met(Targets("multilabel", language.TOPICS, codes, indptr)))
 
 
-def _draw_topics(random: np.random.Generator, words: Language) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each row's first top topic (rows,), and its topics as codes with boundaries, ascending within a row."""
     both = np.searchsorted(words.pairs, random.random(CHUNK) * words.pairs[-1], side="right")
-    top, second = np.divmod(both, len(TOP_SHARES))
+    top, second = np.divmod(both, len(language.TOP_SHARES))
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(CHUNK), has_second])
     under = np.concatenate([top, second[has_second]])
     again = np.flatnonzero(random.random(len(row)) < _SECOND_TOPIC)
     row, under = np.concatenate([row, row[again]]), np.concatenate([under, under[again]])
     topic = (words.under[under] <= random.random(len(row))[:, None]).sum(axis=1)
-    keys = row[:, None] * len(TOPICS) + words.ancestors[topic]
+    keys = row[:, None] * len(language.TOPICS) + words.ancestors[topic]
     keys = np.unique(keys[words.ancestors[topic] >= 0])
-    rows, codes = np.divmod(keys, len(TOPICS))
+    rows, codes = np.divmod(keys, len(language.TOPICS))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=CHUNK))]).astype(np.int64)
     return top, codes.astype(np.int32), indptr
 
 
-def _draw_rows(random: np.random.Generator, words: Language, codes: np.ndarray, indptr: np.ndarray) -> sp.csr_matrix:
+def _draw_rows(
+    random: np.random.Generator, words: language.Language, codes: np.ndarray, indptr: np.ndarray
+) -> sp.csr_matrix:
     """(1,000, 47,236) rows of unit length from the words of each row's topics."""
-    lengths = np.maximum(random.lognormal(np.log(WORDS_A_ROW) - _SPREAD**2 / 2, _SPREAD, CHUNK), 4).astype(np.int64)
+    lengths = np.maximum(random.lognormal(np.log(language.WORDS_A_ROW) - _SPREAD**2 / 2, _SPREAD, CHUNK), 4).astype(
+        np.int64
+    )
     row = np.repeat(np.arange(CHUNK, dtype=np.uint32), lengths)
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = words.common[bits >> np.uint32(12)]
-    at = np.flatnonzero(random.random(len(row), dtype=np.float32) < TOPICAL)
+    at = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)
     counts = np.diff(indptr)[row[at]]
     pick = indptr[row[at]] + (random.random(len(at)) * counts).astype(np.int64)
-    word[at] = words.topical[codes[pick], bits[at] & np.uint32(TOPIC_TABLE - 1)]
+    word[at] = words.topical[codes[pick], bits[at] & np.uint32(language.TOPIC_TABLE - 1)]
     keys = np.sort(row << np.uint32(16) | word)
     new = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     times = np.diff(np.append(new, len(keys)))
@@ -125,7 +119,7 @@ def _draw_rows(random: np.random.Generator, words: Language, codes: np.ndarray, 
     values = (1.0 + np.log(times)) * words.idf[indices]
     norms = np.sqrt(np.add.reduceat(values**2, starts[:-1]))
     values /= np.repeat(norms, np.diff(starts))
-    matrix = sp.csr_matrix((values, indices, starts), shape=(CHUNK, WIDTH))
+    matrix = sp.csr_matrix((values, indices, starts), shape=(CHUNK, language.WIDTH))
     matrix.has_canonical_format = True
     return matrix
 
