@@ -102,7 +102,7 @@ class _Layout:
             if len(fields) != len(self._header.names):
                 lines.fail(i, f"{len(fields)} values where the header has {len(self._header.names)} attributes.")
             words.append([fields[c] for c in self._columns])
-            table[i] = self._floats(lines, i, fields)
+            table[i] = [self._float(lines, i, fields[c], int(c)) for c in self._features]
         names = tuple(self._header.names[c] for c in self._features)
         return Block(table, self._targets(lines, words), names=names)
 
@@ -134,15 +134,6 @@ class _Layout:
                 )
             row[int(index)] = value.strip()
         return row
-
-    def _floats(self, lines: Lines, i: int, fields: list[str]) -> Any:
-        try:
-            row = np.array([fields[c] for c in self._features], dtype=np.float64)
-            if np.all(np.isfinite(row)):
-                return row
-        except ValueError:
-            pass
-        return [self._float(lines, i, fields[c], int(c)) for c in self._features]
 
     def _float(self, lines: Lines, i: int, text: str, column: int) -> float:
         try:
