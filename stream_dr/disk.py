@@ -59,14 +59,6 @@ def fsync_directory(path: FileName) -> None:
         os.close(descriptor)
 
 
-def remove_temporaries(directory: FileName) -> list[Path]:
-    """Remove what interrupted writes left in a directory; the caller holds its lock."""
-    left = sorted(Path(directory).glob(f"*{TEMPORARY}"))
-    for path in left:
-        path.unlink(missing_ok=True)
-    return left
-
-
 def free_bytes(path: FileName) -> int:
     """Bytes this user may still write to the file system that holds `path`."""
     status = os.statvfs(path)
