@@ -74,14 +74,7 @@ class Job:
 
     def describe(self) -> Facts:
         """All that is told about it, JSON-able."""
-        return {
-            "id": self.id,
-            "kind": self.kind,
-            "model": self.model,
-            "state": self.state,
-            "progress": self.progress,
-            "error": self.error,
-        }
+        return {name: getattr(self, name) for name in ("id", "kind", "model", "state", "progress", "error")}
 
 
 class Jobs:

@@ -16,6 +16,7 @@ import logging
 import mmap
 import os
 import tempfile
+import weakref
 from collections import deque
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,13 +120,12 @@ class Versions:
 class _File:
     """A file without a name, mapped whole; `left` bytes of it are free."""
 
-    _descriptor = -1
-
     def __init__(self, folder: Path | None, size: int) -> None:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
             file.truncate(size)
             self._pages = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
             self._descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._descriptor)
         self._used, self.left = 0, size
 
     def append(self, array: np.ndarray) -> np.ndarray:
@@ -137,10 +137,6 @@ class _File:
         self._used += -(-array.nbytes // 64) * 64
         self.left = max(0, len(self._pages) - self._used)
         return found
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
 
 
 def _bytes(value: object) -> int:
