@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
-from stream_dr.sparse_rows import as_csr, check_indices
+from stream_dr.sparse_rows import as_csr, check_indices, refuse_complex
 
 LARGEST = 1e100
 """Values beyond this size are refused: their squares would not be finite."""
@@ -92,17 +92,13 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     if hasattr(X, "sparse") and hasattr(X, "dtypes"):
         X = X.to_numpy()
     array = np.asarray(X)
-    if np.iscomplexobj(array):
-        raise InvalidRows(
-            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
-        )
+    refuse_complex(array)
     if array.dtype not in (np.float32, np.float64):
         try:
             array = array.astype(np.float64)
-        except TypeError as e:
-            raise NotNumeric(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
-        except ValueError as e:
-            raise InvalidRows(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
+        except (TypeError, ValueError) as e:
+            kind = NotNumeric if isinstance(e, TypeError) else InvalidRows
+            raise kind(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
     if array.ndim != 2:
         raise InvalidRows(
             f"Expected 2D array, got {array.ndim}D array instead: rows must be (rows, features). "

@@ -19,10 +19,7 @@ def as_csr(X: Any) -> sp.csr_matrix:
 
     Raises InvalidIndex or InvalidRows.
     """
-    if np.iscomplexobj(X):
-        raise InvalidRows(
-            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
-        )
+    refuse_complex(X)
     if X.ndim != 2:
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
     matrix = X if X.format == "csr" else _converted(X)
@@ -33,6 +30,14 @@ def as_csr(X: Any) -> sp.csr_matrix:
         matrix = matrix.copy()
         matrix.sum_duplicates()
     return matrix
+
+
+def refuse_complex(X: Any) -> None:
+    """Raise InvalidRows for an array, dense or sparse, of complex numbers."""
+    if np.iscomplexobj(X):
+        raise InvalidRows(
+            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
+        )
 
 
 def check_indices(X: sp.csr_matrix) -> bool:
