@@ -4,7 +4,7 @@ Plain, gzip, bzip2 and xz files by suffix, and a member of a zip archive as `arc
 remembered is one group; memory does not grow with the file, and a line longer than 64 MiB is refused rather than held.
 
 Why this way: every text reader needs whole lines, line numbers for its errors, and the bytes as an array to find
-separators in; a Python object a line would cost more than the parsing.
+separators in.
 """
 
 import bz2
@@ -13,6 +13,7 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -23,9 +24,6 @@ from stream_dr.errors import MalformedInput, SourceMissing
 
 ROWS = 1_000
 """Rows a block."""
-
-PIECE = 1 << 20
-"""Bytes read at once."""
 
 LONGEST = 64 << 20
 """Bytes a line may have."""
@@ -92,41 +90,26 @@ def read_lines(path: FileName, rows: int = ROWS, comment: bytes = b"#", first_li
     Lines before `first_line` are passed over, and so is a byte order mark. Raises SourceMissing, and MalformedInput where
     the file is damaged (named by the number of the line), a line is too long or holds a NUL byte, which no text does.
     """
-    kept, number, begun = b"", 1, False
+    number = 1
     with open_bytes(path) as file:
-        while True:
-            piece, broken = _piece(file)
-            kept += piece if begun else piece.removeprefix(MARK)
-            if broken is not None:
-                line = number - 1 + kept.count(b"\n")
-                raise MalformedInput(
-                    f"{path}: cannot be unpacked after line {line} ({broken}).", file=str(path), line=line
-                ) from broken
-            begun = True
-            ends = np.flatnonzero(np.frombuffer(kept, np.uint8) == 10)
-            if not piece and kept:
-                ends = np.append(ends, len(kept)) if not kept.endswith(b"\n") else ends
-            while len(ends) >= rows or (not piece and len(ends)):
-                take = ends[:rows]
-                yield from _group(str(path), kept[: take[-1] + 1], number, comment, first_line)
-                kept, number, ends = kept[take[-1] + 1 :], number + len(take), ends[rows:] - (take[-1] + 1)
-            if not piece:
-                return
-            if len(kept) > LONGEST and len(ends) == 0:
-                raise MalformedInput(f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?")
+        lines = _raw(path, file)
+        while data := b"".join(islice(lines, rows)):
+            yield from _group(str(path), data, number, comment, first_line)
+            number += rows
 
 
-def _piece(file: Any) -> tuple[bytes, Exception | None]:
-    """PIECE bytes, fewer at the end of the file, and what kept it from being unpacked further."""
-    parts: list[bytes] = []
-    left = PIECE
+def _raw(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
+    """The file's lines with their ends, without a byte order mark."""
+    number = 0
     try:
-        while left and (part := file.read1(left)):
-            parts.append(part)
-            left -= len(part)
+        while line := file.readline(LONGEST + 1):
+            number += 1
+            if len(line) > LONGEST:
+                raise MalformedInput(f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?")
+            yield line if number > 1 else line.removeprefix(MARK)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
-        return b"".join(parts), e
-    return b"".join(parts), None
+        told = f"{path}: cannot be unpacked after line {number} ({e})."
+        raise MalformedInput(told, file=str(path), line=number) from e
 
 
 def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:
