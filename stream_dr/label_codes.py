@@ -29,8 +29,6 @@ def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarra
     labels: one label a row, a sequence or 1-D array. Raises InvalidTargets for labels of mixed or other types, and for
     numbers that no label can be.
     """
-    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuU":
-        return _encode_array(labels)
     items = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     types = set(map(type, items))
     if len(types) == 1 and types <= {str, int, bool}:
@@ -124,16 +122,6 @@ def _check_text(table: Sequence[str]) -> None:
     except UnicodeEncodeError:
         odd = next(label for label in table if any("\ud800" <= letter <= "\udfff" for letter in label))
         raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
-
-
-def _encode_array(labels: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray, None]:
-    distinct, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), dtype=np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    table = tuple(distinct[order].tolist())
-    _check_range(table)
-    return table, rank[inverse.ravel()], None
 
 
 def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
