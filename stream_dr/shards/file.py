@@ -14,6 +14,8 @@ replaced is opened, and its digest taken, anew.
 
 import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from stream_dr.arrow.codec import check_file, read_arrow
-from stream_dr.arrow.sound import check_types
+from stream_dr.arrow.sound import check_types, first_line
 from stream_dr.errors import DamagedShard, MalformedInput, SchemaMismatch, SourceMissing
 
 Identity = tuple[Path, int, int]
@@ -104,20 +106,15 @@ def opened(path: Path, _size: int, _changed: int) -> ShardFile:
     return ShardFile(path)
 
 
-class _unreadable:
+@contextmanager
+def _unreadable(path: Path) -> Iterator[None]:
     """Turn whatever reading a shard raises into DamagedShard; columns of other types are told with the file's name."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
-        if isinstance(error, pa.ArrowException | OSError | MemoryError | MalformedInput | OverflowError | UnicodeError):
-            raise damaged(self._path, (str(error) or type(error).__name__).splitlines()[0][:200]) from error
-        if isinstance(error, SchemaMismatch):
-            raise SchemaMismatch(f"{self._path}: {error}", **error.details) from error
+    try:
+        yield
+    except (pa.ArrowException, OSError, MemoryError, MalformedInput, OverflowError, UnicodeError) as e:
+        raise damaged(path, first_line(e)) from e
+    except SchemaMismatch as e:
+        raise SchemaMismatch(f"{path}: {e}", **e.details) from e
 
 
 def damaged(path: Path, why: str) -> DamagedShard:
