@@ -75,7 +75,8 @@ def of_errors() -> str:
 
 
 def text(docstring: str) -> str:
-    """A docstring as Markdown: headings become headings, what they list a list, examples code."""
+    """A docstring as Markdown: headings become headings, what they list a list, examples code; formulas are linked."""
+    docstring = re.sub(r"mathematics(?= §|, section)", "[mathematics](../mathematics.md)", docstring)
     docstring = re.sub(r"^(\w+)\n-{3,}$", r"## \1\n", docstring, flags=re.MULTILINE)
     docstring = re.sub(r"^(\w+) : (.*)\n((?:    .*\n?)+)", _listed, docstring, flags=re.MULTILINE)
     paragraphs = docstring.split("\n\n")
