@@ -9,9 +9,7 @@ process, however that ended, so there is no stale lock file to clean up; the pid
 
 import errno
 import fcntl
-import math
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeGuard
@@ -63,26 +61,6 @@ def free_bytes(path: FileName) -> int:
     """Bytes this user may still write to the file system that holds `path`."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
-
-
-class Room:
-    """Bytes free on the disk that holds `path`: asked of it every SECONDS, and before each write that might meet the bound.
-
-    Cost: a few hundred ns where the disk is not asked, else 5 µs; one thread.
-    """
-
-    SECONDS = 0.1
-
-    def __init__(self, path: FileName) -> None:
-        self._path, self._asked, self._left = path, -math.inf, 0
-
-    def free(self, needed: int, size: int) -> int:
-        """Bytes free before a write of `size`; counted down by each until there may be less than twice `needed`."""
-        now = time.monotonic()
-        self._left -= size
-        if self._left < 2 * needed or now - self._asked > self.SECONDS:
-            self._asked, self._left = now, free_bytes(self._path)
-        return self._left
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:

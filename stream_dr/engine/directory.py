@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from stream_dr.disk import DirectoryLock, Room
+from stream_dr.disk import DirectoryLock, free_bytes
 from stream_dr.engine.admit import Group, admit_model
 from stream_dr.engine.draft import Draft, Receipt, Recent
 from stream_dr.engine.history import History
@@ -106,7 +106,7 @@ class Directory:
         )
         check_there(self.path, self.log.last)
         self.table = ModelTable(self.path / "models.db", self.writable)
-        self._appending, self._room = threading.Lock(), Room(self.path)
+        self._appending = threading.Lock()
         self.history = History(self.log, self.path, self.limits, lambda: self.schema, lambda: self.going_on)
         self.recent = Recent()
         self._label_sets: dict[int, set[frozenset[Label]]] = {}  # admitted for each model since it was opened
@@ -244,7 +244,7 @@ class Directory:
         return Group(self.log, self.schema, self._written, self.going_on, self.limits, self._label_sets, check)
 
     def _append(self, drafts: Sequence[Draft], up_to_refusal: bool) -> list[Receipt | StreamDRError]:
-        full = self._storage(sum(draft.size for draft in drafts))
+        full = self._storage()
         if full is not None:
             return [full] * (1 if up_to_refusal else len(drafts))
         group = self._group()
@@ -271,9 +271,8 @@ class Directory:
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put(position, draft)
 
-    def _storage(self, size: int) -> InsufficientStorage | None:
-        needed = self.limits.min_free_bytes
-        free = self._room.free(needed, size)
+    def _storage(self) -> InsufficientStorage | None:
+        needed, free = self.limits.min_free_bytes, free_bytes(self.path)
         if free >= needed:
             return None
         return InsufficientStorage(

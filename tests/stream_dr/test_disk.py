@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from stream_dr import disk
-from stream_dr.disk import DirectoryLock, Room, free_bytes, write_atomically
+from stream_dr.disk import DirectoryLock, free_bytes, write_atomically
 from stream_dr.errors import DirectoryInUse, InsufficientStorage
 from stream_dr.failpoints import FailpointReached, armed
 
@@ -105,24 +104,3 @@ def test_a_killed_holder_holds_nothing(tmp_path):
 def test_free_bytes_is_what_the_system_says(tmp_path):
     status = os.statvfs(tmp_path)
     assert free_bytes(tmp_path) == pytest.approx(status.f_bavail * status.f_frsize, rel=0.2)
-
-
-def test_room_is_asked_for_again_in_time_and_where_a_write_might_meet_the_bound(tmp_path, monkeypatch):
-    asked, now = [], [100.0]
-
-    def free(path):
-        asked.append(path)
-        return 1_000
-
-    monkeypatch.setattr(disk, "free_bytes", free)
-    monkeypatch.setattr(disk.time, "monotonic", lambda: now[0])
-    room = Room(tmp_path)
-    assert [room.free(100, 300), room.free(100, 300), room.free(100, 300)] == [1_000, 700, 400]
-    assert len(asked) == 1
-    assert room.free(100, 300) == 1_000  # 100 might be left
-    assert len(asked) == 2
-    now[0] += Room.SECONDS + 0.01
-    assert room.free(100, 10) == 1_000
-    assert asked == [tmp_path] * 3
-    assert [room.free(600, 10) for _ in range(3)] == [1_000] * 3
-    assert len(asked) == 6
