@@ -227,18 +227,14 @@ def _batches(
 
 def _given_fields(dataset: Dataset) -> dict[str, pa.DataType]:
     """Name and type of the id and target columns that any shard has. Raises SchemaMismatch when two shards disagree."""
-    found: dict[str, pa.DataType] = {}
-    for shard in dataset.shards:
-        schema = shard.schema
-        for name in (name for name in ("id", *_COLUMN.values()) if name in schema.names):
-            told, known = _plain(schema.field(name).type), found.get(name, pa.null())
-            if told != known and not pa.types.is_null(told) and not pa.types.is_null(known):
-                raise SchemaMismatch(
-                    f"{shard.path}: column {name} is {told}; the shards before it have {known}. Project them apart.",
-                    column=name,
-                )
-            found[name] = known if pa.types.is_null(told) else told
-    return {name: found[name] for name in ("id", *_COLUMN.values()) if name in found}
+    names = ("id", *_COLUMN.values())
+    schemas = [shard.schema for shard in dataset.shards]
+    told = [pa.schema([(n, _plain(schema.field(n).type)) for n in names if n in schema.names]) for schema in schemas]
+    try:
+        known = pa.unify_schemas(told)
+    except pa.ArrowException as e:
+        raise SchemaMismatch(f"ids or targets of the shards are of several types ({e}). Project them apart.") from e
+    return {name: known.field(name).type for name in names if name in known.names}
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
