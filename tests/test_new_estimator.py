@@ -15,41 +15,50 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
+from stream_dr import estimators
 from stream_dr.cli import main
 from stream_dr.engine import inspect as engine_inspect
 from stream_dr.estimators import ESTIMATORS
 from tests.service.serving import in_thread
 from tests.stream_dr.engine.batches import dense, shards
 from tests.stream_dr.estimators import test_contract as contract
+from tests.stream_dr.estimators import test_help as told
 
 PAGE = Path(__file__).parents[1] / "docs" / "new-estimator.md"
 
 
 @pytest.fixture
 def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The page's file, and its line."""
+    """The page's file, in the package as it says, and its line."""
     text = PAGE.read_text(encoding="utf8")
-    name, code = re.findall(r"`stream_dr/estimators/(\w+)\.py`:\n\n```python\n(.*?)```", text, flags=re.DOTALL)[0]
+    ((name, code),) = re.findall(r"`stream_dr/estimators/(\w+)\.py`:\n\n```python\n(.*?)```", text, flags=re.DOTALL)
     ((key, place),) = re.findall(r'`"(\w+)": "(\w+:\w+)"`', text)
-    package = tmp_path / "new" / "estimators_of_today"
-    package.mkdir(parents=True)
-    (package / f"{name}.py").write_text(code)
-    monkeypatch.syspath_prepend(str(package.parent))
-    ESTIMATORS._places[key] = f"estimators_of_today.{place}"
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / f"{name}.py").write_text(code, encoding="utf8")
+    monkeypatch.setattr(estimators, "__path__", [*estimators.__path__, str(folder)])
+    ESTIMATORS._places[key] = place
     yield
-    del ESTIMATORS._places[key]
-    for module in [n for n in sys.modules if n.startswith("estimators_of_today")]:
-        del sys.modules[module]
+    del ESTIMATORS._places[key], sys.modules[f"{estimators.__name__}.{name}"]
+    delattr(estimators, name)
 
 
 def test_it_keeps_the_contract(registered: None, tmp_path: Path) -> None:
-    assert doctest.testmod(importlib.import_module("estimators_of_today.loudest")).failed == 0
+    assert doctest.testmod(importlib.import_module("stream_dr.estimators.loudest")).failed == 0
     check_estimator(ESTIMATORS["loudest"](), on_skip=None)
     asked = [check for name, check in vars(contract).items() if name.startswith("test_") and of_sums(check)]
     assert len(asked) > 12
     for check in asked:
         needs = {"key": "loudest", "tmp_path": tmp_path}
         check(**{name: needs[name] for name in inspect.signature(check).parameters})
+
+
+def test_its_help_is_whole(registered: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(told.CLASSES, "loudest", ESTIMATORS["loudest"])
+    monkeypatch.setattr(told, "UNSUPERVISED", (*told.UNSUPERVISED, "loudest"))
+    told.test_every_parameter_is_described_with_its_default("loudest")
+    told.test_every_fitted_attribute_is_described_and_has_the_shape_it_says("loudest")
+    told.test_every_entry_says_something()
 
 
 def of_sums(check: Any) -> bool:
@@ -79,8 +88,8 @@ def test_it_goes_everywhere(registered: None, tmp_path: Path, capsys: pytest.Cap
             client.put_model("wrong", "loudest", n_components="many")
         client.close()
     alone.partial_fit(dense(4).X)
-    told = engine_inspect.inspect(directory)["models"]
-    assert (told["loud"]["rows"], told["other"]["rows"], told["loud"]["components"]) == (100, 100, 3)
+    models = engine_inspect.inspect(directory)["models"]
+    assert (models["loud"]["rows"], models["other"]["rows"], models["loud"]["components"]) == (100, 100, 3)
 
     alone.save(tmp_path / "saved")
     back = stream_dr.load(tmp_path / "saved").partial_fit(dense(5).X)
