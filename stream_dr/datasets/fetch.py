@@ -63,14 +63,8 @@ def _parts(name: str) -> list[tuple[str, int | None, Iterator[Block]]]:
 
 def _openml(name: str) -> tuple[str, int | None, Iterator[Block]]:
     _, title, *version = name.split(":")
-    bunch = _ask(
-        name,
-        title,
-        "--format arff or csv",
-        "fetch_openml",
-        name=title,
-        version=int(version[0]) if version else "active",
-    )
+    wanted = int(version[0]) if version else "active"
+    bunch = _ask(name, title, "--format arff or csv", "fetch_openml", name=title, version=wanted)
     X, names = as_rows(bunch.data)
     targets = None if bunch.target is None else np.asarray(bunch.target)
     return "", X.shape[1] if sp.issparse(X) else None, _rows(X, targets, names)

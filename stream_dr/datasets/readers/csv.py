@@ -9,6 +9,7 @@ is opened twice, and the second time every feature is stated to be a float.
 
 import csv
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -48,36 +49,34 @@ def read_csv(
         types[roles.label] = kinds[roles.label]
     convert = pacsv.ConvertOptions(column_types=types, include_columns=[c for c in columns if c not in roles.drop])
     line = 1 + int(header)
-    for batch in _batches(path, read, parse, convert, types):
-        for at in range(0, batch.num_rows, rows):
-            try:
-                yield _block(batch.slice(at, rows), features, roles, str(path), line + at)
-            except MalformedInput:  # blank lines are no rows: ask the lines themselves
-                _name_the_line(path, delimiter, dict.fromkeys(features, pa.float64()), header)
-                raise
-        line += batch.num_rows
+    with _opened(path, read, parse, convert, types) as reader:
+        for batch in reader:
+            for at in range(0, batch.num_rows, rows):
+                try:
+                    yield _block(batch.slice(at, rows), features, roles, str(path), line + at)
+                except MalformedInput:  # blank lines are no rows: ask the lines themselves
+                    _name_the_line(path, delimiter, dict.fromkeys(features, pa.float64()), header)
+                    raise
+            line += batch.num_rows
 
 
 def _schema(path: FileName, read: Any, parse: Any) -> tuple[list[str], dict[str, pa.DataType]]:
     """Column names and the types the first piece suggests."""
-    with open_bytes(path) as file:
-        try:
-            with pacsv.open_csv(file, read_options=read, parse_options=parse) as reader:
-                schema = reader.schema
-        except pa.ArrowInvalid as e:
-            _name_the_line(path, parse.delimiter, {}, not read.autogenerate_column_names)
-            raise MalformedInput(f"{path}: {e}", file=str(path)) from e
+    with _opened(path, read, parse, None, {}) as reader:
+        schema = reader.schema
     if len(set(schema.names)) < len(schema.names):
         raise SchemaMismatch(f"{path}: a column name stands twice; rename it.")
     kinds = {name: schema.field(name).type for name in schema.names}
     return schema.names, {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in kinds.items()}
 
 
-def _batches(path: FileName, read: Any, parse: Any, convert: Any, types: Any) -> Iterator[pa.RecordBatch]:
+@contextmanager
+def _opened(path: FileName, read: Any, parse: Any, convert: Any, types: Any) -> Iterator[pacsv.CSVStreamingReader]:
+    """The file's batches; what Arrow does not parse is told as the line it stands in."""
     with open_bytes(path) as file:
         try:
             with pacsv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as reader:
-                yield from reader
+                yield reader
         except (pa.ArrowInvalid, pa.ArrowKeyError) as e:
             _name_the_line(path, parse.delimiter, types, not read.autogenerate_column_names)
             raise MalformedInput(f"{path}: {e}", file=str(path)) from e
