@@ -6,7 +6,6 @@ version. One row is projected at once, many in a thread.
 """
 
 import asyncio
-import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -86,23 +85,15 @@ def _row(query: schemas.OneRowQuery) -> stream_dr.Block:
             "invalid_request", "Give either x=0.1,0.2 (a dense row) or indices=3,17&values=0.5,1.2 (a sparse one)."
         )
     if query.x is not None:
-        return stream_dr.one_row(_floats("x", query.x))
-    return stream_dr.one_row(_floats("values", query.values or ""), _ints(query.indices or ""))
+        return stream_dr.one_row(_numbers("x", query.x, float))
+    return stream_dr.one_row(
+        _numbers("values", query.values or "", float), _numbers("indices", query.indices or "", int)
+    )
 
 
-def _floats(name: str, text: str) -> list[float]:
+def _numbers(name: str, text: str, kind: type[int] | type[float]) -> list[Any]:
     try:
-        numbers = list(map(float, text.split(","))) if text.strip() else []
+        return list(map(kind, text.split(","))) if text.strip() else []
     except ValueError:
-        raise Problem("invalid_request", f"{name}={text!r} is not a list of numbers parted by commas.") from None
-    if not all(map(math.isfinite, numbers)):
-        column = next(i for i, number in enumerate(numbers) if not math.isfinite(number))
-        raise stream_dr.errors.NotFinite(f"row 0, entry {column} of {name} is {numbers[column]}.", row=0, column=column)
-    return numbers
-
-
-def _ints(text: str) -> list[int]:
-    try:
-        return list(map(int, text.split(","))) if text.strip() else []
-    except ValueError:
-        raise Problem("invalid_request", f"indices={text!r} is not a list of integers parted by commas.") from None
+        what = "integers" if kind is int else "numbers"
+        raise Problem("invalid_request", f"{name}={text!r} is not a list of {what} parted by commas.") from None
