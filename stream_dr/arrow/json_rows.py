@@ -13,7 +13,6 @@ Why this way: JSON has one kind of number and no schema, so what a column cannot
 type is looked at before numpy, which would read "1.5" and null as numbers.
 """
 
-from collections.abc import Callable
 from itertools import chain, pairwise
 from typing import Any
 
@@ -142,18 +141,14 @@ def _sparse(rows: list[dict[str, Any]], stated: int | None, limit: int | None) -
             raise InvalidRows(f"row {i} has different numbers of indices and values; send one value an index.", row=i)
     indptr = np.cumsum([0, *(len(row["indices"]) for row in rows)]).astype(np.int32)
     most = min(stated or WIDEST, limit or WIDEST)
-    _check_each(rows, lambda v: type(v) is int and 0 <= v < most, most)
+    for i, row in enumerate(rows):
+        for index in row["indices"]:
+            if not (type(index) is int and 0 <= index < most):
+                raise InvalidIndex(f"row {i} has index {index!r}; indices are integers from 0 to {most - 1}.", row=i)
     _check_numbers([row["values"] for row in rows])
     indices = np.array(list(chain.from_iterable(row["indices"] for row in rows)), dtype=np.int32)
     values = number_array(list(chain.from_iterable(row["values"] for row in rows)))
     return canonical_csr(values, indices, indptr, stated or (int(indices.max()) + 1 if len(indices) else 0))
-
-
-def _check_each(rows: list[dict[str, Any]], fits: Callable[[Any], bool], limit: int) -> None:
-    for i, row in enumerate(rows):
-        for index in row["indices"]:
-            if not fits(index):
-                raise InvalidIndex(f"row {i} has index {index!r}; indices are integers from 0 to {limit - 1}.", row=i)
 
 
 def _check_numbers(rows: list[list[Any]]) -> None:
