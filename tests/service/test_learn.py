@@ -260,3 +260,22 @@ def test_a_label_that_no_answer_can_hold_is_refused_and_the_service_goes_on(tmp_
         assert served.http.get("/stream").json()["labels"] == ends
         assert served.http.get("/models/m").json()["classes"] == ends
         assert served.http.put("/models/m", json={"estimator": "class_means"}).status_code == 200
+
+
+@pytest.mark.parametrize("size", [1e8, 1e20])
+def test_an_outlier_that_is_unlearned_leaves_nothing(served: Served, size: float) -> None:
+    """One column of it: too large for the digits of what is left beside it, which the log still has."""
+    outlier = DENSE[:1].copy()
+    outlier[0, 1] = size
+    labels = CLASSES.tolist()
+    for rows, kinds in ((DENSE[:60], labels[:60]), (outlier, labels[:1]), (DENSE[60:], labels[60:])):
+        assert post(served.http, arrow(rows, kinds), path="/partial_fit?wait=applied").status_code == 200
+    assert served.http.post("/unlearn?wait=applied", json={"positions": [1]}).json()["lag"] == 0
+    for name, (key, params) in SPECS.items():
+        alone = stream_dr.ESTIMATORS[key](**params)
+        for cut in (slice(0, 60), slice(60, None)):
+            alone.partial_fit(stream_dr.Block(DENSE[cut], CLASSES[cut]))
+        expected = alone.transform(DENSE)
+        told = np.asarray(post(served.http, arrow(DENSE), path=f"/transform?model={name}").json()["z"])
+        signs = np.sign(np.sum(expected * told, axis=0))
+        np.testing.assert_allclose(told * signs, expected, rtol=1e-6, atol=1e-6)

@@ -12,6 +12,7 @@ from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Receipt, unlearn_draft
 from stream_dr.engine.model import Model
+from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import ESTIMATORS
 from tests.stream_dr.engine.batches import dense, opened, put
 
@@ -115,3 +116,16 @@ def test_what_cannot_be_named(tmp_path: Path) -> None:
             directory.history.pick((1,), ())
         with pytest.raises(errors.InvalidParameter):
             directory.history.pick((), ("0-1",))
+
+
+def test_a_model_in_which_too_few_digits_would_be_left_learns_the_rest_anew(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("pca", {})) as directory:
+        model = directory.model("m")
+        outlier = dense(9)._replace(X=dense(9).X * 1e12)
+        put(directory, dense(0), outlier, dense(2))
+        backfill(directory, [model], 2)
+        unlearn(directory, (1,))
+        backfill(directory, [model], 3)
+        alone = ESTIMATORS["pca"]().partial_fit(dense(0).X).partial_fit(dense(2).X)
+        assert (model.failure, model.rows) == (None, 40)
+        assert state_sha256(model.accumulator.freeze()) == state_sha256(alone.state_)
