@@ -151,22 +151,31 @@ def test_an_open_events_connection_does_not_hold_up_the_end(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("signals", [1, 2])
-def test_a_client_that_stalls_does_not_hold_up_the_end(tmp_path: Path, signals: int) -> None:
-    process = Process(tmp_path, stop_timeout=1 if signals == 1 else 100)
+def test_a_request_that_stalls_does_not_hold_up_the_end_and_is_told_so(tmp_path: Path, signals: int) -> None:
+    process = Process(tmp_path, stop_timeout=1 if signals == 1 else 100, log_level="info")
     address = ("127.0.0.1", int(process.url.rsplit(":", 1)[1]))
-    head = b"POST /partial_fit HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{"
+    paths = ("/partial_fit", "/unlearn")
     begun = time.monotonic()
-    with socket.create_connection(address) as half, socket.create_connection(address) as silent:
-        half.sendall(head + b"{")
+    with ExitStack() as lines:
+        silent, *halves = (lines.enter_context(socket.create_connection(address, 20)) for _ in range(3))
         silent.sendall(b"GET /li")
+        for half, path in zip(halves, paths, strict=True):
+            half.sendall(head % path.encode())
         time.sleep(0.2)
         process.popen.send_signal(signal.SIGTERM)
         if signals == 2:
             time.sleep(0.2)
             process.popen.send_signal(signal.SIGTERM)
+        for half in halves:
+            answer = b"".join(iter(lambda: half.recv(10_000), b""))  # noqa: B023
+            assert (answer.split()[1], b'"code": "shutting_down"' in answer) == (b"503", True)
         assert process._wait() == 0
     assert time.monotonic() - begun < 20
     assert "Traceback" not in process.said
+    for path in paths:
+        (line,) = [line for line in process.said.splitlines() if f"POST {path}" in line]
+        assert line.endswith(": 503, CancelledError")
 
 
 def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
