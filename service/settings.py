@@ -54,7 +54,7 @@ class Settings(BaseSettings):
     )
     max_features: Count = _setting(1_000_000, "features", "widest stream admitted", ge=1)
     max_labels: Count = _setting(1_000, "labels", "most distinct labels or target columns admitted", ge=1)
-    max_state_bytes: Count = _setting(2 * GIB, "bytes", "largest state of one model", ge=1)
+    max_state_bytes: Count = _setting(2 * GIB, "bytes", "largest state of one model, with what solving it takes", ge=1)
     max_body_bytes: Count = _setting(64 * MIB, "bytes", "largest Arrow body, as sent and as decompressed", ge=1)
     max_json_bytes: Count = _setting(MIB, "bytes", "largest JSON body (reading JSON holds the interpreter lock)", ge=1)
     max_queue_bytes: Count = _setting(

@@ -94,11 +94,12 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
         )
     _check_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
-    needed = estimator.state_bytes(schema.features, max(1, schema.n_targets))
+    solving = estimator.solve_bytes()
+    needed = estimator.state_bytes(schema.features, max(1, schema.n_targets)) + solving
     if needed > limits.max_state_bytes:
         raise LimitExceeded(
-            f"{type(estimator).__name__} would need {needed} bytes of state for {schema.features} features and "
-            f"{schema.n_targets} targets; at most {limits.max_state_bytes} are allowed (max_state_bytes). "
+            f"{type(estimator).__name__} would need {needed} bytes for {schema.features} features and {schema.n_targets} "
+            f"targets, {solving} of them to be solved; at most {limits.max_state_bytes} are allowed (max_state_bytes). "
             "Delete the model if it is there, or allow more.",
             needed=needed,
             limit=limits.max_state_bytes,

@@ -321,13 +321,21 @@ class Directory:
         return wanted
 
     def _restored(self, entry: Entry) -> Model:
-        estimator = make(entry.spec.estimator, entry.spec.params)
+        refused = None
+        try:
+            estimator = make(entry.spec.estimator, entry.spec.params)
+        except InvalidParameter as e:  # an earlier release took it
+            estimator, refused = make(entry.spec.estimator), e
         versions = Versions(self.limits.keep_versions, self.path if self.writable else None)
         reserve = partial(self.table.set_ceiling, entry.id)
         model = Model(
             entry.name, entry.id, entry.spec, entry.start, estimator, versions, entry.version_ceiling, reserve
         )
         model.policy, model.refine_policy, model.goal = entry.policy, entry.refine, self.position
+        if refused is not None:
+            model.status, model.failure = "failed", Failure(entry.start, refused.code, str(refused))
+            restore_published(model, self.path)
+            return model
         restore(model, self.path, self.position, self.writable)
         if model.published is not None and model.published.refined_at is not None:
             model.refine_begun = (model.published.rows, model.refine_begun[1])

@@ -23,7 +23,7 @@ from stream_dr.estimators.parameter_checks import check_choice, check_number, ch
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.recurrences.basis_state import unit_columns
-from stream_dr.statistics.recurrences.block_basis import basis_bytes
+from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
 
 
@@ -43,7 +43,7 @@ class CCIPCA(LinearGaussian):
     Parameters
     ----------
     n_components : int ≥ 1, default 2
-        Components looked for.
+        Components looked for, at most 2,000.
     amnesic : float ≥ 0, default 2.0
         ℓ of the paper: recent rows weigh more. Between 1 and 2 for a steady stream, above for one that drifts.
     center : bool, default True
@@ -62,8 +62,8 @@ class CCIPCA(LinearGaussian):
     feature_map: dict[str, Any] | None = None
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter for n_components < 1, amnesic < 0 or a center that is not a bool."""
-        check_positive_int("n_components", self.n_components)
+        """Raise InvalidParameter for n_components < 1 or above 2,000, amnesic < 0 or a center that is not a bool."""
+        check_positive_int("n_components", self.n_components, most=MOST_COMPONENTS)
         check_number("amnesic", self.amnesic, low=0.0)
         check_choice("center", self.center, (True, False))
         check_feature_map(self.feature_map)

@@ -106,6 +106,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Bytes its state takes at this width and number of labels or target columns."""
 
+    def solve_bytes(self) -> int:
+        """Bytes that solving takes at most, where that may be many times what the state takes; else 0."""
+        return 0
+
     def most_label_sets(self, n_features: int, sparse: bool) -> int | None:
         """Distinct label sets past which a batch of such a stream would be refused; None: no bound."""
         return None

@@ -19,7 +19,7 @@ from stream_dr.estimators.mapping import StateType, accumulate, check_feature_ma
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.recurrences.basis_state import unit_columns
-from stream_dr.statistics.recurrences.block_basis import basis_bytes
+from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
 
 
@@ -43,7 +43,7 @@ class IncrementalSKM(Estimator):
     Parameters
     ----------
     n_components : int ≥ 1, default 2
-        Components looked for.
+        Components looked for, at most 2,000.
     a : float ≥ 0, default 1.0
         Weight of a row's own class; the matrix followed is 2 Sb + (1 − a) Sw.
     target : {"auto", "class"}, default "auto"
@@ -70,8 +70,8 @@ class IncrementalSKM(Estimator):
     keep: Literal["positive", "all"] = "positive"
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter for n_components < 1 or an a or target outside its range."""
-        check_positive_int("n_components", self.n_components)
+        """Raise InvalidParameter for n_components < 1 or above 2,000 or an a or target outside its range."""
+        check_positive_int("n_components", self.n_components, most=MOST_COMPONENTS)
         check_number("a", self.a, low=0.0)
         check_choice("keep", self.keep, ("positive", "all"))
         check_choice("target", self.target, ("auto", "class"))

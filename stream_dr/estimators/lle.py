@@ -14,7 +14,7 @@ the local Gram matrix, unit-length places), so that one can be checked against t
 from dataclasses import KW_ONLY, dataclass
 
 from stream_dr.estimators.parameter_checks import check_number
-from stream_dr.estimators.reservoir_method import Embedding
+from stream_dr.estimators.reservoir_method import Embedding, check_weighted
 from stream_dr.solve.lle import Barycentre, locally_linear
 from stream_dr.statistics.reservoir import Reservoir
 
@@ -30,7 +30,7 @@ class LLE(Embedding):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Neighbours k, others than the row itself.
+        Neighbours k, others than the row itself, at most 500 (or as many as `reservoir`).
     reg : float ≥ 0, default 0.001
         Share of each local Gram matrix' trace that is added to its diagonal.
     scaling : {"unit", "source"}, default "unit"
@@ -54,6 +54,7 @@ class LLE(Embedding):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
+        check_weighted(self.n_neighbors, self.reservoir)
         check_number("reg", self.reg, 0.0)
 
     def fitted(self, state: Reservoir) -> Barycentre:

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.estimators.parameter_checks import check_choice, check_number
-from stream_dr.estimators.reservoir_method import ByClass, ReservoirMethod
+from stream_dr.estimators.reservoir_method import ByClass, ReservoirMethod, check_weighted
 from stream_dr.projection import Linear
 from stream_dr.solve.lle import alignment, weight_matrix
 from stream_dr.solve.locality import locality
@@ -32,7 +32,7 @@ class NPE(ReservoirMethod):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Neighbours k, others than the row itself.
+        Neighbours k, others than the row itself, at most 500 (or as many as `reservoir`).
     label_aware : bool, default False
         Look for neighbours within a row's own class; needs y.
     reg : float ≥ 0, default 0.001
@@ -65,6 +65,7 @@ class NPE(ReservoirMethod):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
+        check_weighted(self.n_neighbors, self.reservoir)
         check_choice("label_aware", self.label_aware, (False, True))
         check_number("reg", self.reg, 0.0)
         check_number("gamma", self.gamma, 0.0)

@@ -14,13 +14,13 @@ LARGEST = 2**31 - 1
 """No count is larger: an array of as many numbers takes 17 GB."""
 
 
-def check_positive_int(name: str, value: Any, optional: bool = False) -> None:
-    """Raise InvalidParameter unless value is an integer from 1 to LARGEST (or None, where optional)."""
+def check_positive_int(name: str, value: Any, optional: bool = False, most: int = LARGEST) -> None:
+    """Raise InvalidParameter unless value is an integer from 1 to `most` (or None, where optional)."""
     if optional and value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LARGEST:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
         or_none = " or None" if optional else ""
-        raise InvalidParameter(f"{name}={value!r}; it must be an integer ≥ 1 and at most {LARGEST}{or_none}.")
+        raise InvalidParameter(f"{name}={value!r}; it must be an integer ≥ 1 and at most {most}{or_none}.")
 
 
 def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
-from stream_dr.errors import CannotUnlearn
+from stream_dr.errors import CannotUnlearn, InvalidParameter
 from stream_dr.estimators.additive import AdditiveEstimator
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
@@ -31,6 +31,13 @@ from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 
 SPARSE_WIDTH = 4096
 """Rows wider than this are taken to be sparse, with no more than this many entries each, when memory is estimated."""
+
+
+MOST_SAMPLED = 20_000
+"""Largest reservoir: solving takes the cube of it in time, and 24 bytes times its square in memory, 10 GB."""
+
+MOST_WEIGHTED = 500
+"""Most neighbours that barycentric weights are made of: they take the cube of it in time, for every sampled row."""
 
 
 @dataclass(eq=False, repr=False)
@@ -69,7 +76,7 @@ class ReservoirMethod(Estimator):
         """Raise InvalidParameter when a parameter is outside its range."""
         check_positive_int("n_components", self.n_components)
         check_positive_int("n_neighbors", self.n_neighbors)
-        check_positive_int("reservoir", self.reservoir)
+        check_positive_int("reservoir", self.reservoir, most=MOST_SAMPLED)
         check_choice("scaling", self.scaling, ("unit", "source"))
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
@@ -96,6 +103,10 @@ class ReservoirMethod(Estimator):
     def _sample_bytes(self, n_features: int, n_targets: int) -> int:
         row = 8 * n_features if n_features <= SPARSE_WIDTH else 12 * SPARSE_WIDTH
         return self.reservoir * (row + 24)
+
+    def solve_bytes(self) -> int:
+        """24 · reservoir² for the dense eigenproblem, 64 an edge of the graph."""
+        return self.reservoir * (24 * self.reservoir + 64 * min(self.n_neighbors, self.reservoir))
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on sampling rows X (rows, features), weights (rows,) ≥ 0. The state is unchanged on error."""
@@ -138,3 +149,12 @@ class ByClass:
 
     def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:
         return ("class",) if instance is not None and instance.label_aware is True else ()
+
+
+def check_weighted(n_neighbors: int, reservoir: int) -> None:
+    """Raise InvalidParameter where barycentric weights would be made of more than MOST_WEIGHTED neighbours."""
+    if min(n_neighbors, reservoir) > MOST_WEIGHTED:
+        raise InvalidParameter(
+            f"n_neighbors={n_neighbors} of a reservoir of {reservoir} rows; barycentric weights are made of at most "
+            f"{MOST_WEIGHTED}, whose cube each row costs. Use fewer, or a smaller reservoir."
+        )

@@ -3,8 +3,8 @@
 W: barycentric weights of each row in its k nearest others, rows summing to 1 [GLPLS eq. 2.31]; the places are the
 smallest eigenvectors of (I − W)ᵀ(I − W) [eq. 2.34] past as many zeros as the neighbour graph has parts, of unit length.
 
-Cost: O(r k² features + r k³) for the weights, O(r³) once for the places, dense; apply O(r · features + k² features) a
-row.
+Cost: O(r k² features + r k³) for the weights, some rows' at a time in 32 MB, or what one row's neighbours take; O(r³) once
+for the places, dense; apply O(r · features + k² features + k³) a row.
 
 Why this way: each local Gram matrix is divided by its trace before its diagonal is raised, so the weights do not
 depend on the unit of the features, and k equal rows share the weight evenly instead of dividing by zero.
@@ -67,7 +67,8 @@ class Barycentre(NamedTuple):
         """Barycentric means of the places of the landmarks nearest to rows at squared distances (rows, r)."""
         near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
         weights = barycentric_weights(rows, self.landmarks.rows, near, self.reg)
-        return np.einsum("nk,nkp->np", weights, self.places[near])
+        ends = np.arange(0, near.size + 1, near.shape[1])
+        return np.asarray(sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared.shape) @ self.places)
 
 
 def locally_linear(rows: Any, n_components: int, n_neighbors: int, reg: float, unit: bool = False) -> Barycentre:
@@ -115,15 +116,15 @@ def alignment(W: sp.csr_matrix) -> sp.csr_matrix:
 def barycentric_weights(rows: Any, landmarks: Any, near: np.ndarray, reg: float) -> np.ndarray:
     """(rows, k) weights, summing to 1, of the landmarks `near` (rows, k) that best give each row back."""
     n, k = near.shape
-    gram = np.empty((n, k, k))
-    step = max(1, CHUNK // (k * max(1, landmarks.shape[1])))
+    weights = np.empty((n, k))
+    step = max(1, CHUNK // (k * max(k, landmarks.shape[1])))
     for start in range(0, n, step):
         part = slice(start, start + step)
-        gram[part] = _local_gram(rows[part], landmarks, near[part])
-    trace = np.einsum("nii->n", gram)
-    gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
-    gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
-    weights = np.linalg.solve(gram, np.ones((n, k, 1)))[:, :, 0]
+        gram = _local_gram(rows[part], landmarks, near[part])
+        trace = np.einsum("nii->n", gram)
+        gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
+        gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
+        weights[part] = np.linalg.solve(gram, np.ones((len(gram), k, 1)))[:, :, 0]
     return weights / weights.sum(axis=1, keepdims=True)
 
 

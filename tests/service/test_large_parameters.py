@@ -58,10 +58,29 @@ def test_components_that_do_not_fit_into_memory(tmp_path: Path, first: bool) -> 
     with in_thread(tmp_path / "D") as served:
         if not first:
             post(served.http, arrow(np.eye(3), ["a", "b", "c"])).raise_for_status()
-        answer = put(served, "ccipca", {"n_components": 20_000})
+        wide = stream_dr.random_fourier(10**6)
+        answer = put(served, "ccipca", {"n_components": 2_000, "feature_map": wide})
         assert (answer.status_code, answer.json()["code"]) == (422, "limit_exceeded")
         assert answer.json()["needed"] > 6e9
         assert put(served, "ccipca", {"n_components": 20}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("key", "params", "code"),
+    [
+        ("ccipca", {"n_components": 10_000}, "invalid_parameter"),
+        ("iskm", {"n_components": 10_000}, "invalid_parameter"),
+        ("lle", {"n_neighbors": 600}, "invalid_parameter"),
+        ("npe", {"n_neighbors": 600}, "invalid_parameter"),
+        ("laplacian_eigenmaps", {"reservoir": 10_000}, "limit_exceeded"),
+        ("lpp", {"reservoir": 5_000, "n_neighbors": 5_000}, "limit_exceeded"),
+    ],
+)
+def test_what_would_cost_too_much_to_solve_is_refused_by_name(
+    served: Served, key: str, params: dict[str, int], code: str
+) -> None:
+    answer = put(served, key, params)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
 
 
 def test_a_model_that_could_not_be_made_is_not_there_after_a_restart(

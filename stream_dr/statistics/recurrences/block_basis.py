@@ -31,6 +31,9 @@ from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
 from stream_dr.statistics.recurrences.loops import learn_dense, learn_sparse
 
+MOST_COMPONENTS = 2_000
+"""Most components of a recurrence, however few features there are: a row costs their square, and so does the table."""
+
 
 class BlockBasis:
     """The mutable basis of p components and a growing number of means. One owner; kernels write into its arrays.

@@ -11,6 +11,7 @@ from stream_dr import errors, failpoints
 from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Receipt, rows_draft
+from stream_dr.engine.model import Spec
 from stream_dr.engine.snapshot import snapshot
 from stream_dr.engine.verify import verify
 from stream_dr.log import index
@@ -248,3 +249,18 @@ def test_a_view_of_anything_but_bytes_is_kept_as_bytes(tmp_path: Path) -> None:
         directory.append([rows_draft(memoryview(sent).cast("Q").toreadonly())])
         assert [(e.body, e.intact) for e in directory.log.read(-1)] == [(sent, True)]
         directory.log.verify()
+
+
+def test_a_model_whose_parameters_an_earlier_release_took_fails_by_name_and_the_others_go_on(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("class_means", {}), odd=("pca", {})) as directory:
+        put(directory, dense(0))
+        directory.table.remove(directory.model("odd").id)
+        directory.table.add("odd", Spec("pca", {"n_components": -1}), 0)
+    for _ in range(2):
+        with opened(tmp_path) as directory:
+            failure = directory.model("odd").failure
+            assert failure is not None
+            assert (failure.code, "n_components=-1" in failure.message) == ("invalid_parameter", True)
+            put(directory, dense(1))
+            backfill(directory, list(directory.models.values()), directory.position)
+            assert directory.model("m").rows == 20 * (directory.position + 1)

@@ -1,11 +1,16 @@
 """LLE against the definition and scikit-learn's LocallyLinearEmbedding."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_swiss_roll
 from sklearn.manifold import LocallyLinearEmbedding
 
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.lle import LLE
+from stream_dr.estimators.npe import NPE
+from stream_dr.solve.lle import weight_matrix
 from tests.naive import graph as naive
 
 rng = np.random.default_rng(5)
@@ -62,3 +67,24 @@ def test_the_embedding_is_that_of_the_sampled_rows():
     model = LLE(reservoir=120, random_state=3).fit(X)
     assert model.embedding_.shape == (120, 2)
     np.testing.assert_array_equal(model.embedding_, model.transform(model.state_.kept))
+
+
+def test_many_neighbours_take_little_memory():
+    rows = np.random.default_rng(1).normal(size=(600, 5))
+    tracemalloc.start()
+    try:
+        found = weight_matrix(rows, 400, 1e-3)
+        assert tracemalloc.get_traced_memory()[1] < 200e6  # all rows' Gram matrices take 768e6
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(found.toarray(), naive.barycentric_weights(rows, 400, 1e-3), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [LLE, NPE])
+def test_more_neighbours_than_can_be_solved_are_refused_by_name(kind):
+    for few in (kind(n_neighbors=500), kind(n_neighbors=10**6, reservoir=500)):
+        few.check_parameters()
+    with pytest.raises(InvalidParameter, match=r"n_neighbors=600 of a reservoir of 2000 rows.* at most 500"):
+        kind(n_neighbors=600).partial_fit(X)
+    with pytest.raises(InvalidParameter, match="reservoir=20001"):
+        kind(reservoir=20_001).partial_fit(X)
