@@ -141,10 +141,7 @@ class Client:
         as the service is set. refine: {"rows", "seconds"}, when it is refined again by itself; None: when asked. params: the
         estimator's.
         """
-        policies = {"publish": publish, "refine": refine}
-        spec = {"estimator": estimator, "params": params, "from": start} | (
-            {name: policy for name, policy in policies.items() if policy is not None}
-        )
+        spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
         return dict(self._send("PUT", _path(name), **_json(spec)).json())
 
     def publish(self, name: str) -> dict[str, Any]:
@@ -172,8 +169,7 @@ class Client:
         self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None, wait: bool = False
     ) -> dict[str, Any]:
         """Take rows out again, by the positions of their batches or by their ids, not by both; as partial_fit."""
-        named = {"positions": _several("positions", positions), "ids": _several("ids", ids)}
-        what = {name: given for name, given in named.items() if given}
+        what = {"positions": _several("positions", positions), "ids": _several("ids", ids)}
         query = {"wait": "applied"} if wait else {}
         headers = {"Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
         return dict(self._send("POST", "/unlearn", params=query, **_json(what, headers)).json())
