@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stream_dr.commands.output import Bar, result, say
-from stream_dr.commands.specs import parse_spec
+from stream_dr.commands.specs import SkipDamaged, parse_spec
 
 
 def evaluate(
@@ -23,9 +23,7 @@ def evaluate(
     neighbours: Annotated[int, typer.Option(min=1, help="Neighbours of knn.")] = 5,
     first: Annotated[int, typer.Option(min=1, help="Rows learned before the first test, whole batches.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
-    skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")
-    ] = False,
+    skip_damaged: SkipDamaged = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
 ) -> None:
     """Test each batch with what was learned before it, then learn it; print one line a model and classifier.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stream_dr.commands.output import Bar, result, say
-from stream_dr.commands.specs import parse_spec
+from stream_dr.commands.specs import SkipDamaged, parse_spec
 from stream_dr.errors import StreamDRError
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ def replay(
     shuffle_shards: Annotated[
         int | None, typer.Option(metavar="SEED", help="Shuffle the shards' order in each pass.")
     ] = None,
-    skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")
-    ] = False,
+    skip_damaged: SkipDamaged = False,
 ) -> None:
     """Replay shards into a directory and advance its models.
 

@@ -2,10 +2,11 @@
 
 import json
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]
 Value = str | int | float | bool | None | dict[str, Any]
 
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
