@@ -33,19 +33,18 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
         raise TargetKindMismatch(
             f"target={target!r} was given; rows so far had {known} targets. Pass those with target={known!r}, or start anew."
         )
+    wanted = known or (target if target != "auto" else None)
     if isinstance(y, Targets):
         parsed = y
     else:
         if not any(hasattr(y, name) for name in ("__len__", "shape", "__array__", "to_numpy")):
             raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
-        kind = known or (target if target != "auto" else None)
-        parsed = _parse(y, kinds, kind)
+        parsed = _parse(y, kinds, wanted)
     if parsed.rows != rows:
         raise InvalidTargets(
             f"Found input variables with inconsistent numbers of samples: {rows} rows but {parsed.rows} targets; "
             "pass one target a row."
         )
-    wanted = known or (target if target != "auto" else None)
     if parsed.kind == "multilabel" and parsed.kind not in kinds:
         refuse_kind(parsed.kind, kinds)  # before the other kind's error, which would not say what can learn from these
     if wanted is not None and parsed.kind != wanted:

@@ -6,6 +6,7 @@ Several labels are separated by commas (`1,5,7 3:0.5`); a line that begins with 
 Memory: one group of rows. Time: 2 million pairs a second or so on one core.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,8 @@ from stream_dr.datasets.readers.labels import LabelFields
 from stream_dr.datasets.readers.lines import ROWS, Lines, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
 from stream_dr.disk import FileName
+
+_BLANK = re.compile(rb"[ \t]")
 
 
 def read_libsvm(
@@ -40,9 +43,8 @@ def label_fields(lines: Lines) -> tuple[list[str], np.ndarray]:
     fields, begins = [], np.empty(lines.rows, np.int64)
     data = lines.data.tobytes()
     for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
-        stop = data.find(b" ", start, end)
-        tab = data.find(b"\t", start, stop if stop >= 0 else end)
-        stop = tab if tab >= 0 else stop if stop >= 0 else end
+        blank = _BLANK.search(data, start, end)
+        stop = blank.start() if blank else end
         field = data[start:stop]
         if b":" in field:
             field, stop = b"", start
