@@ -19,7 +19,8 @@ DOCS = Path(__file__).parent
 def lay_out(into: Path) -> None:
     """What the site is built from: zensical.toml, and the pages in a folder beside it, with those of reference.py."""
     shutil.rmtree(into, ignore_errors=True)
-    shutil.copytree(DOCS, into / "pages", ignore=shutil.ignore_patterns("__pycache__", "zensical.toml"))
+    tools = [path.name for path in DOCS.glob("*.py")]
+    shutil.copytree(DOCS, into / "pages", ignore=shutil.ignore_patterns("__pycache__", "zensical.toml", *tools))
     shutil.copy(DOCS / "zensical.toml", into)
     reference = into / "pages" / "reference"
     reference.mkdir()
