@@ -15,7 +15,7 @@ from stream_dr.statistics.recurrences.coefficients import RESOLVED, TINY, mirror
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesic, residual, weights):  # type: ignore[no-untyped-def]
     """One row of the recurrence on inner products and coefficients.
 
@@ -77,14 +77,14 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
     return live, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0, first
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def average(variance, left, row, unit, amnesic):  # type: ignore[no-untyped-def]
     """Take |u_1|² of row n into variance[0], by the weights that the components have."""
     ell = amnesic if row > amnesic + 1.0 else 0.0
     variance[0] = (row - 1.0 - ell) / row * variance[0] + (1.0 + ell) / row * left / (unit * unit)
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def centre(products, squared, row, table, counts, live, p, residual):  # type: ignore[no-untyped-def]
     """Learn the row's mean and turn `residual`, the row's products, into those of x − x̄(n); returns |x − x̄(n)|²."""
     size = products.shape[0]

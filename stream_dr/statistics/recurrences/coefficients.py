@@ -32,7 +32,7 @@ TINY = (64 * 2.0**-52) ** 2
 """A row whose first residual is not longer than 64 eps of the row starts no component (squared)."""
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def multiply(table, products, live, residual):  # type: ignore[no-untyped-def]
     """residual ← the row's products M·Dᵀx with the live vectors, zeros elsewhere."""
     size = products.shape[0]
@@ -44,7 +44,7 @@ def multiply(table, products, live, residual):  # type: ignore[no-untyped-def]
         residual[i] = total
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def mirror(table, i, live, p, means):  # type: ignore[no-untyped-def]
     """Copy Gram row i into Gram column i, for live vectors and means."""
     for j in range(live):
@@ -53,7 +53,7 @@ def mirror(table, i, live, p, means):  # type: ignore[no-untyped-def]
         table[j, i] = table[i, j]
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def start(table, residual, weights, i, length, share, unit):  # type: ignore[no-untyped-def]
     """Component i, not live yet and so with an empty column of D, takes the residual as it is (in the rows' own unit)."""
     size = weights.shape[0]
@@ -66,14 +66,14 @@ def start(table, residual, weights, i, length, share, unit):  # type: ignore[no-
     weights[i] = unit * in_x
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def measure(lengths, products, weights, squared):  # type: ignore[no-untyped-def]
     """lengths ← the squared lengths of D's columns after D ← D + x qᵀ, from products Dᵀx, weights q and |x|²."""
     for k in range(lengths.shape[0]):
         lengths[k] += weights[k] * (2.0 * products[k] + weights[k] * squared)
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def worn(table, lengths, counts, p, live, row, turned, growth, deflated):  # type: ignore[no-untyped-def]
     """Whether D must be re-multiplied after this row (see block_basis); the costly part every 32 rows at most.
 

@@ -39,7 +39,7 @@ LINE = 8
 """Columns of D in a line of the cache."""
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no-untyped-def]
     """out (columns,) ← Dᵀx for the sparse row x = unit · entries start … stop; returns |x|²."""
     width = out.shape[0]
@@ -54,7 +54,7 @@ def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no
     return squared
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def scatter(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
     """D ← D + x qᵀ for the sparse row x = unit · entries start … stop and weights q (columns,); as many entries after
     them are asked for, which are the next row's."""
@@ -68,7 +68,7 @@ def scatter(indices, values, start, stop, unit, columns, weights):  # type: igno
             columns[j, k] += v * weights[k]
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-def]
     """block (features, rows) ← (unit · X − s)ᵀ of as many rows from `first` on, in float64; raw (rows,) ← |x|²."""
     raw[:] = 0.0
@@ -80,7 +80,7 @@ def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-de
             block[j, t] = v - s
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def block_products(block, columns, products, inner):  # type: ignore[no-untyped-def]
     """products (rows, columns) ← blockᵀD and inner (rows, rows) ← blockᵀblock, a tile of features at a time."""
     products[:] = 0.0
@@ -90,11 +90,14 @@ def block_products(block, columns, products, inner):  # type: ignore[no-untyped-
         tile = block[f : f + TILE]
         np.dot(tile.T, columns[f : f + tile.shape[0]], part)
         np.dot(tile.T, tile, part_inner)
-        products += part
-        inner += part_inner
+        for t in range(block.shape[1]):
+            for k in range(columns.shape[1]):
+                products[t, k] += part[t, k]
+            for s in range(block.shape[1]):
+                inner[t, s] += part_inner[t, s]
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
     """D ← D + block · Q for weights Q (rows, columns), a tile of features at a time."""
     part = np.empty((TILE, weights.shape[1]))
@@ -106,7 +109,7 @@ def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
                 columns[f + j, k] += part[j, k]
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def settle(products, inner, weights, t):  # type: ignore[no-untyped-def]
     """products[t] ← Dᵀx_t with the rows before t of the block counted into D: + Σ_s q_s (x_s · x_t)."""
     for s in range(t):

@@ -18,7 +18,7 @@ from stream_dr.statistics.recurrences.coefficients import RESOLVED, mirror, mult
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def skm_row(  # type: ignore[no-untyped-def]
     products, squared, row, label, table, formed, counts, live, p, unit, a, working, space, weights
 ):
@@ -77,7 +77,7 @@ def skm_row(  # type: ignore[no-untyped-def]
     return live, worst, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-untyped-def]
     """part ← what v_i takes of u and of each class mean: Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale; part was zero."""
     for k in range(counts.shape[0]):
@@ -87,7 +87,7 @@ def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-un
             part[0] -= part[k + 1]
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-untyped-def]
     """|v|² of v = keep · v_i + Σ part · working, and the size of the terms it is summed from; pull ← v · working."""
     squared = terms = along = 0.0
@@ -102,7 +102,7 @@ def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-unt
     return keep * keep * length + 2.0 * keep * along + squared, keep * keep * length + terms
 
 
-@compiled(fastmath=FAST, forceinline=True)
+@compiled(fastmath=FAST, inline="always")
 def meet(products, squared, label, table, counts, live, p, working, shares, inner):  # type: ignore[no-untyped-def]
     """Learn the row's class mean, and set up the working vectors u = x and m_j before any deflation."""
     size, c = products.shape[0], counts.shape[0]
@@ -122,9 +122,10 @@ def meet(products, squared, label, table, counts, live, p, working, shares, inne
     inner[0, 0], shares[:] = squared, 0.0
     shares[0] = 1.0
     for k in range(c):
-        working[k + 1] = 0.0
+        for j in range(size):
+            working[k + 1, j] = table[p + k, j] if counts[k] > 0.0 else 0.0
+            working[k + 1, size + j] = 0.0
         if counts[k] > 0.0:
-            working[k + 1, :size] = table[p + k, :size]
             working[k + 1, size + p + k] = 1.0 / counts[k]
         inner[0, k + 1] = inner[k + 1, 0] = u[p + k]
         for j in range(c):
