@@ -12,9 +12,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.block import Block
+from stream_dr.client import Client
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.replay import ReplaySettings, replay
+from stream_dr.engine.warm_up import warm_up
+from stream_dr.shards import writer
+from stream_dr.shards.dataset import open_dataset
 from stream_dr.targets import class_targets
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -52,8 +61,6 @@ class Digits(NamedTuple):
 
 def digits() -> Digits:
     """scikit-learn's digits, split as SPLIT says."""
-    from sklearn.datasets import load_digits
-
     X, y = load_digits(return_X_y=True)
     held_out = np.arange(len(y)) % 5 == 4
     return Digits(X[~held_out], y[~held_out], X[held_out], y[held_out])
@@ -61,11 +68,8 @@ def digits() -> Digits:
 
 def write_shards(folder: Path, data: Digits) -> list[Path]:
     """The training rows as Arrow IPC shards; those that are there already stay."""
-    from stream_dr.shards.dataset import ShardWriter, open_dataset
-
     if not (folder / "manifest.json").exists():
-        with ShardWriter(folder, rows_per_shard=SHARD_ROWS, rows_per_batch=BATCH_ROWS) as writer:
-            writer.write(Block(data.X, class_targets(data.y.tolist())))
+        writer.write_shards([Block(data.X, class_targets(data.y.tolist()))], folder, SHARD_ROWS, BATCH_ROWS)
     return [shard.path for shard in open_dataset(folder).shards]
 
 
@@ -76,11 +80,6 @@ def replay_shards(
     say: Callable[[str], object] = print,
 ) -> dict[str, float]:
     """Replay shards through the four models; rows learned a second, of those that learned any. say: told of compiling."""
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.replay import ReplaySettings, replay
-    from stream_dr.engine.warm_up import warm_up
-    from stream_dr.shards.dataset import open_dataset
-
     with Directory(directory) as opened:
         for name, (key, params) in MODELS.items():
             opened.add_model(name, key, params)
@@ -91,11 +90,6 @@ def replay_shards(
 
 def post_shards(address: str, shards: list[Path]) -> Iterator[dict[str, Any]]:
     """Post each batch of the shards as Arrow, the very last as JSON, under fixed keys; the service's answers."""
-    import httpx
-
-    from stream_dr.client import Client
-    from stream_dr.shards.dataset import open_dataset
-
     blocks = [block for _, block in open_dataset(shards).events()]
     with Client(address) as client:
         for number, block in enumerate(blocks[:-1]):
@@ -110,8 +104,6 @@ def post_shards(address: str, shards: list[Path]) -> Iterator[dict[str, Any]]:
 
 def table(address: str, data: Digits, rates: dict[str, float]) -> list[Line]:
     """Ask POST /transform for all rows of every model; 1-NN accuracy on the held-out rows."""
-    from stream_dr.client import Client
-
     full = one_nearest(data.X, data.y, data.X_held_out, data.y_held_out)
     lines = []
     with Client(address) as client:
@@ -125,15 +117,11 @@ def table(address: str, data: Digits, rates: dict[str, float]) -> list[Line]:
 
 def one_nearest(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> float:
     """Accuracy of the nearest training row's label."""
-    from sklearn.neighbors import KNeighborsClassifier
-
     return float(KNeighborsClassifier(1).fit(X, y).score(X_test, y_test))
 
 
 def ask_one(address: str, x: np.ndarray) -> dict[str, Any]:
     """GET /transform of one row through LDA."""
-    import httpx
-
     answer = httpx.get(f"{address}/transform", params={"model": "lda", "x": _numbers(x)}, timeout=60)
     answer.raise_for_status()
     return dict(answer.json())
