@@ -3,7 +3,7 @@
 Arrow IPC files and streams are memory-mapped; Parquet's row groups are decoded one at a time. At most 16 files are kept open
 in a process; the batches handed out keep their pages mapped as long as they live.
 
-Parquet's pages are checked by their own checksums where they have them (ours do; many writers leave them out), so that
+Parquet's pages are checked by their own checksums where they have them (many writers leave them out), so that
 damage in a file whose digest nobody wrote down is found as far as it can be.
 
 Cost: opening reads the footer, and of an IPC file what each batch says of itself.

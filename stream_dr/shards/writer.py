@@ -51,7 +51,7 @@ class ShardWriter:
     """Writes `directory/part-00000.arrow` … and, on a clean end, `directory/manifest.json`. A context manager.
 
     rows_per_shard, rows_per_batch: rows a file and an event hold (the last of each may hold fewer). n_features: width of
-    sparse rows where it is known from the start; else the manifest's width is the largest seen. format: "ipc" or "parquet".
+    sparse rows where it is known from the start; else the manifest's width is the largest seen.
     Attributes: rows (given so far), manifest (once it is closed). Raises OutputExists when the directory has shards,
     SchemaMismatch when a later Block has other columns than the first, InsufficientStorage.
     """
@@ -62,13 +62,12 @@ class ShardWriter:
         rows_per_shard: int = 100_000,
         rows_per_batch: int = 1_000,
         n_features: int | None = None,
-        format: str = "ipc",
     ) -> None:
         self.directory = Path(directory)
         self.rows_per_shard, self.rows_per_batch = rows_per_shard, rows_per_batch
         self.manifest: Manifest
         self.rows = 0
-        self._n_features, self._parquet = n_features, format == "parquet"
+        self._n_features = n_features
         self._width = n_features or 0
         self._labels: dict[Label, None] = {}
         self._target_kind: str | None = None
@@ -157,16 +156,10 @@ class ShardWriter:
 
     def _begin_shard(self) -> None:
         (self.directory / UNFINISHED).touch()
-        suffix = "parquet" if self._parquet else "arrow"
-        self._path = self.directory / f"part-{len(self._entries):05d}.{suffix}"
+        self._path = self.directory / f"part-{len(self._entries):05d}.arrow"
         self._temporary = self._path.with_name(self._path.name + TEMPORARY)
         self._sink = pa.OSFile(str(self._temporary), "wb")
-        if self._parquet:
-            import pyarrow.parquet as pq
-
-            self._writer = pq.ParquetWriter(self._sink, self._schema, write_page_checksum=True)
-        else:
-            self._writer = pa.ipc.new_file(self._sink, self._schema)
+        self._writer = pa.ipc.new_file(self._sink, self._schema)
 
     def _end_shard(self) -> None:
         """Close the file, make it durable, give it its name."""

@@ -1,5 +1,6 @@
 """Shards give back the rows written, uncopied where they can, and are known by their bytes."""
 
+import hashlib
 import json
 import os
 
@@ -15,6 +16,7 @@ from stream_dr.block import Block
 from stream_dr.shards import dataset as shards
 from stream_dr.shards.dataset import ShardWriter, open_dataset, open_shard
 from stream_dr.shards.file import digest_of
+from stream_dr.shards.manifest import write_manifest
 from stream_dr.source import Source
 from stream_dr.targets import multilabel_targets
 
@@ -25,18 +27,36 @@ LABELS = [[f"t{j}" for j in RANDOM.integers(0, 9, RANDOM.integers(0, 4))] for _ 
 Y = multilabel_targets(LABELS)
 
 
-def write(folder, piece=97, **options):
+def write(folder, piece=97, form="ipc", **options):
     settings = {"rows_per_shard": 400, "rows_per_batch": 100, "n_features": WIDTH} | options
     with ShardWriter(folder, **settings) as writer:
         for start in range(0, ROWS, piece):
             rows = np.arange(start, min(start + piece, ROWS))
             writer.write(Block(X[rows], Y.take(rows)))
-    return writer.manifest
+    return as_parquet(folder, writer.manifest) if form == "parquet" else writer.manifest
+
+
+def as_parquet(folder, manifest):
+    """The shards of a folder as Parquet files, a row group a batch."""
+    entries = []
+    for entry in manifest.shards:
+        path = folder / entry.file
+        parquet = path.with_suffix(".parquet")
+        batches = pa.ipc.open_file(path)
+        with pq.ParquetWriter(parquet, batches.schema, write_page_checksum=True) as writer:
+            for n in range(batches.num_record_batches):
+                writer.write_batch(batches.get_batch(n))
+        path.unlink()
+        known = {"bytes": parquet.stat().st_size, "sha256": hashlib.sha256(parquet.read_bytes()).hexdigest()}
+        entries.append(entry._replace(file=parquet.name, seal="", **known))
+    manifest = manifest._replace(shards=tuple(entries))
+    write_manifest(folder, manifest)
+    return manifest
 
 
 @pytest.mark.parametrize("form", ["ipc", "parquet"])
 def test_what_was_written_is_read_in_even_batches(tmp_path, form):
-    manifest = write(tmp_path, format=form)
+    manifest = write(tmp_path, form=form)
     dataset = open_dataset(tmp_path)
     assert isinstance(dataset, Source)
     assert (dataset.rows, dataset.n_features, dataset.target_kind) == (ROWS, WIDTH, "multilabel")
@@ -123,7 +143,7 @@ def test_a_shard_that_changes_after_it_was_read_is_noticed(tmp_path):
 @pytest.mark.parametrize("change", ["truncated", "foreign", "empty"])
 @pytest.mark.parametrize("form", ["ipc", "parquet"])
 def test_damaged_shards_are_named_or_left_out(tmp_path, change, with_manifest, form):
-    write(tmp_path, format=form)
+    write(tmp_path, form=form)
     path = open_dataset(tmp_path).shards[1].path
     body = path.read_bytes()
     path.write_bytes({"truncated": body[: len(body) // 2], "foreign": b"hello" * 99, "empty": b""}[change])
@@ -224,7 +244,7 @@ def test_shards_damaged_at_random_are_read_or_refused(tmp_path, form):
 
 
 def test_damage_in_parquet_without_a_manifest_is_found_by_the_pages_checksums(tmp_path):
-    write(tmp_path, format="parquet")
+    write(tmp_path, form="parquet")
     (tmp_path / "manifest.json").unlink()
     path = tmp_path / "part-00000.parquet"
     good, wrong, random = path.read_bytes(), 0, np.random.default_rng(9)
