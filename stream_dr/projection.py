@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from stream_dr.block import Rows
 from stream_dr.errors import WidthMismatch
-from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.readout import Readout
 
 
@@ -236,14 +236,19 @@ class Mapped(NamedTuple):
                 check_width(X, self.width)
             X = _fit_width(X, self.width)
         out = np.empty((X.shape[0], self.n_components))
-        for start in range(0, X.shape[0], MAPPED_AT_ONCE):
-            part = slice(start, start + MAPPED_AT_ONCE)
+        for part in mapped_parts(X.shape[0], made):
             out[part] = self.inner.apply(made.apply(X[part], self.width, names))
         return out
 
 
-MAPPED_AT_ONCE = 4096
-"""Rows mapped at a time: a map's rows may be much wider than what they came from."""
+MAPPED_AT_ONCE = 1 << 22
+"""Numbers of mapped rows that are held at a time, 32 MB: a map's rows may be much wider than what they came from."""
+
+
+def mapped_parts(rows: int, made: FeatureMap) -> list[slice]:
+    """The rows that are mapped at a time."""
+    step = 4096 if made.sparse else max(1, MAPPED_AT_ONCE // made.out_features)
+    return [slice(start, start + step) for start in range(0, rows, step)]
 
 
 def check_width(X: Rows, n_features: int) -> None:

@@ -9,11 +9,13 @@ Why this way: no accumulator knows of maps and no map of accumulators, so any es
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stream_dr.block import Block, check_rows
 from stream_dr.errors import CannotMerge, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical, feature_map
 from stream_dr.label_codes import Label
-from stream_dr.projection import Columns, Linear, Mapped
+from stream_dr.projection import Columns, Linear, Mapped, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.statistics.protocol import nested_state
 
@@ -59,7 +61,7 @@ class MappedAccumulator:
         self._map = feature_map(spec)
         if state is not None and getattr(state, "feature_map", None) != self._spec:
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
-        self.inner = build(None if state is None else state.inner)
+        self._build, self.inner = build, build(None if state is None else state.inner)
         self.n_features = 0 if state is None else state.n_features
         self._names = None if state is None else state.names
 
@@ -90,19 +92,39 @@ class MappedAccumulator:
         return tuple(getattr(self.inner, "labels_left", self.inner.labels))
 
     def add(self, block: Block) -> None:
-        """Learn one batch, mapped. Raises WidthMismatch and whatever the inner accumulator raises; then nothing changed."""
+        """Learn one batch, mapped, some of it at a time. Raises WidthMismatch and what the inner accumulator raises; then
+        nothing changed."""
         width, names = self._width(block)
-        self.inner.add(self._mapped(block, width))
+        self._each(block, lambda part: self.inner.add(self._mapped(part, width)))
         if block.rows:
             self.n_features, self._names = width, names
 
     def remove(self, block: Block, **options: Any) -> None:
         """Take out a batch learned before, mapped; options are the inner accumulator's. Raises CannotUnlearn."""
-        self.inner.remove(self._mapped(block, self._width(block)[0]), **options)
+        width = self._width(block)[0]
+        if options:
+            self.inner.remove(self._mapped(block, width), **options)
+        else:
+            self._each(block, lambda part: self.inner.remove(self._mapped(part, width)))
 
     def freeze(self) -> MappedState:
         """The state so far; the inner accumulator's cost."""
         return _around(self.inner.freeze(), self.n_features, self._spec, self._names)
+
+    def _each(self, block: Block, act: Callable[[Block], None]) -> None:
+        """Act on some rows at a time, of which there are never many; an error leaves the inner state as it was."""
+        check_rows(block)
+        parts = mapped_parts(block.rows, self._map)
+        if len(parts) < 2:
+            act(block)
+            return
+        before = self.inner.freeze()
+        try:
+            for part in parts:
+                act(block.take(np.arange(block.rows)[part]))
+        except BaseException:
+            self.inner = self._build(before)
+            raise
 
     def _mapped(self, block: Block, width: int) -> Block:
         check_rows(block)

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
-from stream_dr import ESTIMATORS, hashing, random_fourier
+from stream_dr import ESTIMATORS, hashing, projection, random_fourier
 from stream_dr.block import Block
-from stream_dr.errors import CannotMerge, InvalidParameter, WidthMismatch
+from stream_dr.errors import CannotMerge, InvalidParameter, PrecisionLost, WidthMismatch
 from stream_dr.estimators import make
 from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.protocol import pack, unpack
@@ -204,3 +205,30 @@ def test_memory_counts_the_mapped_width_and_the_map():
 )
 def test_scikit_learns_checks(estimator):
     check_estimator(estimator, on_skip=None)
+
+
+def test_many_rows_of_a_wide_map_take_little_memory():
+    X = np.random.default_rng(3).normal(size=(40_000, 1))
+    pca = stream_dr.PCA(n_components=2, scatter="diagonal", feature_map=random_fourier(1_000))
+    tracemalloc.start()
+    try:
+        pca.partial_fit(X)
+        assert tracemalloc.get_traced_memory()[1] < 200e6  # mapped, all rows take 320e6
+    finally:
+        tracemalloc.stop()
+    assert pca.n_samples_seen_ == 40_000
+
+
+def test_a_batch_that_is_refused_in_a_later_part_changes_nothing(monkeypatch):
+    monkeypatch.setattr(projection, "MAPPED_AT_ONCE", 10 * 20)
+    rows = np.random.default_rng(4).normal(size=(80, 3))
+    weights = np.repeat([1.0, 1e14], [50, 30])
+    pca = stream_dr.PCA(feature_map=random_fourier(20))
+    pca.partial_fit(rows[:40], sample_weight=weights[:40]).partial_fit(rows[40:], sample_weight=weights[40:])
+    before, _ = pack(pca.state_)
+    with pytest.raises(PrecisionLost):
+        pca.unlearn(rows[40:], sample_weight=weights[40:])
+    after, _ = pack(pca.state_)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert pca.n_samples_seen_ == 80
+    assert pca.unlearn(rows[:40], sample_weight=weights[:40]).n_samples_seen_ == 40
