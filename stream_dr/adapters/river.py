@@ -39,24 +39,22 @@ FIRST_CODE.flags.writeable = False
 
 
 class Layout:
-    """Where a row's names stand among the columns: names, width, order (of the known names by column; None if as given)."""
+    """Where a row's names stand among the columns; a name without a place is left out.
 
-    def __init__(self, names: tuple[Hashable, ...], width: int, order: np.ndarray | None, columns: np.ndarray) -> None:
-        self.names, self.width, self.order, self.columns = names, width, order, columns
-        self._one = sp.csr_matrix((np.zeros(len(columns)), columns, [0, len(columns)]), shape=(1, width))
-        self._one.has_canonical_format = True
+    names: of the row. width: of the rows. order: the known names' numbers, by column. columns: those columns.
+    """
 
-    @classmethod
-    def of(cls, names: tuple[Hashable, ...], places: dict[Hashable, int]) -> "Layout":
-        """The layout of these names; a name without a place is left out."""
+    def __init__(self, names: tuple[Hashable, ...], places: dict[Hashable, int]) -> None:
         found = np.array([places.get(name, -1) for name in names], dtype=np.int32)
         known = np.flatnonzero(found >= 0)
-        order = known[np.argsort(found[known])]
-        as_given = len(order) == len(names) and bool(np.all(order == np.arange(len(names))))
-        return cls(names, len(places), None if as_given else order, found[order])
+        self.names, self.width, self.order = names, len(places), known[np.argsort(found[known])]
+        self.columns = found[self.order]
+        self._one = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
+        self._one.has_canonical_format = True
 
     def rows(self, values: np.ndarray) -> sp.csr_matrix:
-        """Values (columns,) or (rows, columns) as CSR; one row is a shallow copy of one made beforehand."""
+        """Values (names,) or (rows, names) as CSR; one row is a shallow copy of one made beforehand."""
+        values = values[..., self.order]
         if values.ndim == 1:
             row = copy(self._one)
             row.data = values
@@ -87,7 +85,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.learner = clone(estimator)
         self._by_name = bool(self.learner.goes_by_name())
         self._columns: dict[Hashable, int] = {}
-        self._last = Layout.of((), {})
+        self._last = Layout((), {})
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one row: feature name → number."""
@@ -135,8 +133,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             values = np.fromiter(x.values(), dtype=np.float64, count=len(x))
         except (TypeError, ValueError) as e:
             raise InvalidRows(f"a feature's value is not a number ({e}); encode it before this step.") from e
-        layout = self._layout_of(tuple(x), grow)
-        return layout.rows(values[layout.order] if layout.order is not None else values)
+        return self._layout_of(tuple(x), grow).rows(values)
 
     def _rows(self, X: Rows, grow: bool) -> Any:
         """A data frame as CSR (rows, columns so far); new names get columns when `grow`. By name: a list of dicts."""
@@ -146,8 +143,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             values = np.asarray(X.to_numpy(), dtype=np.float64)
         except (TypeError, ValueError) as e:
             raise InvalidRows(f"a column is not numeric ({e}); encode it before this step.") from e
-        layout = self._layout_of(tuple(X.columns), grow)
-        return layout.rows(values[:, layout.order] if layout.order is not None else values)
+        return self._layout_of(tuple(X.columns), grow).rows(values)
 
     def _layout_of(self, names: tuple[Hashable, ...], grow: bool) -> "Layout":
         """Where these names stand; the last answer is kept, since most rows have the names of the row before."""
@@ -156,7 +152,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             if grow:
                 for name in names:
                     self._columns.setdefault(name, len(self._columns))
-            last = self._last = Layout.of(names, self._columns)
+            last = self._last = Layout(names, self._columns)
         return last
 
     @classmethod
