@@ -1,25 +1,28 @@
 """Access: tokens for reading and writing, loopback without one, no secret in an answer or a log."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from service.auth import check_host
+from service.auth import OPEN, OPEN_FILES, check_host
 from service.settings import Settings
-from tests.service.serving import Served, in_thread
+from tests.service.serving import ROOT, Served, in_thread
 
 READ, WRITE = "read-token-0123", "write-token-4567"
-OPEN = ["/livez", "/readyz", "/"]
-READING = ["/stream", "/models", "/metrics", "/models/none", "/jobs/none", "/transform?model=none&x=1"]
-WRITING = [
-    ("PUT", "/models/new"),
-    ("DELETE", "/models/none"),
-    ("POST", "/partial_fit"),
-    ("POST", "/unlearn"),
-    ("POST", "/models/none/snapshot"),
-    ("DELETE", "/jobs/none"),
-]
+WRONG = (
+    "Bearer wrong-token",
+    f"Bearer {READ}x",
+    f"Bearer {WRITE[:-1]}",
+    f"Bearer {READ}{WRITE}",
+    f"Bearer {WRITE.upper()}",
+)
+MALFORMED = (
+    *("", READ, WRITE, "Bearer", "Bearer ", "Bearer \xe9", f"Basic {WRITE}", f"Bearer: {WRITE}", f"Bearer{WRITE}"),
+    *(f"Bearer {WRITE} {READ}", f"Bearer {WRITE},", f"Token {WRITE}", f'Bearer "{WRITE}"', f"Bearer {READ}\t{WRITE}"),
+)
+ROWS_WITHOUT_ROUTE = ("| any other, GET or HEAD | read |", "| any other | write |")
 
 
 @pytest.fixture(scope="module")
@@ -32,28 +35,76 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-@pytest.mark.parametrize("path", OPEN)
-def test_health_and_the_empty_page_need_no_token(served: Served, path: str) -> None:
-    assert served.http.get(path).status_code == 200
+def status(served: Served, method: str, target: str, authorization: str | None) -> int:
+    """The status of an answer to a request that is sent as it stands here."""
+    line = "" if authorization is None else f"Authorization: {authorization}\r\n"
+    head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n{line}\r\n"
+    with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2])), 20) as connection:
+        connection.sendall(head.encode("latin-1"))
+        told = connection.recv(10_000)
+    found = int(told.split()[1])
+    assert (b'Bearer realm="stream_dr"' in told) == (found == 401)
+    return found
 
 
-@pytest.mark.parametrize("path", READING)
-def test_reading_takes_either_token(served: Served, path: str) -> None:
-    for headers in ({}, bearer("wrong-token"), {"Authorization": READ}, {"Authorization": f"Basic {READ}"}):
-        answer = served.http.get(path, headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
-        assert answer.headers["www-authenticate"].startswith("Bearer")
-    for token in (READ, WRITE):
-        assert served.http.get(path, headers=bearer(token)).status_code != 401
+def needs(served: Served, method: str, target: str) -> str:
+    """What a request needs: "nothing", "read" or "write"; every other token is as none."""
+    passes = {given: status(served, method, target, given) != 401 for given in (None, *WRONG, *MALFORMED)}
+    assert len(set(passes.values())) == 1, (method, target, passes)
+    read, write = (
+        {status(served, method, target, f"{scheme} {token}") != 401 for scheme in ("Bearer", "bearer", "Bearer  ")}
+        for token in (READ, WRITE)
+    )
+    assert write == {True}, (method, target)
+    assert len(read) == 1
+    return "nothing" if passes[None] else "read" if read == {True} else "write"
 
 
-@pytest.mark.parametrize(("method", "path"), WRITING)
-def test_writing_takes_the_write_token_alone(served: Served, method: str, path: str) -> None:
-    body = {"estimator": "lda", "rows": [[1.0]]}
-    for headers in ({}, bearer(READ), bearer("wrong-token")):
-        answer = served.http.request(method, path, headers=headers, json=body)
-        assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized"), answer.text
-    assert served.http.request(method, path, headers=bearer(WRITE), json=body).status_code != 401
+def routes(served: Served) -> list[tuple[str, str]]:
+    """(method, path) of every route, by path: of those that the API description has, and of pages."""
+    told = served.http.get("/openapi.json").json()["paths"]
+    found = {(method.upper(), path) for path, methods in told.items() for method in methods}
+    return sorted(found | {("GET", path) for path in (*OPEN, f"{OPEN_FILES}…")}, key=lambda route: route[::-1])
+
+
+def test_every_route_with_every_token_as_the_documentation_has_it(served: Served) -> None:
+    table = ["| request | token |", "|---|---|"]
+    for method, path in routes(served):
+        target = path.replace("{name}", "none").replace("{id}", "none").replace("…", "none")
+        table.append(f"| `{method} {path}` | {needs(served, method, target)} |")
+    for method, row in (
+        ("GET", 0),
+        ("HEAD", 0),
+        ("POST", 1),
+        ("DELETE", 1),
+        ("OPTIONS", 1),
+        ("TRACE", 1),
+        ("PATCH", 1),
+    ):
+        assert f"| {needs(served, method, '/nowhere')} |" in ROWS_WITHOUT_ROUTE[row]
+    told = "\n".join([*table, *ROWS_WITHOUT_ROUTE])
+    assert told in (ROOT / "docs/deploy/README.md").read_text(), f"docs/deploy/README.md is to have:\n{told}"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+def test_no_other_way_to_write_a_path_leads_past_the_rights(served: Served, method: str) -> None:
+    """Without a token: refused, or a file of /docs that is not there."""
+    for path in ("stream", "models", "models/none", "partial_fit", "transform", "metrics", "events"):
+        for written in (
+            *(f"/{path}/", f"//{path}", f"/./{path}", f"/x/../{path}", f"/{path.upper()}", f"/{path}?", f"/{path}#"),
+            *(
+                f"/%2e/{path}",
+                f"/%2F{path}",
+                f"/{path}%00",
+                f"/{path};x",
+                f"http://localhost/{path}",
+                f"/{path}/../livez",
+            ),
+            *(f"/docs/../{path}", f"/docs/{path}", f"/livez/{path}", f"/livez/../{path}", f"/readyz%2f..%2f{path}"),
+        ):
+            assert status(served, method, written, None) in (400, 401), (method, written)
+        for written in (f"/static-offline-docs/../{path}", f"/static-offline-docs/%2e%2e/{path}"):
+            assert status(served, method, written, None) in (404, 405)
 
 
 def test_the_api_description_says_where_a_token_is_needed(served: Served) -> None:
@@ -68,10 +119,6 @@ def test_the_api_description_says_where_a_token_is_needed(served: Served) -> Non
 def test_without_a_token_the_api_description_names_none(tmp_path: Path) -> None:
     with in_thread(tmp_path) as open_to_all:
         assert "security" not in open_to_all.http.get("/openapi.json").text
-
-
-def test_a_token_that_is_not_ascii_is_wrong_and_nothing_more(served: Served) -> None:
-    assert served.http.get("/stream", headers={b"Authorization": "Bearer é".encode()}).status_code == 401
 
 
 def test_tokens_stay_out_of_logs_and_answers(served: Served, caplog: pytest.LogCaptureFixture) -> None:
