@@ -18,18 +18,25 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.projection import check_width
-from stream_dr.solve.neighbours import distances, fit_width
+from stream_dr.solve.neighbours import distances, fit_width, middle, norms, shifted
 from stream_dr.statistics.protocol import nested_state
 
 
 @nested_state
 class Kept(NamedTuple):
-    """The landmarks: values (r, features), or CSR values (entries,) with indices and indptr; width: features."""
+    """The landmarks: values (r, features), or CSR values (entries,) with indices and indptr; width: features.
+
+    middle: (features,) what sparse rows are shifted by before distances. same: squared distance up to which a row is a
+    landmark, 1e-10 of how far landmarks are from their middle: what a map makes of a row differs in its last digits with the
+    rows that come with it.
+    """
 
     values: np.ndarray
     indices: np.ndarray | None
     indptr: np.ndarray | None
     width: int
+    middle: np.ndarray = np.zeros(0)
+    same: float = 0.0
 
     @property
     def rows(self) -> Any:
@@ -42,9 +49,14 @@ class Kept(NamedTuple):
 
 def kept(rows: Any) -> Kept:
     """Rows (r, features) as plain arrays."""
+    if not rows.shape[0]:
+        by, same = np.zeros(rows.shape[1]), 0.0
+    else:
+        by = middle(rows)
+        same = 1e-20 * float(norms(shifted(rows, by)).mean())
     if sp.issparse(rows):
-        return Kept(rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1])
-    return Kept(rows, None, None, rows.shape[1])
+        return Kept(rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], by, same)
+    return Kept(rows, None, None, rows.shape[1], np.zeros(0), same)
 
 
 def of_variance_1(places: np.ndarray) -> np.ndarray:
@@ -68,9 +80,9 @@ def placed(landmarks: Kept, places: np.ndarray, X: Any, rule: Rule) -> np.ndarra
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out
-    for part, squared in distances(X, landmarks.rows):
+    for part, squared in distances(X, landmarks.rows, landmarks.middle):
         closest = squared.argmin(axis=1)
-        same = squared[np.arange(len(closest)), closest] == 0.0
+        same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]
         if not same.all():
             chunk[~same] = rule(X[part][~same], squared[~same])

@@ -5,9 +5,9 @@ scikit-learn's `NearestNeighbors`; new rows need their distances to all landmark
 to be one of *its* neighbours?), so they are computed in chunks: O(r · features) a row dense, O(r · entries) sparse,
 32 MB at most at a time.
 
-Why this way: dense distances are sums of squared differences, never the product form that puts a landmark at a
-distance from itself; sparse ones are, with what is only rounding set to zero. So a landmark asked again is known for
-what it is.
+Why this way: dense distances are sums of squared differences, never the product form that loses what is small beside the
+rows' size; sparse ones are, so columns that most landmarks have a value in are first shifted to their middle. A landmark
+asked again comes out nearer than rounding (`Kept.same`), and is known for what it is.
 """
 
 from collections.abc import Iterator
@@ -24,6 +24,7 @@ CHUNK = 1 << 22
 
 def nearest(landmarks: Any, k: int, with_self: bool) -> np.ndarray:
     """(r, k) indices of each landmark's nearest landmarks; with_self counts the landmark itself as the first of the k."""
+    landmarks = shifted(landmarks, middle(landmarks))  # scikit-learn's search takes the product form, too
     if not with_self:
         return NearestNeighbors(n_neighbors=k).fit(landmarks).kneighbors(return_distance=False)
     return NearestNeighbors(n_neighbors=k).fit(landmarks).kneighbors(landmarks, return_distance=False)
@@ -35,20 +36,37 @@ def pair_distances(landmarks: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     step = max(1, CHUNK // max(1, landmarks.shape[1]))
     for start in range(0, len(i), step):
         part = slice(start, start + step)
-        if sp.issparse(landmarks):
-            a, b = landmarks[i[part]], landmarks[j[part]]
-            out[part] = _clipped(_norms(a), _norms(b), np.asarray(a.multiply(b).sum(axis=1)).ravel())
-        else:
-            out[part] = _row_sums(landmarks[i[part]] - landmarks[j[part]])
+        out[part] = norms(landmarks[i[part]] - landmarks[j[part]])
     return out
 
 
-def distances(rows: Any, landmarks: Any) -> Iterator[tuple[slice, np.ndarray]]:
-    """Squared distances (chunk, r) of rows to all landmarks, chunk by chunk with the rows' slice."""
+def middle(landmarks: Any) -> np.ndarray:
+    """(features,) each column's median, which is one of its values, so that whole numbers stay whole and equal distances
+    equal; of sparse rows 0 where fewer than half have a value, so that they stay sparse."""
+    half = landmarks.shape[0] // 2
+    if not sp.issparse(landmarks):
+        return np.asarray(np.partition(landmarks, half, axis=0)[half])
+    out, often = np.zeros(landmarks.shape[1]), np.flatnonzero(2 * landmarks.count_nonzero(axis=0) >= landmarks.shape[0])
+    out[often] = np.partition(landmarks[:, often].toarray(), half, axis=0)[half]
+    return out
+
+
+def shifted(rows: Any, by: np.ndarray) -> Any:
+    """Rows (rows, features), dense or CSR, less `by` (features,)."""
+    if not by.any():
+        return rows
+    if not sp.issparse(rows):
+        return rows - by
+    return sp.csr_matrix(rows - sp.csr_matrix(np.ones((rows.shape[0], 1))) @ sp.csr_matrix(by))
+
+
+def distances(rows: Any, landmarks: Any, by: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Squared distances (chunk, r) of rows to all landmarks, chunk by chunk with the rows' slice; sparse ones less `by`."""
     step = max(1, CHUNK // max(1, landmarks.shape[0]))
+    landmarks = shifted(landmarks, by) if sp.issparse(landmarks) else landmarks
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
-        yield part, _all_distances(rows[part], landmarks)
+        yield part, _all_distances(rows[part], landmarks, by)
 
 
 def fit_width(rows: Any, width: int) -> Any:
@@ -60,13 +78,14 @@ def fit_width(rows: Any, width: int) -> Any:
     return sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], width))
 
 
-def _all_distances(rows: Any, landmarks: Any) -> np.ndarray:
+def _all_distances(rows: Any, landmarks: Any, by: np.ndarray) -> np.ndarray:
+    """Squared distances (rows, r); sparse landmarks are shifted by `by` already."""
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
         return cdist(dense, landmarks, "sqeuclidean")
-    rows = sp.csr_matrix(rows).astype(np.float64)
+    rows = shifted(sp.csr_matrix(rows).astype(np.float64), by)
     products = (rows @ landmarks.T).toarray()
-    return _clipped(_norms(rows)[:, None], _norms(landmarks), products)
+    return _clipped(norms(rows)[:, None], norms(landmarks), products)
 
 
 def _clipped(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
@@ -76,9 +95,8 @@ def _clipped(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
     return np.where(out > 16 * np.finfo(np.float64).eps * squares, out, 0.0)
 
 
-def _norms(rows: Any) -> np.ndarray:
+def norms(rows: Any) -> np.ndarray:
+    """(rows,) squared lengths."""
+    if not sp.issparse(rows):
+        return np.einsum("ij,ij->i", rows, rows)
     return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-
-
-def _row_sums(differences: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,ij->i", differences, differences)

@@ -12,6 +12,7 @@ from stream_dr.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from stream_dr.estimators.lle import LLE
 from stream_dr.estimators.lpp import LPP
 from stream_dr.estimators.npe import NPE
+from stream_dr.feature_maps import random_fourier
 from stream_dr.statistics.protocol import pack, unpack
 
 ALL = [LPP, NPE, LaplacianEigenmaps, LLE]
@@ -153,3 +154,22 @@ def test_the_sample_grows_no_larger_than_the_reservoir():
     model = LPP(reservoir=100).fit(digits)
     assert len(model.state_.numbers) == 100
     assert model.n_samples_seen_ == len(digits)
+
+
+@pytest.mark.parametrize("kind", [LaplacianEigenmaps, LLE])
+def test_a_sampled_row_has_its_place_whatever_rows_come_with_it_through_a_map(kind):
+    rows = np.random.default_rng(0).normal(size=(60, 5))
+    fitted = kind(feature_map=random_fourier(100, gamma=0.2)).fit(rows)
+    alone = np.vstack([fitted.transform(rows[i : i + 1]) for i in range(60)])
+    assert np.array_equal(fitted.transform(rows), fitted.embedding_)
+    assert np.array_equal(alone, fitted.embedding_)
+
+
+@pytest.mark.parametrize("kind", [LaplacianEigenmaps, LLE, LPP, NPE])
+def test_sparse_rows_far_from_zero_are_as_near_to_each_other_as_dense_ones(kind):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(80, 3)) + np.array([1.6e9, 0.0, 0.0])
+    rows[::3, 2] = 0.0
+    new = rows[:20] + 0.05 * random.normal(size=(20, 3))
+    dense, sparse = kind().fit(rows).transform(new), kind().fit(sp.csr_matrix(rows)).transform(sp.csr_matrix(new))
+    assert sparse == pytest.approx(dense, rel=1e-4, abs=1e-4)
