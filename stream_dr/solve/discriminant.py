@@ -10,10 +10,16 @@ Why this way: components are ordered by algebraic value, because a direction wit
 none; directions whose eigenvalue is rounding are left out, so none is made of noise.
 """
 
+from inspect import signature
+from typing import Any
+
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from stream_dr.solve.spectral import EPS, algebraic
+
+SEEDED: dict[str, Any] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}
+"""Where Lanczos has used up its space it goes on from a random vector, which scipy draws from the system since 1.17."""
 
 
 def combined(G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +44,7 @@ def combined_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: float) -> t
     else:
         product = LinearOperator((d, d), matvec=lambda v: (b + w) * (G @ (G.T @ v)) - within * v, dtype=np.float64)
         start = G @ np.arange(1.0, c + 1.0)
-        values, vectors = eigsh(product, k=c, which="LA", v0=start, ncv=min(d, max(4 * c, 40)), tol=1e-12)
+        values, vectors = eigsh(product, k=c, which="LA", v0=start, ncv=min(d, max(4 * c, 40)), tol=1e-12, **SEEDED)
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > d * EPS * float(np.abs(values).max(initial=0.0))]
     return vectors[:, order], values[order]
