@@ -14,8 +14,11 @@ import numpy as np
 
 from stream_dr.label_codes import Label
 from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import left_singular
+from stream_dr.solve.spectral import EPS, left_singular
 from stream_dr.statistics.mapped import MappedState
+
+TINY = float(np.finfo(np.float64).tiny / EPS)
+"""A column whose scatter is below this has no digits left to solve with, and counts as constant."""
 
 
 class Moments(NamedTuple):
@@ -92,6 +95,9 @@ def moments_of(state: Any, standardize: bool = False) -> Moments:
     c = state.centred()
     d = len(c.mean)
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
+    lost = np.flatnonzero((diagonal > 0.0) & (diagonal < TINY))
+    for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
+        sums[lost] = 0.0
     labelled = state.target_kind in ("class", "multilabel")
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
     present = weights > 0

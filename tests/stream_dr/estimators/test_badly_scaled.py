@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dr import LDA, PLSDA, SKM, SPCA, SRP, ClassMeans
+from stream_dr import ESTIMATORS, LDA, PLSDA, SKM, SPCA, SRP, ClassMeans
+from stream_dr.errors import InvalidParameter, NeedsRefine
 
 N, CLASSES = 90, 3
 Y = np.arange(N) % CLASSES
@@ -67,3 +68,20 @@ def test_random_projections_and_pls_see_the_small_columns(differing: list[int], 
 def test_lda_has_both_components_whatever_the_scales(differing: list[int], equal: list[int]) -> None:
     plain, scaled = LDA().fit(rows([0, 0, 0], [0, 0, 0]), Y), LDA().fit(rows(differing, equal), Y)
     np.testing.assert_allclose(scaled.eigenvalues_, plain.eigenvalues_, rtol=1e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-160, 1e-200, 1e-300])
+@pytest.mark.parametrize("params", [{}, {"standardize": True}, {"scatter": "diagonal"}], ids=str)
+@pytest.mark.parametrize("key", ESTIMATORS)
+def test_rows_whose_squares_have_no_digits_left_raise_nothing_of_a_librarys(key, params, scale):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 4)), np.array(list("abc"))[np.arange(60) % 3]
+    kind = ESTIMATORS[key]
+    if not set(params) <= set(kind().get_params()):
+        pytest.skip(f"{key} has no {params}")
+    try:
+        Z = kind(**params).fit(X * scale, y).transform(X * scale)
+    except (InvalidParameter, NeedsRefine):
+        assert params == {"scatter": "diagonal"}
+    else:
+        assert np.isfinite(Z).all()
