@@ -91,7 +91,10 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
         X = X.to_pandas()
     if hasattr(X, "sparse") and hasattr(X, "dtypes"):
         X = X.to_numpy()
-    array = np.asarray(X)
+    try:
+        array = np.asarray(X)
+    except ValueError as e:
+        raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
     refuse_complex(array)
     if array.dtype not in (np.float32, np.float64):
         try:
@@ -172,10 +175,13 @@ def row_weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
 
 
 def _names(X: Any) -> tuple[str, ...] | None:
-    """Column names of a table whose columns are all named by strings."""
+    """Column names of a table whose columns are all named by strings. Raises InvalidRows for a name that comes twice."""
     names = getattr(X, "column_names", None)
     if names is None:
         names = getattr(X, "columns", None)
     if names is None or not all(isinstance(n, str) for n in names):
         return None
+    if len(set(names)) < len(names):
+        twice = next(n for i, n in enumerate(names) if n in names[:i])
+        raise InvalidRows(f"two columns are called {twice!r}; give every column a name of its own.")
     return tuple(str(n) for n in names) or None

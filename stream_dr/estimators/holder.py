@@ -6,6 +6,7 @@ describe a state that is not there, so they are refused wherever the state is le
 Why this way: `set_params` before a new `fit` must stay legal, so it cannot refuse; the use of what was learned can.
 """
 
+from copy import deepcopy
 from operator import attrgetter
 from typing import Any
 
@@ -61,4 +62,5 @@ class Holder:
 
 def held(estimator: Any, state: Any = None, names: tuple[str, ...] | None = None) -> Holder:
     """A Holder for an estimator with its parameters of now: empty, or going on from `state`."""
-    return Holder(estimator.accumulator(state), names, {name: getattr(estimator, name) for name in estimator.fixed})
+    made_with = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}  # a feature map is a dict
+    return Holder(estimator.accumulator(state), names, made_with)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.additive import AdditiveEstimator
 from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
 from stream_dr.estimators.parameter_checks import check_choice, check_positive_int
@@ -144,6 +145,8 @@ class InformationGain(AdditiveEstimator):
         names = None if self.feature_map is not None else names
         if names is None:
             return np.asarray([f"x{i}" for i in self.columns_], dtype=object)
+        if len(names) != self._width():
+            raise InvalidParameter(f"input_features has {len(names)} names; the rows have {self._width()} features.")
         return np.asarray(list(names), dtype=object)[self.columns_]
 
 

@@ -3,6 +3,7 @@
 Why this way: a table's columns are matched by name, never by place, so that two tables of other column order agree.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,12 @@ def rows_and_names(X: Any, by_name: bool) -> tuple[Any, tuple[str, ...] | None]:
 def in_order(
     known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """Rows with their named columns in the stream's order."""
+    """Rows with their named columns in the stream's order. Warns where the first rows had no names to go by."""
+    if known is None and names is not None:
+        warnings.warn(
+            f"X has feature names, but {who} was fitted without feature names: columns go by their position.",
+            stacklevel=4,
+        )
     if known is None or names is None or names == known:
         return rows, known
     if set(names) != set(known) or len(names) != len(known):

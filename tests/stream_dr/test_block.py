@@ -79,3 +79,16 @@ def test_a_signalling_nan_is_refused_like_any_other():
     bits = np.array([[0x3F800000, 0x7F800001]], dtype=np.uint32)
     with pytest.raises(NotFinite, match="row 0, column 1 is NaN"):
         check_finite(bits.view(np.float32))
+
+
+@pytest.mark.parametrize(
+    "made", [lambda names: pd.DataFrame([[1, 2]], columns=names), lambda names: pa.table([[1], [2]], names)]
+)
+def test_two_columns_of_one_name_are_refused(made):
+    with pytest.raises(InvalidRows, match="two columns are called 'a'"):
+        as_rows(made(["a", "a"]))
+
+
+def test_rows_of_several_lengths_are_refused_by_name():
+    with pytest.raises(InvalidRows, match="same number of features"):
+        as_rows([[1.0, 2.0], [3.0]])

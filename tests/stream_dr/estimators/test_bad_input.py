@@ -204,3 +204,14 @@ def test_an_unknown_key_or_parameter() -> None:
         make("lda", {"colour": 1})
     with pytest.raises(errors.InvalidParameter):
         make("lda", {"gamma": -1.0})
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_names_that_come_after_rows_without_names_are_said_to_go_by_position(key: str) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=list("pqrst"))[list("tsrqp")]
+    estimator = learned(key)
+    for action in (lambda: estimator.transform(frame), lambda: estimator.partial_fit(frame, Y)):
+        with pytest.warns(UserWarning, match="fitted without feature names"):
+            action()

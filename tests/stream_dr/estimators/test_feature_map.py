@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
-from stream_dr import ESTIMATORS, hashing, projection, random_fourier
+from stream_dr import CCIPCA, ESTIMATORS, LPP, PCA, InformationGain, hashing, projection, random_fourier
 from stream_dr.block import Block
 from stream_dr.errors import CannotMerge, InvalidParameter, PrecisionLost, WidthMismatch
 from stream_dr.estimators import make
@@ -232,3 +232,17 @@ def test_a_batch_that_is_refused_in_a_later_part_changes_nothing(monkeypatch):
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert pca.n_samples_seen_ == 80
     assert pca.unlearn(rows[:40], sample_weight=weights[:40]).n_samples_seen_ == 40
+
+
+@pytest.mark.parametrize("kind", [PCA, CCIPCA, InformationGain, LPP])
+def test_a_map_whose_spec_was_changed_after_fit_is_refused_until_the_next_fit(kind):
+    spec = random_fourier(20, gamma=0.5)
+    random = np.random.default_rng(0)
+    rows, labels = random.normal(size=(40, 3)), np.array(["a", "b"])[np.arange(40) % 2]
+    estimator = kind(feature_map=spec).fit(rows, labels)
+    before = estimator.transform(rows)
+    spec["gamma"] = 3.0
+    with pytest.raises(InvalidParameter, match="gamma"):
+        estimator.partial_fit(rows, labels)
+    assert np.array_equal(estimator.transform(rows), before)
+    assert not np.array_equal(estimator.fit(rows, labels).transform(rows), before)

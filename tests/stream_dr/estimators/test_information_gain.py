@@ -8,7 +8,7 @@ from sklearn.feature_selection import SelectKBest
 from sklearn.metrics import mutual_info_score
 from sklearn.utils.estimator_checks import check_estimator
 
-from stream_dr.errors import CannotUnlearn, TargetKindMismatch
+from stream_dr.errors import CannotUnlearn, InvalidParameter, TargetKindMismatch
 from stream_dr.estimators.information_gain import InformationGain, information_gain
 from tests.naive.information_gain import information_gain as naive_gain
 from tests.naive.information_gain import multilabel_information_gain
@@ -160,3 +160,9 @@ def test_continuous_targets_are_refused():
 
 def test_scikit_learns_checks():
     check_estimator(InformationGain(), on_skip=None)
+
+
+def test_names_of_another_number_than_the_features_are_refused():
+    fitted = InformationGain(n_components=1).fit([[1, 0], [1, 2], [0, 3]], ["a", "a", "b"])
+    with pytest.raises(InvalidParameter, match="1 names"):
+        fitted.get_feature_names_out(["only one"])
