@@ -86,7 +86,10 @@ def label_table(labels: Any) -> tuple[Label, ...]:
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray:
-    """Labels (labels,) of one type as an array that holds each as it is: of objects where no type of numpy's holds all."""
+    """Labels (labels,) of one type as an array that holds each as it is: of objects where no type of numpy's holds all (the
+    end of a string that is a null character is cut off by numpy's)."""
+    if any(type(label) is str and label.endswith("\0") for label in labels):
+        return np.array(labels, dtype=object)
     array = np.asarray(labels)
     if not labels or array.dtype.kind != "f":
         return array

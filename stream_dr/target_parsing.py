@@ -10,7 +10,7 @@ Why this way: all that depends on how y happens to be written stands here; `targ
 
 import numbers
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     if isinstance(y, Targets):
         parsed = y
     else:
-        if not any(hasattr(y, name) for name in ("__len__", "shape", "__array__", "to_numpy")):
+        sized = any(hasattr(y, name) for name in ("__len__", "shape", "__array__", "to_numpy"))
+        if not sized or isinstance(y, str | bytes | Mapping | Set):
             raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
         parsed = _parse(y, kinds, wanted)
     if parsed.rows != rows:
@@ -92,6 +93,8 @@ def _parse(y: Any, kinds: Sequence[str], kind: str | None) -> Targets:
     """Targets of the given kind, or of the kind y's form says."""
     if type(y) is list and kind in (None, "class") and "class" in kinds and set(map(type, y)) in _PLAIN:
         return class_targets(y)  # the commonest form, without a Python loop
+    if np.ma.isMaskedArray(y):
+        y = y.tolist()
     if _has_own_gaps(y):
         y = y.astype(object)  # they would come as floats with NaN
     if hasattr(y, "to_pylist"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr import errors
+from stream_dr import OPLS, errors
 from stream_dr.label_codes import encode_labels, encode_sets, label_array
 
 RANDOM = np.random.default_rng(0)
@@ -98,3 +98,8 @@ def test_a_whole_float_that_may_be_another_number_is_no_label():
 def test_an_array_of_labels_holds_each_as_it_is(labels, dtype):
     array = label_array(labels)
     assert (array.dtype, tuple(array.tolist())) == (np.dtype(dtype), labels)
+
+
+def test_labels_that_differ_in_a_null_character_at_their_end_are_shown_apart():
+    assert label_array(["a", "a\0"]).tolist() == ["a", "a\0"]
+    assert OPLS().fit([[0.0], [1.0], [5.0]], ["a", "a\0", "a\0"]).classes_.tolist() == ["a", "a\0"]

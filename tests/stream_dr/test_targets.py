@@ -293,3 +293,20 @@ def test_a_short_float_that_may_be_another_number_is_no_label(dtype, bits):
     assert parse_targets(np.array([2.0**bits - 1, 1], dtype=dtype), 2, SINGLE).labels == (2**bits - 1, 1)
     with pytest.raises(InvalidTargets, match=rf"2\*\*{bits} on a float{dtype(0).nbytes * 8} may be another"):
         parse_targets(np.array([2.0**bits, 1], dtype=dtype), 2, SINGLE)
+
+
+@pytest.mark.parametrize(
+    "y", ["abc", b"abc", {0: "a", 1: "b", 2: "c"}, {"a", "b", "c"}, frozenset("abc")], ids=lambda y: type(y).__name__
+)
+@pytest.mark.parametrize("kinds", [("class",), ("class", "multilabel", "continuous")])
+def test_what_has_no_order_of_rows_is_no_column_of_targets(y, kinds):
+    with pytest.raises(InvalidTargets, match=type(y).__name__):
+        parse_targets(y, 3, kinds)
+
+
+def test_masked_entries_are_rows_without_a_target():
+    mask = [False, True, False]
+    assert parse_targets(np.ma.array(["a", "b", "c"], mask=mask), 3, ("class",)).row_labels() == ["a", None, "c"]
+    assert parse_targets(np.ma.array([1, 2, 1], mask=mask), 3, ("class",)).row_labels() == [1, None, 1]
+    values = parse_targets(np.ma.array([0.5, 2.5, 1.5], mask=mask), 3, ("continuous",))
+    assert values.row_labels() == [[0.5], None, [1.5]]
