@@ -27,6 +27,9 @@ from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, nor
 
 SPECTRUM, LENGTHS = 21, 22
 """Purposes of the draws (see draws.py); block b of the orthogonal variant adds 100 · b."""
+FARTHEST = 1e9
+"""Past this |ωᵀx| has no seven digits of its period left: sine and cosine would be noise, and are taken for 0, which is what
+the kernel is of rows so far apart. Scale such rows, or lower gamma."""
 MOST_ORTHOGONAL = 4096
 """Widest rows of the orthogonal variant, which costs O(features³) once."""
 
@@ -82,14 +85,17 @@ class RandomFourier(NamedTuple):
         check_seed(self.seed)
 
     def apply(self, X: Any, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """φ of rows X (rows, features), dense or CSR, as (rows, D) float64."""
+        """φ of rows X (rows, features), dense or CSR, as (rows, D) float64; 0 where |ωᵀx| is past `FARTHEST`."""
         omega = frequencies(self, width if self.orthogonal else _rounded(X.shape[1]))
         angles = np.asarray(X @ omega[: X.shape[1]])
+        far = np.abs(angles) > FARTHEST
         out = np.empty((X.shape[0], self.n_features))
         half = self.n_features // 2
         np.cos(angles, out=out[:, :half])
         np.sin(angles, out=out[:, half:])
         out *= np.sqrt(1.0 / half)
+        if far.any():
+            out[np.hstack([far, far])] = 0.0
         return out
 
     def bytes(self, width: int) -> int:

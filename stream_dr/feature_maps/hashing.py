@@ -12,7 +12,7 @@ Why this way: with signs, two features that fall into one column cancel on avera
 products are right on average. The default of 4,096 columns is the widest whose whole scatter is kept.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -61,8 +61,12 @@ class Hashing(NamedTuple):
 
     def apply(self, X: Any, width: int, names: tuple[str, ...] | None = None) -> sp.csr_matrix:
         """Rows X (rows, features) hashed to CSR (rows, n_features) float64, by `names` or by column number."""
-        table = hash_table(self, tuple(names) if names is not None else X.shape[1])
-        hashed = sp.csr_matrix(sp.csr_matrix(X).astype(np.float64) @ table)
+        X = sp.csr_matrix(X).astype(np.float64)
+        if names is None:  # of an unnamed row's columns, which may be millions, only those that are there
+            used, indices = np.unique(X.indices, return_inverse=True)
+            X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
+        table = hash_table(self, tuple(names)) if names is not None else _hash_table(self, map(str, used.tolist()))
+        hashed = sp.csr_matrix(X @ table)
         hashed.sum_duplicates()
         return hashed
 
@@ -71,16 +75,17 @@ class Hashing(NamedTuple):
         return 12 * width
 
 
-@lru_cache(maxsize=64)
-def hash_table(spec: Hashing, names: tuple[str, ...] | int) -> sp.csr_matrix:
-    """(names, n_features) CSR with one ±1 a row: each name's column and sign. A number stands for "0", "1" …"""
+def _hash_table(spec: Hashing, names: Iterable[str]) -> sp.csr_matrix:
+    """(names, n_features) CSR with one ±1 a row: each name's column and sign."""
     from sklearn.feature_extraction import FeatureHasher
 
     hasher = FeatureHasher(spec.n_features, input_type="string", alternate_sign=spec.alternate_sign)
-    if not names:
-        return sp.csr_matrix((0, spec.n_features))
-    words = names if isinstance(names, tuple) else map(str, range(names))
-    return hasher.transform([[name] for name in words]).tocsr()
+    words = [[name] for name in names]
+    return hasher.transform(words).tocsr() if words else sp.csr_matrix((0, spec.n_features))
+
+
+hash_table = lru_cache(maxsize=64)(_hash_table)
+"""The same, for names that come again and again."""
 
 
 def are_named_rows(X: Any) -> bool:

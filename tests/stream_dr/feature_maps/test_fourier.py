@@ -147,3 +147,11 @@ def test_gamma_is_any_finite_number_above_zero() -> None:
     for wrong in (0, -1.0, np.nan, np.inf, 10**400, True, "1", None, 1j, np.complex128(1)):
         with pytest.raises(InvalidParameter):
             RandomFourier(4, gamma=wrong).check()  # type: ignore[arg-type]
+
+
+def test_angles_past_what_a_double_holds_of_their_period_are_no_noise():
+    near, far = np.array([[0.3, 0.1]]), np.array([[1e12, 0.0]])
+    options = {"n_features": 2000, "gamma": 0.5}
+    assert phi(near, **options) @ phi(far, **options).T == pytest.approx(0.0, abs=0.05)
+    assert not phi(far * 1e30, **options).any()
+    assert phi(far * (1 + 1e-16), **options) == pytest.approx(phi(far, **options), abs=1e-3)

@@ -58,3 +58,9 @@ def test_a_value_that_is_no_number_is_named():
 def test_values_outside_their_range_are_refused(wrong):
     with pytest.raises(InvalidParameter):
         hashing(**wrong)
+
+
+def test_unnamed_sparse_rows_cost_their_entries_not_their_width():
+    wide = sp.csr_matrix(([1.0, 2.0, 3.0], [0, 7, 1_999_999_999], [0, 2, 3]), shape=(2, 2_000_000_000))
+    named = hashed([{"0": 1.0, "7": 2.0}, {"1999999999": 3.0}], n_features=16)
+    assert feature_map(hashing(16)).apply(wide, wide.shape[1]).toarray() == pytest.approx(named, abs=1e-12)
