@@ -27,9 +27,9 @@ class PLSDA(TargetRegression):
     With the diagonal of Cxx (`solution_` "diagonal") the first component is still exact; the later ones take features to
     be uncorrelated, until `refine`.
 
-    Fitted attributes equal PLSRegression(scale=False)'s; `predict` gives of labels the one whose indicator is predicted
-    highest. Left out: the targets' own
-    scores.
+    Fitted attributes equal PLSRegression(scale=False)'s. `standardize` scales the rows only, where scikit-learn's scale=True
+    scales the targets, too: divide columns of numbers in several units by their standard deviations before. `predict` gives
+    of labels the one whose indicator is predicted highest. Left out: the targets' own scores.
 
     Parameters
     ----------
