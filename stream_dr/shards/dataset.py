@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.block import Block
-from stream_dr.errors import DamagedFile, DamagedShard, MalformedInput, SourceMissing, StreamDRError
+from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.label_codes import Label
-from stream_dr.shards.file import Identity, bytes_of, damaged, digest_of, identity_of, opened
+from stream_dr.shards.file import Identity, begins_as_shard, bytes_of, damaged, digest_of, identity_of, opened
 from stream_dr.shards.manifest import NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
 from stream_dr.shards.seal import seal_of
 from stream_dr.shards.writer import ShardWriter
@@ -154,7 +154,8 @@ def open_dataset(sources: Source | Sequence[Source], skip_damaged: bool = False)
     """The data set in a folder, a manifest, a file or file URI, or several of them in the order given.
 
     Every shard is opened (one without a manifest is read as far as its footer). Raises SourceMissing (nothing there) and
-    DamagedShard naming the file; with skip_damaged such shards are left out and named in `skipped`.
+    DamagedShard naming the file; with skip_damaged such shards are left out and named in `skipped`, unless all are. Raises
+    ForeignFile for a file of another format.
     """
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     parts = [_part(_local(source)) for source in given]
@@ -167,6 +168,8 @@ def open_dataset(sources: Source | Sequence[Source], skip_damaged: bool = False)
             if not skip_damaged:
                 raise
             skipped.append(str(e))
+            if len(skipped) == sum(len(shards) for shards, _ in parts):  # there is nothing else to read
+                raise
     manifests = [manifest for _, manifest in parts]
     return Dataset(tuple(kept), *_agreed(manifests), tuple(skipped))
 
@@ -217,6 +220,12 @@ def _part(path: Path) -> tuple[list[Shard], Manifest | None]:
         where = path / NAME if path.is_dir() else path
         manifest = read_manifest(where)
         return [Shard(where.parent / e.file, e, manifest.width) for e in manifest.shards], manifest
+    if path.is_file() and path.suffix not in SUFFIXES and not begins_as_shard(path):
+        raise ForeignFile(
+            f"{path} is no shard of Arrow record batches. Make shards of it first: stream-dr convert {path} --format … "
+            "--out DIR; stream-dr convert --help lists the formats.",
+            path=str(path),
+        )
     return [open_shard(path)], _beside(path)
 
 

@@ -45,6 +45,12 @@ def digest_of(path: Path, _size: int, _changed: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def begins_as_shard(path: Path) -> bool:
+    """Whether a file begins as an Arrow IPC file or stream or a Parquet file does."""
+    with open(path, "rb") as file:
+        return file.read(6).startswith((b"ARROW1", b"PAR1", b"\xff\xff\xff\xff"))
+
+
 def bytes_of(path: Path) -> pa.Buffer:
     """A file's bytes, memory-mapped. Raises DamagedShard when it cannot be read."""
     with _unreadable(path):

@@ -157,6 +157,19 @@ def test_damaged_shards_are_named_or_left_out(tmp_path, change, with_manifest, f
     assert path.name in dataset.skipped[0]
 
 
+def test_a_file_of_another_format_is_no_damage_and_is_told_how_to_convert_it(tmp_path):
+    (tmp_path / "data.csv").write_text("a,b,y\n1,2,x\n")
+    for skip in (False, True):
+        with pytest.raises(errors.ForeignFile, match="stream-dr convert"):
+            open_dataset(tmp_path / "data.csv", skip_damaged=skip)
+
+
+def test_where_every_shard_is_damaged_none_is_left_out(tmp_path):
+    (tmp_path / "a.arrow").write_bytes(b"hello")
+    with pytest.raises(errors.DamagedShard, match=r"a\.arrow"):
+        open_dataset(tmp_path, skip_damaged=True)
+
+
 def test_a_flipped_byte_is_found_by_the_digest(tmp_path):
     write(tmp_path)
     shard = open_dataset(tmp_path).shards[2]
