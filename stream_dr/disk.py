@@ -1,6 +1,6 @@
 """disk: whole-or-nothing files, one writer a directory, free space.
 
-Cost: `write_atomically` two fsyncs and a rename (about 0.3-10 ms by device), whatever the file's size costs to write.
+Cost: `write_atomically` two fsyncs and a rename, whatever the file's size costs to write.
 
 Why this way: a file that is renamed into place after an fsync is either the old one or the whole new one, and the fsync
 of the directory makes the rename itself outlive a power cut. The lock is the kernel's (flock): it is gone with the

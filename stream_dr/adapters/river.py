@@ -12,9 +12,8 @@ signs and order of what was shown before it, or a classifier behind it would see
 With a feature map that goes by name (hashing) rows are passed on as dicts: a name's column is its hash, whichever names came
 before, a string value is legal, and names never learned count.
 
-Cost: `learn_one` is one `partial_fit` of one row: 25,000 rows a second and more with CCIPCA at 20 features and 3 components
-(python benchmarks/recurrences.py one); a stream that has its rows in batches learns them many times
-faster with `learn_many`.
+Cost: `learn_one` is one `partial_fit` of one row (python benchmarks/recurrences.py one); a stream that has its rows in
+batches learns them many times faster with `learn_many`.
 
 Why this way: the adapter owns the names and nothing else; what an estimator learns and refuses is decided
 where it always is.

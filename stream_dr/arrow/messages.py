@@ -3,7 +3,7 @@
 The framing must be whole up to the end-of-stream marker, types those of the layout, dictionaries whole; what buffers unpack
 to is added up before anything is allocated.
 
-Cost: about 20 µs a message and 5 µs a column of the schema; no body is touched, but for the sizes of compressed buffers.
+Cost: O(messages + columns of the schema); no body is touched, but for the sizes of compressed buffers.
 
 Why this way: pyarrow takes a stream cut between two messages for a shorter one, so that a truncated upload would be learned
 in part; it joins delta dictionaries anew for every batch; a few kilobytes of zstd unpack to gigabytes, and so does a schema

@@ -1,6 +1,6 @@
 """arrow_targets: the columns `label`, `labels` and `target` of a batch ↔ Targets.
 
-Cost: O(rows + labels) in Arrow's own kernels (about 30 µs for 1,000 labels); no loop over rows in Python.
+Cost: O(rows + labels) in Arrow's own kernels; no loop over rows in Python.
 
 Why this way: Arrow's dictionary encoding numbers values in order of first appearance and keeps nulls apart, which is what
 Targets asks for. A dictionary column's codes are numbered anew, because its own dictionary may hold labels no row has, or
@@ -70,7 +70,7 @@ def first_null(array: pa.Array) -> int:
 def numbers_of(array: pa.Array) -> np.ndarray:
     """The integers or floats of an array without nulls, as they lie in its buffer; read-only.
 
-    Cost: 1.5 µs, in which no other thread takes the interpreter; `to_numpy` gives it up twice.
+    O(1). No other thread takes the interpreter meanwhile; `to_numpy` gives it up twice.
     """
     kind = _NUMBERS[array.type.id]
     if not len(array):

@@ -9,7 +9,7 @@ How: a row has one top topic, sometimes a second, and under each one or two furt
 words are drawn one by one, most from a Zipf distribution over the vocabulary, the others from the row's topics' own words.
 Equal words are counted, weighed (1 + log count) · idf, and the row is scaled to length 1.
 
-Cost: 5-10 µs a row on one core, 950 bytes a row written (`python benchmarks/generate_rate.py`); memory of a few MB.
+Cost: O(words) a row (`python benchmarks/generate_rate.py`), 950 bytes a row written; memory of a few MB.
 
 Why this way: every 1,000 rows are drawn from a random generator of their own, keyed by (seed, number of the thousand), so
 neither the number of rows asked for nor the size of the shards changes a row. Drawing from a table that repeats each word

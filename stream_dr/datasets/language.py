@@ -57,7 +57,7 @@ class Language(NamedTuple):
 
 @lru_cache(maxsize=1)
 def the_language() -> Language:
-    """Words and topics; always the same, about 30 ms."""
+    """Words and topics; always the same."""
     random = np.random.default_rng(1996)
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()

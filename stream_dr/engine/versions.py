@@ -4,7 +4,7 @@ Arrays of older versions are appended to a file without a name, mapped once; it 
 with the process. Their pages are the system's cache, which it may write out and take back. Nothing in a file is ever
 overwritten, so who still holds an old projection goes on reading it.
 
-Cost: one copy of each projection into the page cache when the second after it comes (about 0.3 ms a megabyte), a descriptor
+Cost: one copy of each projection into the page cache when the second after it comes, a descriptor
 for every 64 MiB, and no anonymous memory beyond the newest two, however many are kept.
 
 Why this way: 32 projections of 47,236 features and 10 components are 120 MB that hardly anybody asks for; held in memory

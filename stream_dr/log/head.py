@@ -5,7 +5,7 @@ SQLite takes a WAL with a flipped bit for one that a crash cut short, and opens 
 acknowledged is therefore noted after each commit in a file of 16 bytes, which a killed process leaves as it was; after a
 power cut it may be older than the log, never newer.
 
-Cost: one write of 16 bytes a commit, without a sync (2 µs).
+Cost: one write of 16 bytes a commit, without a sync.
 
 Why this way: an error that names the damage can be answered with a copy; rows that are silently gone cannot.
 """

@@ -7,7 +7,7 @@ bodies of rows lie in files of bodies, where `file` (its name's number) and `sta
 erasure notes where bytes lie that are still to be overwritten.
 
 Keys: the last ones by count (not by clock), and those of references to shards however old: a replay given again asks for
-each. `number` counts the ones that may be forgotten. Cost: a lookup is one or two searches, about 10 µs each.
+each. `number` counts the ones that may be forgotten. Cost: a lookup is one or two searches of a B-tree.
 
 Why this way: a clock would make "is this key known" depend on when a retry comes; a count makes it depend on the stream
 alone. SQLite finds a broken page, not a flipped bit inside a value. A key that is damaged is not found where it belongs; the

@@ -3,8 +3,8 @@
 A shard is an Arrow IPC file or stream, or a Parquet file (a row group is a batch). A data set is a folder, a manifest, or
 files. Uncompressed IPC is memory-mapped: a Block's numbers are the file's pages, nothing is copied.
 
-Cost: the first read of a shard in a process reads it once more, for its seal (8-12 GB/s) or, where no manifest has one, for
-its SHA-256 (1-2 GB/s); after that a batch costs its validation (about 0.1 ms for 1,000 sparse rows). At most 16 files are
+Cost: the first read of a shard in a process reads it once more, for its seal or, where no manifest has one, for
+its SHA-256, which takes several times as long; after that a batch costs its validation. At most 16 files are
 open at a time. Mapped pages count as file memory, not as the process's own.
 
 Why this way: an event of the log names (sha256, batch), so what is read must be what was admitted, today and in a year; the

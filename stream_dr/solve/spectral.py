@@ -36,7 +36,7 @@ def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Left singular vectors (m, r) and singular values (r,) of (m, k), r ≤ min(m, k), above the rank cut.
 
-    O(m k min(m, k)). A large tall matrix goes through its Gram matrix (k, k), four times as fast as a QR, where its rank
+    O(m k min(m, k)). A large tall matrix goes through its Gram matrix (k, k), which is faster than a QR, where its rank
     is plain to see there; otherwise LAPACK's factorisation, which squares neither side.
     """
     m, k = matrix.shape

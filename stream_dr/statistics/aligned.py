@@ -4,8 +4,8 @@ Cost: addresses for two huge pages more than the array has; memory is taken as i
 
 Why this way: a row of text touches features all over a state of megabytes, more pages than the processor remembers the
 places of. NumPy asks for huge pages (Linux, from 4 MB on), but the system gives one only for 2 MB that begin at a multiple
-of 2 MB: a basis of 6 MB got one of three. Begun at such an address it gets all, and CCIPCA at p = 10 learned rows 6 %
-faster alone (`python benchmarks/recurrences.py beside`), and the service, where threads share the memory, took in 10 % more.
+of 2 MB: an array of 6 MB gets one or two of three. Begun at such an address it gets all, and a recurrence learns faster
+(`python benchmarks/recurrences.py beside`).
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """csv: delimited text by column, through Arrow's incremental reader; unpacks gz, bz2, xz and zip members.
 
 Features are read as float64; the label column's type is decided by the first piece of the file (whole numbers, words or
-booleans). Memory: one piece (1 MiB by default) and its parsed columns. Time: Arrow's, about 100 MB/s a core.
+booleans). Memory: one piece (1 MiB by default) and its parsed columns. Time: Arrow's.
 
 Why this way: Arrow guesses types from the first piece and fails where a later one disagrees (0, then 0.5); so the file
 is opened twice, and the second time every feature is stated to be a float.

@@ -8,14 +8,11 @@ gives XD and XXᵀ, `block_write` adds XᵀQ.
 Why this way: with the basis kept as D·M (see block_basis) a sparse row needs nothing but these two touches, which is what
 any method needs; a Gram matrix of the rows of a block, as the prototype had it, cost more than it saved. Dense rows are
 bound by the traffic of D, which a block of rows reads once. Columns of D are padded to a multiple of 8, or the compiler's
-vectorised loop leaves most of a short row to its scalar remainder (0.87 against 0.37 µs a row at 7 and 8 columns).
+vectorised loop leaves most of a short row to its scalar remainder.
 
-While a sparse row is scattered the next one's features are asked for. That costs 4 % at p = 10 where nothing else runs and
-gains a tenth at p = 50; beside what moves much memory, as a server does, it gains a third: 490,000 instead of 360,000
-rows/s at p = 10 while another process copied arrays of 64 MB (`python benchmarks/recurrences.py beside`).
+While a sparse row is scattered the next one's features are prefetched, which pays where other threads or processes move
+much memory (`python benchmarks/recurrences.py beside`); `python benchmarks/recurrences.py parts` shows where the time goes.
 
-Where the time goes (python benchmarks/recurrences.py parts): at p = 10 and at p = 50 about a quarter of a row in `gather`,
-a quarter in `scatter`, half in the algebra. So twice the rate is out of reach while both touches are made row by row.
 
 Mind, when changing this file or coefficients.py: numba's cache of a loop in another file does not notice; remove the
 `__pycache__` directories, or touch loops.py.
