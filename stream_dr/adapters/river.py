@@ -89,10 +89,12 @@ class RiverTransformer(base.MiniBatchTransformer):
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one row: feature name → number."""
         self.learner.partial_fit(self._row(x, grow=True))
+        self._name_columns()
 
     def learn_many(self, X: Rows) -> None:
         """Learn a data frame's rows, in order."""
         self.learner.partial_fit(self._rows(X, grow=True))
+        self._name_columns()
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Project one row to {"lda0": …}; names never learned contribute nothing; {} before the first row was learned."""
@@ -113,6 +115,12 @@ class RiverTransformer(base.MiniBatchTransformer):
             return [f"{prefix}{i}" for i in range(components)]
         names = list(self._columns)
         return [names[j] for j in chosen]
+
+    def _name_columns(self) -> None:
+        """Tell the learner its columns' names, by which `merge` knows whether another's are the same."""
+        holder = self.learner.holder_
+        if not self._by_name and len(holder.names or ()) != len(self._columns):
+            holder.names = tuple(map(str, self._columns))
 
     def _project(self, rows: Any) -> np.ndarray:
         nothing = np.empty((len(rows) if self._by_name else rows.shape[0], 0))
@@ -173,10 +181,12 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
     def learn_one(self, x: Mapping[Hashable, Any], y: Any) -> None:  # type: ignore[override]
         """Learn one row with its target."""
         self.learner.partial_fit(self._row(x, grow=True), one_target(y, self.learner.target_kinds))
+        self._name_columns()
 
     def learn_many(self, X: Rows, y: Any) -> None:  # type: ignore[override]
         """Learn a data frame's rows with their targets (rows,), in order."""
         self.learner.partial_fit(self._rows(X, grow=True), [target(v) for v in y])
+        self._name_columns()
 
 
 def to_river(estimator: Any, prefix: str | None = None) -> RiverTransformer:

@@ -26,8 +26,10 @@ class AdditiveEstimator(Estimator):
         return self._partial_fit(X, y, sample_weight)
 
     def merge(self, other: Estimator) -> Self:
-        """Add what `other` has learned to self, whose components keep their signs; `other` is left alone. Raises
-        CannotMerge."""
+        """Add what `other` has learned to self, whose components keep their signs; `other` is left alone.
+
+        Columns go by their place, so where both have names, one's are the other's or their beginning. Raises CannotMerge.
+        """
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
@@ -35,10 +37,13 @@ class AdditiveEstimator(Estimator):
         mine, theirs = self.holder(), other.holder()
         mine.check(self)
         theirs.check(other)
-        if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
-            raise CannotMerge(f"states of features {theirs.names} and {mine.names} cannot be merged.")
+        names = max(mine.names or (), theirs.names or (), key=len) or None
+        if any(given != (names or ())[: len(given or ())] for given in (mine.names, theirs.names) if given is not None):
+            raise CannotMerge(
+                f"states of features {theirs.names} and {mine.names} cannot be merged: learn both in one order of columns."
+            )
         state = mine.accumulator.freeze().merge(theirs.accumulator.freeze())
-        self.holder_ = held(self, state, mine.names or theirs.names)
+        self.holder_ = held(self, state, names)
         self.holder_.shown = mine.shown
         return self
 

@@ -239,3 +239,25 @@ def test_a_logistic_regression_behind_lda_learns_phishing() -> None:
         preprocessing.StandardScaler(), to_river(stream_dr.LDA()), linear_model.LogisticRegression()
     )
     assert evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy()).get() > 0.86
+
+
+@pytest.mark.parametrize(
+    "kind", [stream_dr.PCA, stream_dr.LDA, stream_dr.SKM, stream_dr.InformationGain, stream_dr.LPP]
+)
+def test_learners_merge_only_where_their_columns_are_the_same_names(kind: Any) -> None:
+    rows = stream(40, "class")
+
+    def learned(part: list[Any], order: int = 1) -> Any:
+        model = to_river(kind())
+        for x, y in part:
+            x = dict(list(x.items())[::order])
+            model.learn_one(x, y) if model.supervised else model.learn_one(x)
+        return model.learner
+
+    whole, half = learned(rows), learned(rows[:20])
+    assert half.merge(learned(rows[20:])).n_samples_seen_ == whole.n_samples_seen_
+    with pytest.raises(errors.CannotMerge, match="order of columns"):
+        half.merge(learned(rows[20:], -1))
+    assert half.n_samples_seen_ == 40
+    wider = learned([({**x, "another": 1.0}, y) for x, y in rows[20:]])
+    assert list(half.merge(wider).feature_names_in_) == [*rows[0][0], "another"]
