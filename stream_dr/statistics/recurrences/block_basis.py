@@ -124,8 +124,8 @@ class BlockBasis:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
         self.grow(block.features)
 
-    def learn(self, X: Rows, row: int, factor: float, variance: np.ndarray, labels: np.ndarray | None) -> None:
-        """Learn rows X, which follow `row` rows learned before, re-multiplying where the loop stops for that. factor,
+    def learn(self, X: Rows, row: int, a: float, variance: np.ndarray, labels: np.ndarray | None) -> None:
+        """Learn rows X, which follow `row` rows learned before, re-multiplying where the loop stops for that. a,
         variance, labels (rows,): see loops."""
         if self.dense:
             rows: tuple[Any, ...] = (readonly(X), self.shift)
@@ -135,7 +135,7 @@ class BlockBasis:
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
             settings = (self.live, self.turned, self.components, self.unit)
-            at, self.live, why = loop(*rows, at, row, *small, *settings, factor, variance, labels)
+            at, self.live, why = loop(*rows, at, row, *small, *settings, a, variance, labels)
             if why == WORN:
                 self.turn(row + at)
             elif why == TOO_LONG:

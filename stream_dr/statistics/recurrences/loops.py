@@ -1,8 +1,8 @@
 """The loops over sparse and over dense rows, for both recurrences: features are touched twice a row, before its step on
 inner products and coefficients, and after it.
 
-labels: None for CCIPCA, (rows,) int64 classes for incremental SKM. factor: the amnesic parameter, or a. variance (1,):
-CCIPCA's.
+labels: None for CCIPCA, (rows,) int64 classes for incremental SKM. a: incremental SKM's parameter of that name, or CCIPCA's
+amnesic one. variance (1,): CCIPCA's.
 
 Why this way: what differs between the methods is one row's step. Numba compiles the loops once for labels and once for None,
 without the branches that are not taken; a loop that takes its step as an argument it would compile anew in every process.
@@ -28,54 +28,21 @@ from stream_dr.statistics.recurrences.skm_row import skm_row
 
 @compiled(fastmath=FAST, forceinline=True)
 def step(  # type: ignore[no-untyped-def]
-    products,
-    squared,
-    raw,
-    row,
-    labels,
-    t,
-    table,
-    formed,
-    counts,
-    live,
-    p,
-    unit,
-    factor,
-    variance,
-    working,
-    space,
-    weights,
+    products, squared, raw, row, labels, t, table, formed, counts, live, p, unit, a, variance, working, space, weights
 ):
     """Learn a row; live components, the largest loss by cancellation in a vector, and the residual's fall on its way."""
     if labels is None:
         live, deflated, left = ccipca_row(
-            products, squared, raw, row, table, counts, live, p, unit, factor, working[0], weights
+            products, squared, raw, row, table, counts, live, p, unit, a, working[0], weights
         )
-        average(variance, left, row, unit, factor)
+        average(variance, left, row, unit, a)
         return live, 1.0, deflated
-    return skm_row(
-        products, squared, row, labels[t], table, formed, counts, live, p, unit, factor, working, space, weights
-    )
+    return skm_row(products, squared, row, labels[t], table, formed, counts, live, p, unit, a, working, space, weights)
 
 
 @compiled(fastmath=FAST)
 def learn_sparse(  # type: ignore[no-untyped-def]
-    indptr,
-    indices,
-    values,
-    at,
-    before,
-    columns,
-    table,
-    lengths,
-    counts,
-    live,
-    turned,
-    p,
-    unit,
-    factor,
-    variance,
-    labels,
+    indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, a, variance, labels
 ):
     """Learn sparse rows from `at` on; rows done, components live, and why it stopped."""
     size, c = columns.shape[1], counts.shape[0]
@@ -87,7 +54,7 @@ def learn_sparse(  # type: ignore[no-untyped-def]
         if squared > HUGE:
             return t, live, TOO_LONG
         live, worst, deflated = step(
-            products, squared, squared, row, labels, t, table, lengths[1], counts, live, p, unit, factor, variance,
+            products, squared, squared, row, labels, t, table, lengths[1], counts, live, p, unit, a, variance,
             working, space, weights,
         )  # fmt: skip
         scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
@@ -99,7 +66,7 @@ def learn_sparse(  # type: ignore[no-untyped-def]
 
 @compiled(fastmath=FAST)
 def learn_dense(  # type: ignore[no-untyped-def]
-    X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, factor, variance, labels
+    X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, a, variance, labels
 ):
     """Learn dense rows from `at` on, a block at a time; rows done, components live, and why it stopped."""
     size, c = columns.shape[1], counts.shape[0]
@@ -119,7 +86,7 @@ def learn_dense(  # type: ignore[no-untyped-def]
                 break
             settle(products, inner, weights, t)
             live, worst, deflated = step(
-                products[t], inner[t, t], raw[t], row, labels, at + t, table, lengths[1], counts, live, p, unit, factor,
+                products[t], inner[t, t], raw[t], row, labels, at + t, table, lengths[1], counts, live, p, unit, a,
                 variance, working, space, weights[t],
             )  # fmt: skip
             measure(lengths[0], products[t], weights[t], inner[t, t])
