@@ -35,12 +35,12 @@ log = logging.getLogger("stream_dr.warm_up")
 def warm_up(estimators: Iterable[Estimator] | None = None, say: Callable[[str], object] = log.info) -> None:
     """Compile what the given estimators (default: each registered one with its defaults) use.
 
-    say: called with a line for each one that takes longer than half a second, which none does once it is in the cache.
+    say: called with a line for each one that takes longer than two seconds, which none does once it is in the cache.
     """
     chosen = list(estimators if estimators is not None else [kind() for kind in ESTIMATORS.values()])
     for number, estimator in enumerate(chosen, start=1):
         line = f"compiling for {type(estimator).__name__}, {number} of {len(chosen)}: once on this machine"
-        telling = threading.Timer(0.5, say, [line])
+        telling = threading.Timer(2.0, say, [line])
         telling.start()
         try:
             for kind in estimator.target_kinds or (None,):
