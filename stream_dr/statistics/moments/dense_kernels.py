@@ -19,8 +19,9 @@ def centre_rows(
     size. O(b d).
     """
     nonzero += np.count_nonzero(X if weights.all() else X[weights > 0], axis=0)
-    point = weights @ X / total
-    np.subtract(X, point, out=rows)
+    rows[:] = X  # as float64: of another type numpy's product is not BLAS's
+    point = weights @ rows / total
+    rows -= point
     step = weights @ rows / total
     rows -= step
     if (weights != 1.0).any():
