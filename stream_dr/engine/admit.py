@@ -1,22 +1,22 @@
 """Admit: everything that can refuse a batch, decided before it is written down.
 
-A batch must fit the stream's schema (layout, columns, kind of targets, type of labels, weights), the directory's limits,
-and every model that is alive. What it adds to the schema (new labels, new features, what the first batch decides) is
-returned as the next Schema; nothing is changed. Finite values were checked when the draft was made, in the caller's
-thread. Drafts are admitted in groups, to be written in one transaction (`Group`): each against the schema that those
-before it have left; one that is refused leaves the others alone, and a key that came before, in the log or in the group,
-is answered with its first position.
+A batch must fit the stream's schema (layout, columns, kind of targets, type of labels, weights), the directory's limits, and
+every model that has not failed. What it adds to the schema (new labels, new features, what the first batch decides) is
+returned as the next Schema; nothing is changed. Finite values were checked when the draft was made, in the caller's thread.
+Drafts are admitted in groups, to be written in one transaction (`Group`): each against the schema as the accepted ones
+before it left it; a refused one does not affect the others, and an idempotency key that came before, in the log or in the
+group, gets its first position back.
 
-Some models keep sums for each distinct label set, of so many at most; a batch that would make more is refused. The sets such
-a model will have met once it has applied the log are those in its state and those admitted since, which the directory
-counts; those of events that an earlier process admitted are not known until the model has met them.
+Some models keep sums per distinct label set, up to a limit; a batch that would exceed it is refused. Counted are the sets in
+the model's state and those that this process has admitted since; sets that an earlier process admitted are counted once the
+model has applied them.
 
 Cost: O(rows + labels) a batch; where label sets are bounded O(sets) near the bound.
 
 Why this way: after admit has accepted a batch, advancing must not raise; so a row is in the log only if every model can
-learn it. A model is asked again only when the schema has changed, for it has accepted the schema as it was; the batches
-that decide the stream's layout and kind of targets are also tried: a new accumulator of each model learns a few of their
-rows and is forgotten. The cost of a durable write is shared by all that wait for it.
+learn it. A model is asked again only when the schema changes, since it accepted the old one; the batches that decide the
+stream's layout and kind of targets are also tried: a throw-away accumulator of each model learns a few of their rows. The
+cost of a durable write is shared by all that wait for it.
 """
 
 import inspect

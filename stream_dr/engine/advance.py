@@ -1,21 +1,21 @@
-"""Advance: the log's events as Steps, and how a model applies exactly one of them; events are never joined.
+"""Advance: the log's events as Steps, and how a model applies one of them at a time; events are never batched together.
 
-There is one maker of Steps, whoever advances a model: live, backfill or replay. It reads the log a page at a time (short
+Live, backfill and replay get their Steps from the same code. The log is read a page at a time (short
 reads: no cursor stays open on it); an event that was just appended may be taken from the directory's `recent` drafts, whose
 rows are parsed already, from the very bytes that were written.
 
-An unlearn event takes rows out: a model whose state is a sum subtracts them; any other, also a sum under decay (its rows
-have made those before them older), and one in which too few digits would be left, is rebuilt from the log up to the event
-without them and what earlier events took out. Who advances several models may leave a rebuild to somebody else, so that one
-model's does not hold up the others.
+An unlearn event takes rows out: a model whose state is a sum subtracts them; any other is rebuilt from the log up to this
+event, without the rows unlearned so far. So is a sum under decay (the rows that go have made older ones weigh less), and one
+that would lose too much precision by subtraction. A caller that advances several models may hand a rebuild to another
+thread, so that it does not hold up the others.
 
-What comes here was admitted, so it must not raise. If it does all the same, that model becomes `failed` with the event's
-position, the error's code and message; its last projection goes on serving, the other models go on, and the failure is
+Events here were admitted, so applying one must not raise. If it does all the same, the model becomes `failed` with the
+event's position, the error's code and message; its last projection stays in use, the other models go on, and the failure is
 written down, so that a restart does not try the same event for ever.
 
 Cost: subtracting costs as much as learning those rows; rebuilding, as much as learning the log again.
 
-Why this way: a State depends on the events and their boundaries alone, so it comes out bit-equal however often it was
+Why this way: a State depends on the events and their boundaries alone, so it is bit-equal however often the process was
 killed.
 """
 

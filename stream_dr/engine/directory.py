@@ -62,7 +62,7 @@ def check_name(name: str) -> None:
 
 
 class Directory:
-    """A directory at `path`.
+    """A stream on disk: log, schema, models and their snapshots, in the folder `path`.
 
     writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
     target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must

@@ -84,7 +84,7 @@ class PublishPolicy(NamedTuple):
 
 
 class RefinePolicy(NamedTuple):
-    """When a model is refined again by itself: `rows` rows, or `seconds` seconds with new rows, after the last time."""
+    """When a model is refined again automatically: `rows` rows after the last time, or `seconds` seconds if rows came."""
 
     rows: int | None = None
     seconds: float | None = None

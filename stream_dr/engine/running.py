@@ -56,7 +56,8 @@ class RunSettings(NamedTuple):
 
 
 class Running:
-    """A directory being kept current. `start()` once, `stop()` once; all other methods from any thread in between."""
+    """Keeps a Directory's models up to date in threads of its own. `start()` once, `stop()` once; all other methods from
+    any thread in between."""
 
     def __init__(self, directory: Directory, settings: RunSettings | None = None) -> None:
         self.directory = directory

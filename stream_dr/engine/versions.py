@@ -1,8 +1,9 @@
-"""Versions: the projections a model has published lately, by number; the newest in memory, older ones in mapped files.
+"""Versions: the projections a model has published lately, by number; the newest two in memory, older ones in
+mapped files.
 
-Arrays of older versions are appended to a file without a name, mapped once; it is gone with the last array read from it, or
-with the process. Their pages are the system's cache, which it may write out and take back. Nothing in a file is ever
-overwritten, so who still holds an old projection goes on reading it.
+Arrays of older versions are appended to an unlinked file, mapped once; it is freed with the last array that uses it, or with
+the process. Their pages are page cache, which the kernel may write out and evict. Nothing in a file is ever
+overwritten, so whoever still holds an old projection goes on reading it.
 
 Cost: one copy of each projection into the page cache when the second after it comes, a descriptor
 for every 64 MiB, and no anonymous memory beyond the newest two, however many are kept.

@@ -40,7 +40,7 @@ class ClosedForm(AdditiveEstimator):
     Parameters
     ----------
     n_components : int or None, default None
-        How many; None: all of positive eigenvalue.
+        How many; None: all with an eigenvalue above 0.
     gamma : float ≥ 0, default 0.0
         Ridge added to Cxx, in the units of the summed scatter. Methods that do not invert Cxx are unaffected.
     scatter : {"auto", "exact", "diagonal"}, default "auto"
@@ -49,12 +49,12 @@ class ClosedForm(AdditiveEstimator):
     standardize : bool, default False
         Solve as if every feature had variance 1.
     decay : float in (0, 1], default 1.0
-        Row i weighs decay^(rows after it).
+        Row i weighs decay^(rows since row i).
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets; "auto": that of the first batch.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first, as `stream_dr.random_fourier()` (then this is a kernel method) and
-        `stream_dr.hashing()` give it.
+        Spec of a map that rows go through first, made by `stream_dr.random_fourier()` (then this is a kernel method) or
+        `stream_dr.hashing()`.
     random_state : int or None, default None
         Seed; None is 0, so that states of several machines agree.
     """

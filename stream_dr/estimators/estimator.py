@@ -54,11 +54,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     components_ : ndarray (components, features), float64
         Directions, one a row: `transform` is (X − mean_) · components_ᵀ.
     eigenvalues_ : ndarray (components,), float64
-        What the components are ordered by, in the unit that the method states.
+        One value per component; the text above says what it is.
     mean_ : ndarray (features,), float64
         What rows are centred on; zeros where the method does not centre.
     rank_ : int
-        Number of components there are.
+        Number of components found.
     solution_ : str
         What the components were solved from: "exact", "diagonal", "refined" or "recurrence".
     n_samples_seen_ : int
@@ -72,7 +72,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     state_ : State
         All that is remembered, immutable: what snapshots hold and `merge` adds.
     holder_ : Holder
-        The accumulator and what was solved of it last. Internal; `state_` is the public one.
+        The accumulator and the last solution from it. Internal; `state_` is the public one.
     """
 
     state_type: ClassVar[Any]

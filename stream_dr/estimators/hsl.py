@@ -17,17 +17,17 @@ class HSL(TwoStage):
 
     Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L, X centred [2S §2; mathematics §3]. `laplacian`:
 
-    - "zhou": XH = Cxy' diag(n_e^−1/2), a row's targets divided by √(its number of labels);
+    - "zhou": XH = Cxy' diag(n_e^−1/2), where Cxy' is of row i's targets divided by √(its number of labels);
     - "clique": XH = Cxy', divided by √(Σ_{e∋i} n_e);
     - "star": XH = Cxy' diag(1/n_e), divided by √(Σ_{e∋i} 1/n_e).
 
-    The diagonal of I − L is kept and counted in the degrees. n_e are final totals, so clique and star keep the sum of
-    rows of each distinct label set and compute degrees when read: exact in one pass, whatever the order of rows. They
-    keep at most 20,000 sets, and 1 GiB of dense rows' sums; a batch that would pass that is refused, in a directory
-    before it is in the log. At most one component a label; eigenvalues lie in [0, 1]. Rows with an empty list of labels
-    count in the mean and in Cxx only.
+    Self-loops (the diagonal of I − L) are kept and count in the degrees. n_e, the rows that have label e, is final only
+    at the end; so clique and star keep the sum of rows per distinct label set, and get degrees when solving: exact in
+    one pass, whatever the order of rows. They keep at most 20,000 sets, and 1 GiB of dense rows' sums; a batch that
+    would exceed that is refused, by a `Directory` before it is in the log. At most one component per label; eigenvalues
+    lie in [0, 1]. Rows with an empty list of labels count in the mean and in Cxx only.
 
-    Targets: one or several labels a row. State: O(d·(k + 2)), for clique and star one sparse row sum a distinct label
+    Targets: one or several labels a row. State: O(d·(k + 2)), k labels; for clique and star a sum of rows per distinct label
     set, + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving
     O(d³ + d k²), with the diagonal O(d k²), which `refine` makes exact. Merges and unlearns.
 

@@ -25,37 +25,34 @@ from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
 
 @dataclass(eq=False, repr=False)
 class IncrementalSKM(Estimator):
-    """Incremental Supervised Kampong Measure [SKM, eq. 22, 23]: sample by sample exactly, sparse or dense; one label a
-    row.
+    """Incremental supervised Kampong measure: the recurrence of [SKM, eq. 22, 23], row by row; one label a row.
 
-    `components_` have unit length, at any number of rows; `eigenvalues_` are the recurrence's own estimates ‖v_i‖, with
-    keep="all" and a ≥ 1 −‖v_i‖ past (classes − 1): the matrix' eigenvalues there are not above 0, and the length is no
-    estimate of their size. `mean_` is that of all labelled rows. At a = 1 `SKM` (the closed form)
-    is exact at every row.
+    `components_` have unit length, at any number of rows; `eigenvalues_` are the recurrence's own estimates ‖v_i‖,
+    negated past (classes − 1) if keep="all" and a ≥ 1: the matrix' eigenvalues there are not above 0, and only the sign
+    is to be relied on. `mean_` is that of all labelled rows. At a = 1 `SKM` (the closed form) is exact at every row.
 
-    Dense rows are shifted by the first one learned, sparse ones are not, so the same rows start elsewhere in the two
-    forms: answers differ in sign, and by as much as one row weighs while few have been learned.
+    The first row learned is subtracted from dense rows, not from sparse ones, so the two forms start differently: answers
+    may differ in sign and, while rows are few, by about one row's influence.
 
-    Cost: a row O(nonzeros · (p + c) + p (c + 1)(p + c)); memory 8 · k · (d + 2 k) bytes, c classes, k = p + c to the
-    next 8. Does not merge, does not unlearn: its answer depends on the order of rows. Weights are left out: the
-    recurrence has no place for them.
+    Cost: a row O(nonzeros · (p + c) + p (c + 1)(p + c)); memory 8 · k · (d + 2 k) bytes, c classes, p = n_components, k
+    = p + c rounded up to a multiple of 8. Does not merge, does not unlearn: its answer depends on the order of rows.
+    Weights are refused: the recurrence has no place for them.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 2
         Components looked for, at most 2,000.
     a : float ≥ 0, default 1.0
-        Weight of a row's own class; the matrix followed is 2 Sb + (1 − a) Sw.
+        Weight of a row's own class; the eigenvectors tracked are those of 2 Sb + (1 − a) Sw.
     target : {"auto", "class"}, default "auto"
         Kind of targets: one label a row.
     feature_map : dict or None, default None
         Spec of a map that rows go through first.
     keep : {"positive", "all"}, default "positive"
-        "positive": components shorter than 1e-2 of the longest and, for a ≥ 1, those past (classes − 1) are left out,
-        and not counted by `rank_`; the matrix has no positive eigenvalue there, so they converge to nothing. "all":
-        every component that has started, as the paper has it, whose subspace is not limited by the number of classes
-        [SKM, table 1 (D), figure 4(f)]; those past (classes − 1) are not orthogonal. `SKM` with n_components has such
-        directions exactly where a ≠ 1.
+        "positive": components whose ‖v_i‖ is below 1e-2 of the largest and, for a ≥ 1, those past (classes − 1) are left
+        out, and not counted by `rank_`: the matrix has no positive eigenvalue there, and they settle nowhere. "all": every
+        component started so far, as in the paper, where the classes do not limit their number [SKM, table 1 (D), figure
+        4(f)]; those past (classes − 1) are not orthogonal. For a ≠ 1 `SKM` with n_components solves for them.
     """
 
     limit: ClassVar[str] = "past classes less 1 the matrix it follows need not have positive eigenvalues"

@@ -44,7 +44,7 @@ class LDA(LinearClassifier, TwoStage):
     Parameters
     ----------
     shrinkage : float in [0, 1] or None, default None
-        The ridge that is the same at any number of rows, in the place of gamma: the within-class scatter becomes (1 −
+        In the place of gamma, a ridge whose effect does not fade as rows come: the within-class scatter becomes (1 −
         s) Sw + s (tr Sw / d) I, as in scikit-learn's solvers "lsqr" and "eigen".
     scaling : {"unit", "source"}, default "unit"
         "unit": the rows learned have *within-class* variance 1 along every component (divisor N, the sum of weights)

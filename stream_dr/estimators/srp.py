@@ -16,22 +16,22 @@ from stream_dr.targets import Label
 
 @dataclass(eq=False, repr=False)
 class SRP(ClosedForm):
-    """Supervised random projections: W = Cxy R, R random signs, one row of it a label [SRP eq. 13; mathematics §2].
+    """Supervised random projections: W = Cxy R, R random signs, one row per label [SRP eq. 13; mathematics §2].
 
     E[W Wᵀ] = Cxy Cxyᵀ, the matrix SPCA decomposes: no eigenproblem, and an answer as soon as there is a row. R is ±1/√p,
     so that E[R Rᵀ] = I, drawn from (random_state, label): states of several machines agree and merge. Continuous targets
     go through p random Fourier features ψ(y) of a Gaussian kernel of width `sigma`, and W = Cxψ.
 
-    One label a row: the columns of Cxy sum to zero, so a component whose c signs are all equal would be zero, one in
-    2^(c−1). Its signs are drawn again until they differ, and R is scaled by √(1 − 2^(1−c)), which keeps E[W Wᵀ] =
-    Cxy Cxyᵀ (see `differing_signs`). R then depends on the set of labels seen: with a new label the scale changes, and
-    components drawn again for the old ones may take their first signs. With two classes all components are ± the
-    difference of the class means: one direction, whatever p is.
+    One label a row: the columns of Cxy sum to zero, so a component whose c signs all agree (a chance of 1 in 2^(c−1), c
+    classes) would be zero. Its signs are drawn again until they differ, and R is scaled by √(1 − 2^(1−c)), which keeps
+    E[W Wᵀ] = Cxy Cxyᵀ (see `differing_signs`). R then depends on the set of labels seen: with a new label the scale
+    changes, and components that were drawn again may go back to their first signs. With two classes all components are ±
+    the difference of the class means: one direction, whatever p is.
 
-    W is used as it is: not orthonormal, and rows are not centred (`mean_` is zero). scaling="unit": it is (Cxy / N) R,
-    of covariances, which does not grow with N; "source": of the sums, as in the paper. Its rank is at most min(p, c −
-    1), so more components than classes only average the randomness. Eigenvalues are the squared lengths of the columns
-    of Cxy R (W has none of its own), in the columns' order. Several labels a row use the linear kernel on the indicator.
+    W is not orthonormalised, and `transform` does not centre (`mean_` is zero). Its matrix rank is at most min(p, c −
+    1), so more components than classes only average the randomness. `eigenvalues_` are the squared lengths of the
+    columns of Cxy R, in the columns' order: W has no eigenvalues. `gamma` and `scatter` have no effect. Several labels a
+    row use the linear kernel on the indicator.
 
     Targets: one or several labels a row, or numbers. State: O(d·(k + 2)), k labels or p Fourier features. Learning a row
     costs O(its entries × its labels); solving O(d k p). Cxx is not needed. Merges and unlearns.
@@ -43,7 +43,7 @@ class SRP(ClosedForm):
     sigma : float > 0, default 1.0
         Width of the Gaussian kernel on continuous targets, in their unit.
     scaling : {"unit", "source"}, default "unit"
-        "unit": (Cxy / N) R, of covariances, which does not grow with N; "source": of the sums, as in the paper.
+        "unit": W = (Cxy / N) R, which does not grow with N; "source": W = Cxy R, Cxy a sum over rows, as in the paper.
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")

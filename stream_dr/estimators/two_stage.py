@@ -41,7 +41,7 @@ class TwoStage(ClosedForm):
     gamma : float ≥ 0, default 0.0
         Ridge added to Cxx, in the units of the *summed* scatter, as in [2S]; its effect fades as rows come.
     shrinkage : float in [0, 1] or None, default None
-        The ridge that is the same at any number of rows, in the place of gamma: (1 − s) Cxx + s (tr Cxx / d) I is
+        In the place of gamma, a ridge whose effect does not fade as rows come: (1 − s) Cxx + s (tr Cxx / d) I is
         inverted, as scikit-learn's `shrunk_covariance` has it.
     scaling : {"unit", "source"}, default "unit"
         "unit": the rows learned (counted by their weights, divisor N) have variance 1 along every component, whatever N

@@ -6,9 +6,9 @@ Cost: an append of a group is one fdatasync of its rows' bodies and one transact
 benchmarks/log_append.py` prints appends/s and MB/s by size of body and group. A read of n events holds no lock, no cursor
 and no file on return.
 
-Why this way: kill -9 at any moment leaves a prefix of the transactions, the acknowledged ones among them, because SQLite's
-recovery is somebody else's well-tested code: a hand-written log took a zero-filled tail for 42 records. A log that ends
-before what was acknowledged (head.py), and a reader that finds a position missing, say so instead of going on.
+Why this way: kill -9 at any moment leaves a prefix of the transactions with all acknowledged ones. SQLite does the recovery
+because it is well tested: a hand-written log read a zero-filled tail as 42 records. A log that ends before what was
+acknowledged (head.py), and a reader that finds a position missing, raise instead of going on.
 """
 
 import os

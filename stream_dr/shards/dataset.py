@@ -151,10 +151,11 @@ class Dataset(NamedTuple):
 
 
 def open_dataset(sources: Source | Sequence[Source], skip_damaged: bool = False) -> Dataset:
-    """The data set in a folder, a manifest, a file or file URI, or several of them in the order given.
+    """Open a data set: a folder, a manifest, a file or file URI, or several of these in the order given.
 
-    Every shard is opened (one without a manifest is read as far as its footer). Raises SourceMissing (nothing there) and
-    DamagedShard naming the file; with skip_damaged such shards are left out and named in `skipped`, unless all are. Raises
+    Every shard is opened (without a manifest, to its footer). Raises SourceMissing (nothing there) and
+    DamagedShard naming the file; with skip_damaged such shards are left out and named in `skipped`; it raises only
+    where all are damaged. Raises
     ForeignFile for a file of another format.
     """
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)

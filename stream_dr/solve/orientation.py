@@ -19,7 +19,7 @@ GAP = 0.05
 
 
 def orient(loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Order (p,) int and signs (p,) ±1.0 so that loadings[:, order] * signs agrees with `previous`.
+    """An order (p,) int and signs (p,) ±1.0 such that loadings[:, order] * signs agrees with `previous`.
 
     loadings: (d, p) float64. eigenvalues: (p,). previous: (d', q) float64 or None; missing rows count as 0.
     """
