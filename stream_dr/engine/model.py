@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from stream_dr.engine.schema import Facts
@@ -226,7 +227,8 @@ class Model:
         """Make a projection of a frozen state what readers see; a refined one, which has a residual, until the next
         refine."""
         last = self.published
-        projection = oriented(projection, last.projection if last else None)
+        spread = partial(self.estimator.spread, frozen.state)
+        projection = oriented(projection, last.projection if last else None, spread)
         if hasattr(projection, "prepared"):
             projection = projection.prepared()
         published = Published(

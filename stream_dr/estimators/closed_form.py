@@ -12,6 +12,7 @@ method's file is its formula.
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -144,6 +145,11 @@ class ClosedForm(AdditiveEstimator):
         exact = not self.reads_scatter() or moments.scatter is not None
         return self.finished(moments, self.directions(moments, state), "exact" if exact else "diagonal")
 
+    def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
+        """Cxx @ columns (features, m), by its diagonal where no more is kept. O(d k), and O(d² m) with exact scatter."""
+        made, d = moments_of(state).spread, len(columns)
+        return made[:d, :d] @ columns if made.ndim == 2 else made[:d, None] * columns
+
     def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:
         """The projection made of directions: axes, lengths and signs settled, at most n_components."""
         loadings, eigenvalues = found
@@ -201,7 +207,7 @@ class ClosedForm(AdditiveEstimator):
             warnings.warn(f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2)
             return self
         found, self.refine_report_ = refine(self, state, source, tol, max_passes, holder.names, resume, holder.refined)
-        holder.refined = holder.show(found)
+        holder.refined = holder.show(found, partial(self.spread, state))
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

@@ -19,6 +19,7 @@ and `fit` swaps in a new holder only at its end; so after any error the estimato
 import inspect
 import warnings
 from abc import ABC, abstractmethod
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -105,6 +106,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @abstractmethod
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Bytes its state takes at this width and number of labels or target columns."""
+
+    def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
+        """Cxx @ columns (features, m), up to a factor, of the rows learned (mapped, where there is a map) as far as it is
+        known: components are compared by it when they are given signs and order. Here as if Cxx were I."""
+        return columns
 
     def solve_bytes(self) -> int:
         """Bytes that solving takes at most, where that may be many times what the state takes; else 0."""
@@ -342,7 +348,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return holder.projection
         self.check_parameters()
         holder.check(self)
-        return holder.show(holder.refined or self.solve(holder.accumulator.freeze()))
+        state = holder.accumulator.freeze()
+        return holder.show(holder.refined or self.solve(state), partial(self.spread, state))
 
     def _tell_fewer(self, found: int) -> None:
         """Warn, once a fit, that there are fewer components than asked for. A default was not asked for."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.projection import Projection
-from stream_dr.solve.orientation import oriented
+from stream_dr.solve.orientation import Product, oriented
 
 
 class Holder:
@@ -37,13 +37,13 @@ class Holder:
         self.searched: Any = None  # KNearest's search over its sample
         self.told_fewer: int | None = None  # the n_components that there were fewer of, once that was said
 
-    def show(self, solved: Projection) -> Projection:
+    def show(self, solved: Projection, spread: Product) -> Projection:
         """Keep a projection until the next update, its components with the signs and order of the one shown before it.
 
-        A recurrence's components move smoothly by themselves.
+        spread: what they are compared by (solve/orientation.py). A recurrence's components move smoothly by themselves.
         """
         if solved is not self.shown and hasattr(solved, "oriented") and solved.solution != "recurrence":
-            solved = self.shown = oriented(solved, self.shown)
+            solved = self.shown = oriented(solved, self.shown, spread)
         self.projection = solved
         return solved
 

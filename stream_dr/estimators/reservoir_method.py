@@ -27,6 +27,7 @@ from stream_dr.estimators.mapping import StateType, accumulate, check_feature_ma
 from stream_dr.estimators.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
+from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 
 SPARSE_WIDTH = 4096
@@ -91,6 +92,12 @@ class ReservoirMethod(Estimator):
     def solve(self, state: Any) -> Projection:
         """The projection of `state`; pure."""
         return solved(state, self.fitted)
+
+    def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
+        """Cxx @ columns (features, m) of the sampled rows."""
+        kept = (state.inner if isinstance(state, MappedState) else state).kept[:, : len(columns)]
+        projected = kept @ columns
+        return np.asarray(kept.T @ (projected - projected.mean(axis=0)))
 
     @abstractmethod
     def fitted(self, state: Reservoir) -> Projection:

@@ -4,27 +4,37 @@ An eigenvector's sign is arbitrary, and two of nearly equal eigenvalue may come 
 and, among components whose eigenvalues are within 5 % of one another, the order that agree best with the predecessor;
 `alignment` is the least-squares map between the two, which carries what rotation is left.
 
-Cost: O(d p q) for the overlap of (d, q) with (d, p).
+Two components agree as far as what they project rows to is correlated: wᵀ Cxx w'. The loadings' own inner product would be
+that of the features of least variance, whose loadings are largest where Cxx is inverted and mostly noise.
+
+Cost: O(d p q) for the overlap of (d, q) with (d, p), and Cxx times p + q columns.
 
 Why this way: order is changed only where the eigenvalues do not decide it, so components stay sorted wherever that
 means anything; the very first projection makes its largest loading positive.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+Product = Callable[[np.ndarray], np.ndarray]
+"""Columns (features, m) → Cxx @ columns, up to a factor."""
 
 GAP = 0.05
 """Relative distance of two eigenvalues below which their order is not decided by them."""
 
 
-def orient(loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def orient(
+    loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None, spread: Product | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """An order (p,) int and signs (p,) ±1.0 such that loadings[:, order] * signs agrees with `previous`.
 
-    loadings: (d, p) float64. eigenvalues: (p,). previous: (d', q) float64 or None; missing rows count as 0.
+    loadings: (d, p) float64. eigenvalues: (p,). previous: (d', q) float64 or None; missing rows count as 0. spread: the
+    product with Cxx, by which they are compared; None: the loadings themselves are.
     """
     p = loadings.shape[1]
-    cosines = _cosines(previous, loadings) if previous is not None else np.zeros((0, p))
+    cosines = _cosines(previous, loadings, spread) if previous is not None else np.zeros((0, p))
     order = _order(cosines, eigenvalues)
     towards, shared = np.zeros(p), min(cosines.shape)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
@@ -59,16 +69,16 @@ def _down(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     return np.asarray(extreme.reduce(np.concatenate([long, array[whole:]]), axis=0))
 
 
-def oriented(projection: Any, previous: Any) -> Any:
+def oriented(projection: Any, previous: Any, spread: Product | None = None) -> Any:
     """`projection` with its components in the order and with the signs of `previous`; as it is where it has none to choose.
 
-    Landmarks (reservoir methods) are compared by their places with those that `previous` gives the same rows: O(r² ·
-    features).
+    spread: the product with Cxx of the rows it was solved from; loadings are compared by it. Landmarks (reservoir methods)
+    are compared by their places with those that `previous` gives the same rows: O(r² · features).
     """
     now, before = _compared(projection, previous)
     if now is None or not hasattr(projection, "oriented"):
         return projection
-    order, signs = orient(now, projection.eigenvalues, before)
+    order, signs = orient(now, projection.eigenvalues, before, spread if hasattr(projection, "loadings") else None)
     return projection.oriented(order, signs)
 
 
@@ -123,11 +133,17 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     return order
 
 
-def _cosines(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """(q, p) cosines of the angles between columns."""
+def _cosines(old: np.ndarray, new: np.ndarray, spread: Product | None = None) -> np.ndarray:
+    """(q, p) cosines of the angles between columns; with `spread` correlations of what rows are projected to by them."""
     old, new = _same_rows(old, new)
-    sizes = np.outer(column_norms(old), column_norms(new))
-    return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
+    if spread is None:
+        sizes = np.outer(column_norms(old), column_norms(new))
+        return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
+    both, q = np.hstack([old, new]), old.shape[1]
+    products = both.T @ spread(both)
+    lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
+    sizes = np.outer(lengths[:q], lengths[q:])
+    return products[:q, q:] / np.where(sizes > 0, sizes, 1.0)
 
 
 def _same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
