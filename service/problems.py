@@ -49,7 +49,7 @@ _CODES = {
 STATUS = {code: status for status, codes in _CODES.items() for code in codes.split()}
 """The HTTP status of every code."""
 
-AGAIN = {"Retry-After": "1"}
+_AGAIN = {"Retry-After": "1"}
 _OF_STATUS = {400: "bad_request", 401: "unauthorized", 404: "not_found", 405: "method_not_allowed"}
 _log = logging.getLogger("service")
 
@@ -77,7 +77,7 @@ def answer(scope: Scope, error: BaseException) -> Response:
         case HTTPException():
             told = _of_http(error)
         case asyncio.CancelledError():
-            told = response("shutting_down", "The service stops; ask again after the restart.", headers=AGAIN)
+            told = response("shutting_down", "The service stops; ask again after the restart.", headers=_AGAIN)
         case _:
             told, unforeseen = response("internal", UNKNOWN), True
     level = logging.ERROR if told.status_code >= 500 and told.status_code != 503 else logging.INFO

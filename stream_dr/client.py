@@ -31,8 +31,8 @@ from stream_dr.label_codes import label_array
 from stream_dr.target_parsing import parse_targets, refuse_ambiguous
 from stream_dr.targets import KINDS, Targets
 
-ARROW = "application/vnd.apache.arrow.stream"
-AGAIN = (429, 502, 503, 504)
+_ARROW = "application/vnd.apache.arrow.stream"
+_AGAIN = (429, 502, 503, 504)
 """Answers after which the same request may succeed."""
 
 
@@ -74,14 +74,14 @@ class Client:
         weights = as_weights(sample_weight, rows.shape[0])
         targets = None if y is None else self._targets(y, rows.shape[0], target)
         block = Block(rows, targets, weights, None if ids is None else _ids(ids, rows.shape[0]), names)
-        headers = {"Content-Type": ARROW, "Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
+        headers = {"Content-Type": _ARROW, "Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
         query = {"wait": "applied"} if wait else {}
         answer = self._send("POST", "/partial_fit", params=query, content=_bytes(block), headers=headers)
         return dict(answer.json())
 
     def transform(self, X: Any, model: str | None = None) -> np.ndarray:
         """Project rows X (rows, features) to (rows, components) float64; model may be left out where there is only one."""
-        answer = read_arrow(self._answer("/transform", X, model, ARROW))
+        answer = read_arrow(self._answer("/transform", X, model, _ARROW))
         column = pa.Table.from_batches(answer).column("z").combine_chunks()
         if not pa.types.is_fixed_size_list(column.type):
             return np.zeros((len(column), 0))
@@ -115,7 +115,7 @@ class Client:
     def _answer(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
         """What a model says of rows X, in the form that `accept` names."""
         rows, names = as_rows(X)
-        headers, query = {"Content-Type": ARROW, "Accept": accept}, {"model": model or self._only_model()}
+        headers, query = {"Content-Type": _ARROW, "Accept": accept}, {"model": model or self._only_model()}
         return self._send("POST", path, params=query, content=_bytes(Block(rows, names=names)), headers=headers).content
 
     def models(self) -> dict[str, dict[str, Any]]:
@@ -202,7 +202,7 @@ class Client:
                     ) from e
                 time.sleep(_pause(attempt))
                 continue
-            if answer.status_code not in AGAIN or last:
+            if answer.status_code not in _AGAIN or last:
                 break
             time.sleep(max(_pause(attempt), _asked(answer)))
         if answer.is_success:

@@ -36,7 +36,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 SPLIT = "every fifth row (rows 4, 9, 14 …) is held out"
 BATCH_ROWS, SHARD_ROWS, REPLAYED = 48, 144, 7
-JSON = "application/json"
+_JSON = "application/json"
 
 
 class Line(NamedTuple):
@@ -66,7 +66,7 @@ def digits() -> Digits:
     return Digits(X[~held_out], y[~held_out], X[held_out], y[held_out])
 
 
-def write_shards(folder: Path, data: Digits) -> list[Path]:
+def digit_shards(folder: Path, data: Digits) -> list[Path]:
     """The training rows as Arrow IPC shards; those that are there already stay."""
     if not (folder / "manifest.json").exists():
         writer.write_shards([Block(data.X, class_targets(data.y.tolist()))], folder, SHARD_ROWS, BATCH_ROWS)
@@ -133,7 +133,7 @@ def curl_lines(address: str, x: np.ndarray) -> list[str]:
     return [
         f"curl '{address}/models'",
         f"curl '{address}/transform?model=lda&x={row}'",
-        f"""curl -H 'Content-Type: {JSON}' -d '{{"rows": [[{row}]]}}' '{address}/transform?model=ccipca'""",
+        f"""curl -H 'Content-Type: {_JSON}' -d '{{"rows": [[{row}]]}}' '{address}/transform?model=ccipca'""",
     ]
 
 

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 _Error = TypeVar("_Error", bound=BaseException)
 
 
-LONGEST = 4_000
+_LONGEST = 4_000
 """Characters of a message, or of a detail: a column's name may be as long as a body."""
 
 
@@ -29,7 +29,7 @@ class StreamDRError(ValueError):
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 def without_frames(error: _Error) -> _Error:

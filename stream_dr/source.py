@@ -16,7 +16,7 @@ class Source(Protocol):
         ...
 
 
-class Batches:
+class GivenBatches:
     """A Source of batches that can be iterated any number of times: Blocks, or tuples (X, y) or (X, y, weights)."""
 
     def __init__(self, batches: Iterable[Any]) -> None:
@@ -37,14 +37,14 @@ def as_source(given: Any) -> Source:
     if isinstance(given, Source):
         return given
     if isinstance(given, tuple) and 0 < len(given) <= 3 and not isinstance(given[0], tuple | Block):
-        return Batches([given])
+        return GivenBatches([given])
     if isinstance(given, Iterator):
         raise InvalidParameter(
             f"source is a {type(given).__name__}, which can be read once, and refine reads the stream once a pass. Give a "
             "list of its batches, or an object with events(after=-1, until=None)."
         )
     if isinstance(given, list | tuple):
-        return Batches(given)
+        return GivenBatches(given)
     raise InvalidParameter(
         f"source is of type {type(given).__name__}; give (X, y), a list of (X, y), or an object whose events(after=-1, "
         "until=None) yields (position, stream_dr.Block(X, y, weights)) of the rows learned, anew at every call."

@@ -19,7 +19,7 @@ from service.problems import Problem
 from service.shared import Service, Shared
 
 router = APIRouter(tags=["stream"])
-PAGE = Path(__file__).parent.parent / "dashboard" / "index.html"
+_PAGE = Path(__file__).parent.parent / "dashboard" / "index.html"
 BEAT, CATCHING_UP, SILENCE = 0.2, 1.0, 15.0
 """Seconds: between two events at least; until a look at models that have not learned all there is; until an unchanged
 stream says that it is alive."""
@@ -68,7 +68,7 @@ def readyz(shared: Service) -> schemas.Health:
 def dashboard() -> Response:
     """The dashboard."""
     csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-    return HTMLResponse(PAGE.read_bytes(), headers={"Content-Security-Policy": csp, "X-Frame-Options": "DENY"})
+    return HTMLResponse(_PAGE.read_bytes(), headers={"Content-Security-Policy": csp, "X-Frame-Options": "DENY"})
 
 
 async def _changes(shared: Shared) -> AsyncIterator[str]:

@@ -20,7 +20,7 @@ from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 BESIDE = (*TARGET_COLUMNS, "weight", "id")
 """Columns that may stand beside the features."""
 
-RESERVED = ("features", "indices", "values", *BESIDE)
+_RESERVED = ("features", "indices", "values", *BESIDE)
 """Names no feature may have."""
 
 
@@ -105,7 +105,7 @@ def feature_columns(block: Block) -> dict[str, pa.Array]:
     if block.names is None:
         flat = pa.array(np.ascontiguousarray(block.X).ravel())
         return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
-    taken = next((n for n in block.names if n in RESERVED), None)
+    taken = next((n for n in block.names if n in _RESERVED), None)
     if taken is not None:
         raise SchemaMismatch(f"a feature is called {taken}, a name the layout uses itself; rename it.", column=taken)
     return {name: pa.array(np.ascontiguousarray(block.X[:, i])) for i, name in enumerate(block.names)}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from stream_dr.arrow.messages import not_taken
 from stream_dr.errors import LimitExceeded, MalformedInput
 
-LONGEST = 64 << 20
+_LONGEST = 64 << 20
 """Bytes that the views of a batch may show, those that several show counted for each, where no other bound is given."""
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
@@ -47,7 +47,7 @@ def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = Non
     try:
         for batch in batches:
             batch.validate()
-        _check_views(batches, LONGEST * len(batches) if max_bytes is None else max_bytes)
+        _check_views(batches, _LONGEST * len(batches) if max_bytes is None else max_bytes)
         for batch in batches:
             for name, array in _parts(batch):
                 _check_offsets(array, name)

@@ -28,7 +28,7 @@ def demo(
     from stream_dr import demo as steps
 
     data = steps.digits()
-    shards = steps.write_shards(dir / "shards", data)
+    shards = steps.digit_shards(dir / "shards", data)
     say(f"{len(data.y)} training rows in {len(shards)} shards, {len(data.y_held_out)} held out: {steps.SPLIT}")
     with Bar("replay", len(data.y)) as bar:
         rates = steps.replay_shards(

@@ -26,7 +26,7 @@ from stream_dr.datasets.tfidf import DocumentFrequencies, TfIdf, load_tfidf
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidParameter, MalformedInput
 from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import Progress, write_shards
+from stream_dr.shards.writer import WriteProgress, write_shards
 
 TFIDF = "tfidf.safetensors"
 """Name of the frozen weighting beside the shards."""
@@ -110,7 +110,7 @@ def convert(
     rows_per_batch: int = 1_000,
     tfidf: bool = False,
     tfidf_from: FileName | None = None,
-    progress: Progress | None = None,
+    progress: WriteProgress | None = None,
 ) -> Manifest:
     """Write the files' rows as shards into the folder `out`; its manifest.
 

@@ -17,18 +17,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.block import Block, as_rows
-from stream_dr.datasets.readers.lines import ROWS
+from stream_dr.datasets.readers.lines import BLOCK_ROWS
 from stream_dr.datasets.readers.rcv1 import read_indicator
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidParameter, SourceMissing
 from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import Progress, write_shards
+from stream_dr.shards.writer import WriteProgress, write_shards
 from stream_dr.targets import class_targets, continuous_targets
 
 NAMES = "rcv1, news20 and openml:NAME"
 
 
-def fetch(name: str, out: FileName, *, progress: Progress | None = None) -> dict[str, Manifest]:
+def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) -> dict[str, Manifest]:
     """Fetch a data set and write it as shards into the folder `out` (news20: `out/train` and `out/test`).
 
     Returns the manifests by folder. Raises SourceMissing where it cannot be fetched, saying how to convert local files,
@@ -76,9 +76,9 @@ def _rows(X: Any, targets: Any, names: tuple[str, ...] | None = None) -> Iterato
     parse: Any = class_targets
     if isinstance(targets, np.ndarray) and targets.dtype.kind == "f":
         parse = continuous_targets
-    for at in range(0, X.shape[0], ROWS):
-        part = None if targets is None else parse(list(targets[at : at + ROWS]))
-        yield Block(X[at : at + ROWS], part, names=names)
+    for at in range(0, X.shape[0], BLOCK_ROWS):
+        part = None if targets is None else parse(list(targets[at : at + BLOCK_ROWS]))
+        yield Block(X[at : at + BLOCK_ROWS], part, names=names)
 
 
 def _ask(what: str, files: str, format: str, fetcher: str, /, **how: Any) -> Any:

@@ -27,10 +27,10 @@ from stream_dr.datasets import language
 from stream_dr.errors import InvalidParameter
 from stream_dr.label_codes import by_appearance, distinct_within
 from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import Progress, write_shards
+from stream_dr.shards.writer import WriteProgress, write_shards
 from stream_dr.targets import Targets
 
-CHUNK = 1_000
+_CHUNK = 1_000
 """Rows drawn from one generator."""
 
 _SPREAD = 0.55
@@ -45,14 +45,14 @@ def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0)
     """
     if targets not in ("top4", "topics"):
         raise InvalidParameter(f"targets={targets!r}; it must be top4 or topics.")
-    if rows < 0 or seed < 0 or start < 0 or start % CHUNK:
+    if rows < 0 or seed < 0 or start < 0 or start % _CHUNK:
         raise InvalidParameter(
-            f"rows={rows}, seed={seed}, start={start}; none may be negative, start a multiple of {CHUNK}."
+            f"rows={rows}, seed={seed}, start={start}; none may be negative, start a multiple of {_CHUNK}."
         )
-    for first in range(start, start + rows, CHUNK):
-        block = _chunk(seed, first // CHUNK, targets)
+    for first in range(start, start + rows, _CHUNK):
+        block = _chunk(seed, first // _CHUNK, targets)
         left = start + rows - first
-        yield block if left >= CHUNK else block._replace(X=block.X[:left], y=_first_rows(block.y, left))
+        yield block if left >= _CHUNK else block._replace(X=block.X[:left], y=_first_rows(block.y, left))
 
 
 def write_rcv1_like(
@@ -61,11 +61,11 @@ def write_rcv1_like(
     targets: str = "topics",
     seed: int = 0,
     rows_per_shard: int = 100_000,
-    progress: Progress | None = None,
+    progress: WriteProgress | None = None,
 ) -> Manifest:
     """Write `rcv1_like` rows as shards of 1,000-row batches and a manifest; `progress(rows so far)` after each batch."""
     blocks = rcv1_like(rows, targets, seed)
-    return write_shards(blocks, directory, rows_per_shard, CHUNK, n_features=language.WIDTH, progress=progress)
+    return write_shards(blocks, directory, rows_per_shard, _CHUNK, n_features=language.WIDTH, progress=progress)
 
 
 def _chunk(seed: int, number: int, targets: str) -> Block:
@@ -81,10 +81,10 @@ def _chunk(seed: int, number: int, targets: str) -> Block:
 
 def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each row's first top topic (rows,), and its topics as codes with boundaries, ascending within a row."""
-    both = np.searchsorted(words.pairs, random.random(CHUNK) * words.pairs[-1], side="right")
+    both = np.searchsorted(words.pairs, random.random(_CHUNK) * words.pairs[-1], side="right")
     top, second = np.divmod(both, len(language.TOP_SHARES))
     has_second = np.flatnonzero(top != second)
-    row = np.concatenate([np.arange(CHUNK), has_second])
+    row = np.concatenate([np.arange(_CHUNK), has_second])
     under = np.concatenate([top, second[has_second]])
     again = np.flatnonzero(random.random(len(row)) < _SECOND_TOPIC)
     row, under = np.concatenate([row, row[again]]), np.concatenate([under, under[again]])
@@ -92,7 +92,7 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     keys = row[:, None] * len(language.TOPICS) + words.ancestors[topic]
     keys = np.unique(keys[words.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=CHUNK))]).astype(np.int64)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=_CHUNK))]).astype(np.int64)
     return top, codes.astype(np.int32), indptr
 
 
@@ -100,10 +100,10 @@ def _draw_rows(
     random: np.random.Generator, words: language.Language, codes: np.ndarray, indptr: np.ndarray
 ) -> sp.csr_matrix:
     """(1,000, 47,236) rows of unit length from the words of each row's topics."""
-    lengths = np.maximum(random.lognormal(np.log(language.WORDS_A_ROW) - _SPREAD**2 / 2, _SPREAD, CHUNK), 4).astype(
+    lengths = np.maximum(random.lognormal(np.log(language.WORDS_A_ROW) - _SPREAD**2 / 2, _SPREAD, _CHUNK), 4).astype(
         np.int64
     )
-    row = np.repeat(np.arange(CHUNK, dtype=np.uint32), lengths)
+    row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = words.common[bits >> np.uint32(12)]
     at = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)
@@ -115,11 +115,11 @@ def _draw_rows(
     times = np.diff(np.append(new, len(keys)))
     keys = keys[new]
     indices = (keys & np.uint32(0xFFFF)).astype(np.int32)
-    starts = np.searchsorted(keys, np.arange(CHUNK + 1, dtype=np.uint64) << np.uint64(16)).astype(np.int32)
+    starts = np.searchsorted(keys, np.arange(_CHUNK + 1, dtype=np.uint64) << np.uint64(16)).astype(np.int32)
     values = (1.0 + np.log(times)) * words.idf[indices]
     norms = np.sqrt(np.add.reduceat(values**2, starts[:-1]))
     values /= np.repeat(norms, np.diff(starts))
-    matrix = sp.csr_matrix((values, indices, starts), shape=(CHUNK, language.WIDTH))
+    matrix = sp.csr_matrix((values, indices, starts), shape=(_CHUNK, language.WIDTH))
     matrix.has_canonical_format = True
     return matrix
 

@@ -30,7 +30,7 @@ import numpy as np
 from stream_dr.block import Block
 from stream_dr.engine.draft import REFERENCE, Draft, Receipt, Removal, removal_of
 from stream_dr.engine.model import Model
-from stream_dr.engine.schema import Limits, Schema, delta, in_order, learned_by
+from stream_dr.engine.schema import Limits, Schema, columns_in_order, delta, learned_by
 from stream_dr.errors import (
     EmptyInput,
     InvalidIndex,
@@ -67,7 +67,7 @@ def admit_block(block: Block | None, schema: Schema, estimators: Iterable[Estima
         return schema
     if block.rows == 0 or (block.features == 0 and not block.sparse):
         raise EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
-    block = block if schema.layout is None else in_order(block, schema)
+    block = block if schema.layout is None else columns_in_order(block, schema)
     grown = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
     if grown == schema:
         return schema
@@ -77,7 +77,7 @@ def admit_block(block: Block | None, schema: Schema, estimators: Iterable[Estima
     for estimator in estimators:
         admit_model(estimator, grown, limits)
         if decides:
-            _try(estimator, in_order(block, grown))
+            _try(estimator, columns_in_order(block, grown))
     return grown
 
 
@@ -243,7 +243,7 @@ def _check_limits(schema: Schema, limits: Limits) -> None:
         )
 
 
-LabelSets = Set[frozenset[Label]]
+MetSets = Set[frozenset[Label]]
 """Distinct, non-empty sets of labels."""
 
 
@@ -299,7 +299,7 @@ class Group:
         self.admit(draft)
         return False
 
-    def admit(self, draft: Draft) -> tuple[Schema, LabelSets]:
+    def admit(self, draft: Draft) -> tuple[Schema, MetSets]:
         """The schema once this draft is in, and its distinct label sets. Raises what refuses it."""
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
@@ -343,7 +343,7 @@ class Group:
                 f"{draft.fingerprint[:12]}…). Use a new key for new rows."
             )
 
-    def _check_label_sets(self, draft: Draft, schema: Schema) -> LabelSets:
+    def _check_label_sets(self, draft: Draft, schema: Schema) -> MetSets:
         """The batch's label sets, where a model keeps sums of them; else none. Raises LimitExceeded."""
         sparse = schema.layout == "sparse"
         bounds = [(m, m.estimator.most_label_sets(schema.features, sparse)) for m in self.models]
@@ -355,7 +355,7 @@ class Group:
             self._check_bound(model, given, most)
         return given
 
-    def _check_bound(self, model: Model, given: LabelSets, most: int) -> None:
+    def _check_bound(self, model: Model, given: MetSets, most: int) -> None:
         admitted: set[frozenset[Label]] = self._admitted.get(model.id, set())
         learner: Any = getattr(model.accumulator, "inner", model.accumulator)
         if learner.label_set_count + len(admitted) + len(self.label_sets) + len(given) <= most:
@@ -371,7 +371,7 @@ class Group:
             )
 
 
-def label_sets(targets: Targets | None) -> LabelSets:
+def label_sets(targets: Targets | None) -> MetSets:
     """The distinct, non-empty label sets of a batch's rows; none where targets are not labels."""
     if targets is None or targets.values is not None:
         return frozenset()

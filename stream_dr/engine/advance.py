@@ -33,7 +33,7 @@ from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft, Removal, removal_of
 from stream_dr.engine.history import PAGE
 from stream_dr.engine.model import Model
-from stream_dr.engine.schema import in_order, learned_by
+from stream_dr.engine.schema import columns_in_order, learned_by
 from stream_dr.engine.threads import ahead
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.log.event import Event
@@ -97,7 +97,7 @@ class Steps:
         return steps
 
     def _of_draft(self, draft: Draft) -> Block | Removal:
-        return removal_of(draft.body) if draft.block is None else in_order(draft.block, self._directory.schema)
+        return removal_of(draft.body) if draft.block is None else columns_in_order(draft.block, self._directory.schema)
 
     def _of_event(self, event: Event) -> Block | Removal | None:
         return self._decoder.decode(event, self._directory.schema)

@@ -30,7 +30,7 @@ from stream_dr.block import Block
 from stream_dr.engine.draft import Removal, media_of, parse_rows, removal_of
 from stream_dr.engine.model import Model
 from stream_dr.engine.references import find_shard
-from stream_dr.engine.schema import Limits, Schema, in_order
+from stream_dr.engine.schema import Limits, Schema, columns_in_order
 from stream_dr.engine.snapshot import oldest_snapshot
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
 from stream_dr.log.event import Event
@@ -60,7 +60,7 @@ class Decoder:
         check_intact(event)
         if event.kind == "unlearn":
             return removal_of(event.body)
-        return in_order(self._block(event), schema) if event.body else None
+        return columns_in_order(self._block(event), schema) if event.body else None
 
     def numbered(self, event: Event, schema: Schema) -> tuple[Block, np.ndarray] | None:
         """The rows of an event, and the numbers (rows,) that they had when it was appended; None where there are none."""

@@ -12,7 +12,7 @@ from stream_dr.errors import StreamDRError, UnknownJob
 
 log = logging.getLogger("stream_dr.jobs")
 
-KEPT = 1_000
+JOBS_KEPT = 1_000
 """Jobs that can be asked for; of more, those that ended first are forgotten."""
 
 
@@ -97,7 +97,7 @@ class Jobs:
             job = Job(uuid.uuid4().hex, kind, model)
             self._jobs[job.id] = job
             ended = [j.id for j in self._jobs.values() if j.ended]
-            for id in ended[: max(0, len(self._jobs) - KEPT)]:
+            for id in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
                 del self._jobs[id]
         pool.submit(job.run, work, before)
         return job
@@ -111,7 +111,7 @@ class Jobs:
         job = self._jobs.get(id)
         if job is None:
             raise UnknownJob(
-                f"no job has the id {id!r}; the last {KEPT} are known, and none from before the service was started."
+                f"no job has the id {id!r}; the last {JOBS_KEPT} are known, and none from before the service was started."
             )
         return job
 

@@ -38,7 +38,7 @@ from stream_dr.targets import Label
 PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
 """Errors of the surroundings, not of the event: a model that met one is tried again after a restart."""
 
-RESERVED = 1_000
+_RESERVED = 1_000
 """Version numbers made durable at once."""
 
 
@@ -248,7 +248,7 @@ class Model:
     def _next_version(self) -> int:
         version = self.next_version
         if version > self._ceiling:
-            self._set_ceiling(version + RESERVED - 1)
+            self._set_ceiling(version + _RESERVED - 1)
         self.next_version = version + 1
         return version
 

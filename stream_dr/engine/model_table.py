@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from stream_dr.engine.model import Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.errors import DamagedFile
-from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged, transaction, translated
+from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged_file, transaction, translated
 
 _APPLICATION = 0x5344524D  # "SDRM"
 _FORMAT = 2
@@ -144,7 +144,7 @@ class ModelTable:
         found = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {which}", values).fetchall()
         for *fields, stored in found:
             if _digest(*fields) != stored:
-                raise damaged(self.path, f"the entry {fields[0]!r} of its table {table} is not what was written")
+                raise damaged_file(self.path, f"the entry {fields[0]!r} of its table {table} is not what was written")
         return [row[:-1] for row in found]
 
     @contextmanager

@@ -26,7 +26,7 @@ from stream_dr.block import Block, check_finite
 from stream_dr.disk import write_atomically
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.model import Model
-from stream_dr.engine.schema import Facts, Schema, in_order
+from stream_dr.engine.schema import Facts, Schema, columns_in_order
 from stream_dr.engine.snapshot_file import Arrays
 from stream_dr.engine.versions import change
 from stream_dr.errors import InvalidParameter, SchemaMismatch
@@ -35,7 +35,7 @@ from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets import Targets
 
-SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather")
+_SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather")
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
@@ -88,7 +88,7 @@ def fitted(block: Block, projection: Projection, schema: Schema) -> tuple[Block,
     """The block as the projection takes it, checked, and the number of its entries that the projection never saw."""
     check_finite(block.X)
     _check_names(block, schema)
-    block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else in_order(block, schema)
+    block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else columns_in_order(block, schema)
     return block, int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
 
 
@@ -186,7 +186,7 @@ def project(
     Raises InvalidParameter (suffix), NotFitted (no row learned yet), NeedsRefine, and what reading or projecting a batch
     raises.
     """
-    if out.suffix not in SUFFIXES:
+    if out.suffix not in _SUFFIXES:
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet or .arrow file.")
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")

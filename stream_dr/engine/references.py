@@ -31,7 +31,7 @@ from stream_dr.log.log import Log
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
 
 PLACES = "places.json"
-FORMAT = 1
+PLACES_FORMAT = 1
 
 GROUP_EVENTS, GROUP_BYTES = 64, 64 << 20
 """A group commit of references ends at either: events, or bytes of their rows."""
@@ -145,7 +145,7 @@ def remember_places(directory: Path, log: Log, dataset: Dataset) -> None:
         known = {}
     places = known | {shard.sha256: uri_of(shard) for shard in dataset.shards}
     if places != known:
-        facts = {"stream_dr": "places", "format": FORMAT, "shards": places}
+        facts = {"stream_dr": "places", "format": PLACES_FORMAT, "shards": places}
         text = json.dumps(facts, sort_keys=True, indent=1)
         write_atomically(path, lambda file: file.write(text.encode()), "places")
 
@@ -163,7 +163,7 @@ def _places(path: Path) -> dict[str, str]:
     """The table; empty where there is none."""
     try:
         facts = json.loads(path.read_bytes())
-        if facts["stream_dr"] != "places" or facts["format"] != FORMAT:
+        if facts["stream_dr"] != "places" or facts["format"] != PLACES_FORMAT:
             raise ValueError("not a table of this release")
         return {str(sha256): str(uri) for sha256, uri in facts["shards"].items()}
     except FileNotFoundError:

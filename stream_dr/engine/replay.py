@@ -47,7 +47,7 @@ class ReplaySettings(NamedTuple):
     snapshot_seconds: float | None = 60.0
 
 
-class Report(NamedTuple):
+class ReplayReport(NamedTuple):
     """What a replay did: rows and events appended, rows applied from the log before that, seconds, what was skipped."""
 
     rows: int
@@ -71,7 +71,9 @@ class Progress(NamedTuple):
 Watch = Callable[[Progress], None]
 
 
-def replay(directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None = None) -> Report:
+def replay(
+    directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None = None
+) -> ReplayReport:
     """Replay a data set into a directory's models; see the module's text.
 
     Raises what refuses a batch (the ones before it are learned), DamagedShard, SourceMissing, InsufficientStorage, and
@@ -102,7 +104,7 @@ class _Replay:
         self.noted = self.passes > 1 or settings.again  # a single pass is known by what the log lacks
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
-    def run(self) -> Report:
+    def run(self) -> ReplayReport:
         """Catch up, append and advance, publish, snapshot; what ends it leaves what was learned snapshotted."""
         begun = time.monotonic()
         try:
@@ -124,7 +126,7 @@ class _Replay:
             if model.failure is not None:
                 raise model.failed(model.failure)
         seconds = time.monotonic() - begun
-        return Report(self.rows, self.events, self.caught_up, seconds, self.passes, tuple(self.batches.skipped))
+        return ReplayReport(self.rows, self.events, self.caught_up, seconds, self.passes, tuple(self.batches.skipped))
 
     def _backfill(self) -> None:
         """Bring the models to the end of the log."""

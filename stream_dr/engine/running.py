@@ -26,7 +26,7 @@ from stream_dr.engine.model import Model, PublishPolicy, RefinePolicy
 from stream_dr.engine.model_thread import ModelThread
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.schema import Facts
-from stream_dr.engine.snapshot_file import canonical
+from stream_dr.engine.snapshot_file import canonical_json
 from stream_dr.engine.threads import pool
 from stream_dr.engine.versions import Published
 from stream_dr.engine.workers import Listeners, Workers
@@ -212,7 +212,7 @@ class Running:
         """
         known = key is not None and self.directory.log.find_key(key) is not None
         picked = {} if known else self.directory.history.pick(positions, ids)
-        request = canonical({"positions": sorted(positions), "ids": sorted(ids)}).encode()
+        request = canonical_json({"positions": sorted(positions), "ids": sorted(ids)}).encode()
         return self.submit(unlearn_draft(picked, key, request))
 
     def job(self, id: str) -> Job:

@@ -97,7 +97,7 @@ def grown(schema: Schema, deltas: Iterable[str]) -> Schema:
     return schema
 
 
-def in_order(block: Block, schema: Schema) -> Block:
+def columns_in_order(block: Block, schema: Schema) -> Block:
     """The block with named columns in the stream's order and a stated width filled up; no copy where nothing
     changes."""
     if schema.names is not None and block.names is not None and block.names != schema.names:

@@ -29,7 +29,7 @@ from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.projection import Columns, Linear, Projection
 from stream_dr.statistics.protocol import STATES, State, pack, unpack
 
-KEPT = 2
+SNAPSHOTS_KEPT = 2
 """Snapshots kept a model."""
 
 DAMAGED = ".damaged"
@@ -54,7 +54,7 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
         write_file(path, *_snapshot(model, frozen, published))
         model.snapshot_position = frozen.position
         model.snapshot_version = published.version if published else 0
-        for old in snapshot_files(folder)[KEPT:]:
+        for old in snapshot_files(folder)[SNAPSHOTS_KEPT:]:
             old.unlink(missing_ok=True)
     return path
 

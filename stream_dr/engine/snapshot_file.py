@@ -23,7 +23,7 @@ from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFor
 Arrays = dict[str, np.ndarray]
 """Arrays by name."""
 
-FORMAT = 1
+SNAPSHOT_FORMAT = 1
 KEY = "stream_dr"
 
 
@@ -31,8 +31,8 @@ def write_file(path: Path, arrays: Arrays, facts: Facts) -> None:
     """Write arrays and facts to `path`: a temporary file, fsync, rename, fsync of the folder. Raises
     InsufficientStorage."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    told = {"format": FORMAT, "facts": facts, "sha256": digest(arrays, canonical(facts))}
-    write_atomically(path, lambda file: file.write(save(arrays, {KEY: canonical(told)})), "snapshot")
+    told = {"format": SNAPSHOT_FORMAT, "facts": facts, "sha256": arrays_digest(arrays, canonical_json(facts))}
+    write_atomically(path, lambda file: file.write(save(arrays, {KEY: canonical_json(told)})), "snapshot")
 
 
 def read_file(path: Path) -> tuple[Arrays, Facts]:
@@ -48,17 +48,17 @@ def read_file(path: Path) -> tuple[Arrays, Facts]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as e:
         raise _not_read(path, str(e)) from e
-    if digest(arrays, canonical(told["facts"])) != told.get("sha256"):
+    if arrays_digest(arrays, canonical_json(told["facts"])) != told.get("sha256"):
         raise DamagedFile(f"{path}: its bytes are not those its checksum names. Use an older copy.")
     return arrays, told["facts"]
 
 
-def canonical(value: object) -> str:
+def canonical_json(value: object) -> str:
     """JSON with sorted keys and no spaces; floats as repr, so they come back bit-equal."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def digest(arrays: Arrays, text: str = "") -> str:
+def arrays_digest(arrays: Arrays, text: str = "") -> str:
     """sha256 (hex) over text and the arrays' names, types, shapes and bytes, by name."""
     total = hashlib.sha256(text.encode())
     for name in sorted(arrays):
@@ -83,9 +83,9 @@ def _told(path: Path, text: str | None) -> Facts:
         _ = told["facts"]
     except (ValueError, TypeError, KeyError) as e:
         raise DamagedFile(f"{path}: its metadata cannot be read ({e}). Use an older copy.") from e
-    if version != FORMAT:
+    if version != SNAPSHOT_FORMAT:
         raise UnknownFormat(
-            f"{path} is of format {version}; this version reads format {FORMAT}. Use the version it is from."
+            f"{path} is of format {version}; this version reads format {SNAPSHOT_FORMAT}. Use the version it is from."
         )
     return told
 

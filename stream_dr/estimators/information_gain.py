@@ -24,7 +24,7 @@ from stream_dr.estimators.parameter_checks import check_choice, check_positive_i
 from stream_dr.projection import Columns, Projection
 from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
 
-CHUNK = 1 << 20
+_CHUNK = 1 << 20
 """Entries of the (features, labels) table worked on at a time."""
 
 
@@ -155,7 +155,7 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
     gains = np.zeros(state.n_features)
     if state.weight <= 0 or not len(state.labels):
         return gains
-    step = max(1, CHUNK // len(state.labels))
+    step = max(1, _CHUNK // len(state.labels))
     for start in range(0, state.n_features, step):
         part = slice(start, start + step)
         gain = _class_gain if state.target_kind == "class" else _label_gain

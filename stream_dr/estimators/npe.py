@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from stream_dr.estimators.parameter_checks import check_choice, check_number
 from stream_dr.estimators.reservoir_method import ByClass, ReservoirMethod, check_weighted
 from stream_dr.projection import Linear
-from stream_dr.solve.lle import alignment, weight_matrix
+from stream_dr.solve.lle import lle_alignment, weight_matrix
 from stream_dr.solve.locality import locality
 from stream_dr.statistics.reservoir import Reservoir
 
@@ -80,7 +80,7 @@ class NPE(ReservoirMethod):
         W = weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         return locality(
             state.kept,
-            alignment(W),
+            lle_alignment(W),
             sp.eye_array(r, format="csr"),
             self.n_components,
             self.gamma,

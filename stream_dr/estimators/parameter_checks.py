@@ -10,11 +10,11 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.draws import finite_number
 
-LARGEST = 2**31 - 1
+_LARGEST = 2**31 - 1
 """No count is larger: an array of as many numbers takes 17 GB."""
 
 
-def check_positive_int(name: str, value: Any, optional: bool = False, most: int = LARGEST) -> None:
+def check_positive_int(name: str, value: Any, optional: bool = False, most: int = _LARGEST) -> None:
     """Raise InvalidParameter unless value is an integer from 1 to `most` (or None, where optional)."""
     if optional and value is None:
         return

@@ -28,7 +28,7 @@ from stream_dr.estimators.mapping import through
 from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.estimators.parameter_checks import check_number, check_positive_int
 from stream_dr.estimators.refining_methods import METHODS
-from stream_dr.estimators.replayed import Progress, Replayed, unmapped
+from stream_dr.estimators.replayed import RefineProgress, Replayed, unmapped
 from stream_dr.solve.conjugate_gradient import angle
 from stream_dr.source import as_source
 from stream_dr.statistics.mapped import MappedState
@@ -51,7 +51,7 @@ class Pass(NamedTuple):
     converged: bool
 
 
-class Report(NamedTuple):
+class RefineReport(NamedTuple):
     """What a refine did: its passes, whether it reached `tol`, and where to go on from if it did not."""
 
     passes: tuple[Pass, ...]
@@ -73,7 +73,7 @@ class Refining(NamedTuple):
     solve: Any
 
 
-class Step(NamedTuple):
+class RefinePass(NamedTuple):
     """The outcome of a pass: its report, the projection so far (`solution` "refined"), and what goes on from here."""
 
     report: Pass
@@ -90,9 +90,9 @@ def refine_steps(
     max_passes: int = 20,
     resume: Refining | None = None,
     names: tuple[str, ...] | None = None,
-    progress: Progress | None = None,
+    progress: RefineProgress | None = None,
     guess: Any = None,
-) -> Iterator[Step]:
+) -> Iterator[RefinePass]:
     """Refine `state` by passes over `source`; a Step a pass, the last one the best.
 
     estimator: the spec (parameters only are read). source: `events()` yields (position, Block) of exactly the rows learned;
@@ -126,7 +126,7 @@ def refine_steps(
         report = Pass(
             number, rows, residual, float(turned), projection.n_components, time.monotonic() - began, bool(done)
         )
-        yield Step(report, through(learned, projection), now)
+        yield RefinePass(report, through(learned, projection), now)
         if done:
             return
 
@@ -140,7 +140,7 @@ def refine(
     names: tuple[str, ...] | None = None,
     resume: Refining | None = None,
     guess: Any = None,
-) -> tuple[Any, Report]:
+) -> tuple[Any, RefineReport]:
     """All passes at once: the last projection and the report. Warns (ConvergenceWarning) when `tol` was not reached;
     raises what refine_steps raises."""
     passes = []
@@ -154,7 +154,7 @@ def refine(
     if not done:
         last = passes[-1]
         warnings.warn(not_reached(last.number, last.residual, last.angle, tol), ConvergenceWarning, stacklevel=3)
-    return step.projection, Report(tuple(passes), done, None if done else step.refining)
+    return step.projection, RefineReport(tuple(passes), done, None if done else step.refining)
 
 
 def not_reached(number: int, residual: float, angle: float, tol: float) -> str:
@@ -205,5 +205,5 @@ def _begin(guess: Any, moments: Moments) -> np.ndarray:
     return np.divide(columns, moments.scale[:, None], out=np.zeros_like(columns), where=moments.scale[:, None] > 0)
 
 
-def _numbered(progress: Progress, number: int) -> Any:
+def _numbered(progress: RefineProgress, number: int) -> Any:
     return lambda rows: progress(number, rows)

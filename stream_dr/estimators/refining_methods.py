@@ -23,7 +23,7 @@ from stream_dr.solve.spectral import EPS
 BASIS_BYTES = 400_000_000
 """A basis and its images are cut down to their answer, if there is one yet, past this size, but not below 4 blocks."""
 
-Answer = tuple[np.ndarray, np.ndarray, float]
+Solved = tuple[np.ndarray, np.ndarray, float]
 """Loadings (features, components), eigenvalues (components,), relative residual."""
 
 
@@ -56,7 +56,7 @@ class FirstStage:
         share, ridge = self._estimator.ridge(self._moments)
         return cg.advance(solve, share * product + ridge * solve.directions)
 
-    def answer(self, solve: cg.BlockSolve) -> Answer:
+    def answer(self, solve: cg.BlockSolve) -> Solved:
         """The method's second stage on W1 so far."""
         loadings, eigenvalues = self._directions(lambda xh: cg.solution(solve))
         return loadings, eigenvalues, cg.residual(solve)
@@ -108,7 +108,7 @@ class OnSubspace:
         answer = self._small(grown, block)[0][:, :block]
         return subspace.restart(grown, answer) if answer.shape[1] else grown
 
-    def answer(self, solve: subspace.Subspace) -> Answer:
+    def answer(self, solve: subspace.Subspace) -> Solved:
         """The method on the basis."""
         small, eigenvalues = self._small(solve, self._wanted)
         if self._estimator.n_components is None and len(eigenvalues) > self._wanted:

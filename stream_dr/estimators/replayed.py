@@ -29,7 +29,7 @@ from stream_dr.targets import labelled_rows
 CLOSE = 1e-8
 """Largest difference taken for rounding, relative to the columns' spread; one row of 1e6 changes far more."""
 
-Progress = Callable[[int, int], None]
+RefineProgress = Callable[[int, int], None]
 """Called after each block with (pass number, rows of this pass so far)."""
 
 

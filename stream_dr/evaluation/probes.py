@@ -56,10 +56,10 @@ class NearestMean:
 
     def predict(self, Z: Rows) -> np.ndarray:
         """See Probe."""
-        near = distances(Z, self._means)
+        near = squared_distances(Z, self._means)
         if not self._multi or self._others is None:
             return np.argmin(near, axis=1)
-        far = distances(Z, self._others)
+        far = squared_distances(Z, self._others)
         with np.errstate(invalid="ignore"):
             scores = (np.sqrt(far) - np.sqrt(near)) / (np.sqrt(far) + np.sqrt(near))
         return np.where(np.isfinite(scores), scores, -1.0)
@@ -73,7 +73,7 @@ class Neighbours:
 
     def predict(self, Z: Rows) -> np.ndarray:
         """See Probe."""
-        apart = distances(Z, self._sample.Z)
+        apart = squared_distances(Z, self._sample.Z)
         near = np.argpartition(apart, self._k - 1, axis=1)[:, : self._k]
         near = np.take_along_axis(near, np.argsort(np.take_along_axis(apart, near, 1), axis=1, kind="stable"), 1)
         voters = self._sample.y[near]
@@ -120,7 +120,7 @@ def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
     return Neighbours(sample, neighbours) if name == "knn" else LinearProbe(sample)
 
 
-def distances(Z: Rows, points: Rows) -> np.ndarray:
+def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
     """(rows, points) squared Euclidean distances, never negative; infinite for points that are not finite."""
     products = Z @ points.T
     products = products.toarray() if sp.issparse(products) else np.asarray(products)

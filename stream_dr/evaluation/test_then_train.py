@@ -29,7 +29,7 @@ from stream_dr.statistics.reservoir import ReservoirAccumulator
 from stream_dr.targets import labelled_rows, refuse_kind
 
 PROBES = ("mean", "knn", "linear")
-FULL = "full"
+_FULL = "full"
 
 
 class EvaluateSettings(NamedTuple):
@@ -68,7 +68,7 @@ def evaluate(
     and solving raise.
     """
     if settings.full:
-        models = {**models, FULL: None}
+        models = {**models, _FULL: None}
     unknown = [p for p in settings.probes if p not in PROBES]
     if unknown or not models:
         raise InvalidParameter(f"probes are {', '.join(PROBES)} and at least one model is needed; given {unknown}.")

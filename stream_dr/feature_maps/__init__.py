@@ -92,7 +92,7 @@ def feature_map(spec: Any) -> FeatureMap:
     return made
 
 
-def canonical(spec: dict[str, Any]) -> str:
+def canonical_spec(spec: dict[str, Any]) -> str:
     """A spec as JSON, the same for equal maps."""
     made: Any = feature_map(spec)
     return json.dumps({"map": spec["map"], **made._asdict()}, sort_keys=True)

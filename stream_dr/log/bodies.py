@@ -24,7 +24,7 @@ from stream_dr.disk import fsync_directory, is_broken, no_room
 from stream_dr.errors import DamagedFile, ForeignFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log.event import Body
-from stream_dr.log.sqlite_file import damaged, translated
+from stream_dr.log.sqlite_file import damaged_file, translated
 
 MAGIC = b"stream_dr bodies"
 IDENTITY_BYTES = 16
@@ -89,7 +89,9 @@ class BodyFile(NamedTuple):
             try:
                 file = os.open(self.path, flags | os.O_CLOEXEC)
             except (FileNotFoundError, PermissionError) as e:
-                raise damaged(self.path, "it is missing" if e.errno == errno.ENOENT else "it may not be opened") from e
+                raise damaged_file(
+                    self.path, "it is missing" if e.errno == errno.ENOENT else "it may not be opened"
+                ) from e
             try:
                 self._recognise(os.pread(file, BEGIN, 0))
                 yield file
@@ -109,7 +111,7 @@ class BodyFile(NamedTuple):
 
     def too_short(self, size: int, end: int) -> DamagedFile:
         """The error that says that the file ends before `end`."""
-        return damaged(self.path, f"it ends after {size} bytes; {end} were written")
+        return damaged_file(self.path, f"it ends after {size} bytes; {end} were written")
 
 
 class Reader:
@@ -134,7 +136,7 @@ class Reader:
         try:
             body = os.pread(file, size, start)
         except OSError as e:
-            raise damaged(whole.path, str(e)) from e
+            raise damaged_file(whole.path, str(e)) from e
         if len(body) < size:
             raise whole.too_short(start + len(body), start + size)
         return body
@@ -145,7 +147,7 @@ def bodies_path(folder: Path, first: int) -> Path:
     return folder / f"{first:020d}.bodies"
 
 
-def create(path: Path) -> BodyFile:
+def create_bodies(path: Path) -> BodyFile:
     """An empty file with an identity of its own, durable."""
     made = BodyFile(path, os.urandom(IDENTITY_BYTES))
     with translated(path), open(path, "wb") as file:

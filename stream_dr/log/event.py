@@ -70,7 +70,7 @@ def same(body: Body, digest: str) -> bool:
     return digest == (sha256_of(body) if len(digest) == _SHA256_DIGITS else quick_digest(body))
 
 
-def digest(*fields: object) -> int:
+def row_digest(*fields: object) -> int:
     """XXH64 of a stored row's fields (ints, strings, bytes, None), 63 bits of it, kept beside them: SQLite finds a broken
     page, not a flipped bit inside a value. O(bytes)."""
     return xxhash.xxh64_intdigest(ascii(fields).encode()) >> 1

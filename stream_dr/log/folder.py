@@ -15,8 +15,8 @@ from stream_dr.disk import fsync_directory
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
 from stream_dr.log.head import Head, lost
-from stream_dr.log.index import NAME, Current, Index
-from stream_dr.log.sqlite_file import damaged, unknown_format
+from stream_dr.log.index import INDEX_NAME, Current, Index
+from stream_dr.log.sqlite_file import damaged_file, unknown_format
 
 
 def prepare(folder: Path, writable: bool, at_least: int) -> None:
@@ -27,17 +27,17 @@ def prepare(folder: Path, writable: bool, at_least: int) -> None:
     if writable and not folder.is_dir():
         folder.mkdir(parents=True)
         fsync_directory(folder.parent)
-    path, known = folder / NAME, max(at_least, Head(folder, writable=False).read())
+    path, known = folder / INDEX_NAME, max(at_least, Head(folder, writable=False).read())
     if not path.exists():
         if _segments(folder):
-            raise unknown_format(path, 2, tables.FORMAT)
+            raise unknown_format(path, 2, tables.LOG_FORMAT)
         if known >= 0:
             raise lost(path, -1, known)
         if any(folder.glob("*.bodies")):
-            raise damaged(path, "it is missing")
+            raise damaged_file(path, "it is missing")
         if not writable:
             raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
-        tables.create(folder)
+        tables.create_index(folder)
     elif writable:
         check_end(folder, known)
 
@@ -49,13 +49,13 @@ def check_end(folder: Path, known: int) -> None:
         last = Index(folder, connection).ends().last
     database.close()
     if last < known:
-        raise lost(folder / NAME, last, known)
+        raise lost(folder / INDEX_NAME, last, known)
 
 
 def tidy(folder: Path, files: Sequence[Current]) -> None:
     """Remove files of bodies that the index does not name, and what an upgrade has left."""
     named = {listed.file.path for listed in files}
-    for left in (*folder.glob("*.bodies"), *_segments(folder), *folder.glob(f"{NAME}.tmp*")):
+    for left in (*folder.glob("*.bodies"), *_segments(folder), *folder.glob(f"{INDEX_NAME}.tmp*")):
         if left not in named:
             left.unlink()
 

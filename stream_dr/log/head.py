@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from stream_dr.errors import DamagedFile
-from stream_dr.log.event import digest
+from stream_dr.log.event import row_digest
 
-NAME = "head"
+HEAD_NAME = "head"
 _FORM = struct.Struct("<qq")
 
 
@@ -26,7 +26,7 @@ class Head:
     """The file in a log's folder; one writer. `found`: whether there was one."""
 
     def __init__(self, folder: Path, writable: bool) -> None:
-        self._path = folder / NAME
+        self._path = folder / HEAD_NAME
         self.found = self._path.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o666) if writable else -1
@@ -35,14 +35,14 @@ class Head:
         """The last position noted; −1 where none is, or not legibly."""
         with suppress(struct.error, OSError):
             position, check = _FORM.unpack(self._path.read_bytes())
-            if digest(position) == check:
+            if row_digest(position) == check:
                 return int(position)
         return -1
 
     def write(self, position: int) -> None:
         """Note a position; a disk that does not take it leaves the one before."""
         with suppress(OSError):
-            os.pwrite(self._file, _FORM.pack(position, digest(position)), 0)
+            os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
     def close(self) -> None:
         """Close the file; may be called again."""
@@ -55,8 +55,8 @@ def lost(path: Path, last: int, known: int) -> DamagedFile:
     """The error that says that a log ends too early. path: its index, or its folder."""
     return DamagedFile(
         f"{path} ends at position {last}, and the event at position {known} was acknowledged: the log has lost its end. "
-        f"Nothing was changed. Restore it from a copy; or, to go on without those events, move the file {NAME} of the log's "
-        "folder away, and the snapshots past its end.",
+        f"Nothing was changed. Restore it from a copy; or, to go on without those events, move the file {HEAD_NAME} of the "
+        "log's folder away, and the snapshots past its end.",
         path=str(path),
         last=last,
         known=known,

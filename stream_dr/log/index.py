@@ -1,8 +1,8 @@
 """index: the one SQLite file that says what is in the log: events, keys, schema changes, files of bodies, erasures.
 
 An append is one transaction that says all there is to say. A row has the fields of what it stands for and a digest of them
-(`event.digest`), which every read checks; the digest of a body is a field of its event, which `verify` checks. `total`: the
-rows of all events up to this one as they were appended, so that it outlives what is dropped and what is rewritten. The
+(`event.row_digest`), which every read checks; the digest of a body is a field of its event, which `verify` checks. `total`:
+the rows of all events up to this one as they were appended, so that it outlives what is dropped and what is rewritten. The
 bodies of rows lie in files of bodies, where `file` (its name's number) and `start` are given; others in their row. An
 erasure notes where bytes lie that are still to be overwritten.
 
@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 from stream_dr.failpoints import failpoint
 from stream_dr.log.bodies import BEGIN, BodyFile, bodies_path
-from stream_dr.log.event import Event, digest
-from stream_dr.log.sqlite_file import Database, check_integrity, created, damaged, transaction
+from stream_dr.log.event import Event, row_digest
+from stream_dr.log.sqlite_file import Database, check_integrity, created, damaged_file, transaction
 
-NAME = "index.sqlite"
+INDEX_NAME = "index.sqlite"
 APPLICATION = 0x5344524B  # "SDRK"
-FORMAT = 3
+LOG_FORMAT = 3
 
 LASTING = "reference:"
 """Keys that begin so are never forgotten."""
@@ -90,12 +90,12 @@ class Current(NamedTuple):
 
 def database(folder: Path, writable: bool) -> Database:
     """The index in a log's folder."""
-    return Database(folder / NAME, writable, APPLICATION, FORMAT)
+    return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
 
-def create(folder: Path, fill: Callable[[sqlite3.Connection], object] = lambda connection: None) -> None:
+def create_index(folder: Path, fill: Callable[[sqlite3.Connection], object] = lambda connection: None) -> None:
     """Make the index, and fill it before it is there."""
-    with created(folder / NAME, APPLICATION, FORMAT, "auto_vacuum=INCREMENTAL") as connection:
+    with created(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
         connection.executescript(_TABLES)
         fill(connection)
         connection.execute("PRAGMA journal_mode=WAL")
@@ -110,7 +110,7 @@ def row_of(event: Event, total: int, place: Place) -> Row:
     """The row of an event."""
     e = event
     header = (e.position, e.kind, e.key, e.fingerprint, e.rows, e.schema, e.checksum, total, *place, len(e.body))
-    return (*header, digest(*header), e.body if place.file is None else None)
+    return (*header, row_digest(*header), e.body if place.file is None else None)
 
 
 def append(
@@ -212,7 +212,7 @@ class Index:
     """Reads from one connection to the index in `folder`; raises DamagedFile where a row is not what was written."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
-        self._folder, self._path, self._connection = folder, folder / NAME, connection
+        self._folder, self._path, self._connection = folder, folder / INDEX_NAME, connection
 
     def ends(self) -> Ends:
         """Where the log begins and ends."""
@@ -228,7 +228,7 @@ class Index:
         """An event's row, without its body."""
         for row in self._checked(f"{_EVENT} FROM events WHERE position=?", (position,)):
             return row
-        raise damaged(self._path, f"position {position} is missing")
+        raise damaged_file(self._path, f"position {position} is missing")
 
     def events(self, where: str, values: Row, body_at: Callable[[int, int, int], bytes]) -> Iterator[Event]:
         """Events, in order; `body_at(file, start, size)` reads the files of bodies."""
@@ -239,7 +239,9 @@ class Index:
                 if file is not None:
                     body = body_at(file, start, size)
                 elif type(body) is not bytes or len(body) != size:
-                    raise damaged(self._path, f"the body of event {position} is not the {size} bytes that were written")
+                    raise damaged_file(
+                        self._path, f"the body of event {position} is not the {size} bytes that were written"
+                    )
                 yield Event(position, kind, key, fingerprint, rows, body, schema, checksum)
 
     def find_key(self, key: str) -> Known | None:
@@ -262,7 +264,7 @@ class Index:
         """The file of bodies of that number."""
         for row in self._checked("SELECT * FROM files WHERE first=?", (first,)):
             return self._file(*row).file
-        raise damaged(self._path, f"the file of bodies {first} is not listed")
+        raise damaged_file(self._path, f"the file of bodies {first} is not listed")
 
     def erasures(self) -> list[Row]:
         """What is to be overwritten: (id, file, start, size)."""
@@ -286,10 +288,10 @@ class Index:
 
     def _sound(self, row: Sequence[Any]) -> Row:
         *fields, stored = row
-        if digest(*fields) != stored:
-            raise damaged(self._path, f"the entry of {fields[0]!r} is not what was written")
+        if row_digest(*fields) != stored:
+            raise damaged_file(self._path, f"the entry of {fields[0]!r} is not what was written")
         return tuple(fields)
 
 
 def _with_digest(*fields: Any) -> Row:
-    return (*fields, digest(*fields))
+    return (*fields, row_digest(*fields))

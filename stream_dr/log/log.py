@@ -25,12 +25,12 @@ from typing import NamedTuple
 from stream_dr.errors import DamagedFile, HistoryGone, StreamDRError
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
-from stream_dr.log.bodies import Reader, bodies_path, create
+from stream_dr.log.bodies import Reader, bodies_path, create_bodies
 from stream_dr.log.event import Event, EventDraft, draft, event_at, sha256_of
 from stream_dr.log.folder import prepare, tidy
 from stream_dr.log.head import Head, lost
 from stream_dr.log.index import Current, Ends, Index, Known, Place, beside, row_of
-from stream_dr.log.sqlite_file import damaged, one_view
+from stream_dr.log.sqlite_file import damaged_file, one_view
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
@@ -148,7 +148,7 @@ class Log(AbstractContextManager["Log"]):
             )
             for expected, event in enumerate(events, after + 1):
                 if event.position != expected:
-                    raise damaged(self._database.path, f"position {expected} is missing")
+                    raise damaged_file(self._database.path, f"position {expected} is missing")
         except DamagedFile:
             if after + 1 < self.first:  # dropped meanwhile
                 raise _gone(after, self.first) from None
@@ -342,7 +342,7 @@ class Log(AbstractContextManager["Log"]):
             return [Place()] * len(events), None
         current, following = self._current, self._ends.last + 1
         if current is None or (current.end >= self._file_bytes and current.first < following):
-            current = Current(following, create(bodies_path(self.path, following)))
+            current = Current(following, create_bodies(bodies_path(self.path, following)))
         starts = current.file.write(bodies, current.end)
         left = iter(starts)
         places = [Place(current.first, next(left)) if beside(e) else Place() for e in events]
@@ -376,7 +376,7 @@ class Log(AbstractContextManager["Log"]):
         with self._view() as index:
             file = index.header(event.position)[8]
         path = self._database.path if file is None else bodies_path(self.path, file)
-        return damaged(path, f"the body of event {event.position} is not what was written")
+        return damaged_file(path, f"the body of event {event.position} is not what was written")
 
 
 def _gone(after: int, first: int) -> HistoryGone:

@@ -119,9 +119,9 @@ def connect(path: Path, writable: bool, application: int, version: int) -> sqlit
     try:
         size = path.stat().st_size
     except FileNotFoundError as e:
-        raise damaged(path, "it is missing") from e
+        raise damaged_file(path, "it is missing") from e
     if size < 16:
-        raise damaged(path, f"it ends after {size} bytes")
+        raise damaged_file(path, f"it ends after {size} bytes")
     uri = f"file:{quote(str(path.absolute()))}?mode={'rw' if writable else 'ro'}"
     try:
         connection = _open(uri, path, writable)
@@ -169,7 +169,7 @@ def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
         if path.with_name(path.name + "-wal").exists():
             raise
         if path.with_name(path.name + "-journal").exists():
-            raise damaged(
+            raise damaged_file(
                 path, "a write was interrupted, and is undone when it is next opened by serve or replay"
             ) from None
         connection = sqlite3.connect(f"{uri}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
@@ -184,7 +184,7 @@ def _check_header(path: Path) -> None:
         raise ForeignFile(f"{path} was not written by stream_dr (not a SQLite file); move it away.", path=str(path))
 
 
-def damaged(path: Path, why: str) -> DamagedFile:
+def damaged_file(path: Path, why: str) -> DamagedFile:
     """The error that says a file's content is not what was written."""
     return DamagedFile(
         f"{path} is damaged ({why}). Restore it from a copy; models keep serving from their snapshots.", path=str(path)
@@ -202,7 +202,7 @@ def translated(path: Path) -> Iterator[None]:
             raise
         raise named from e
     except UnicodeDecodeError as e:  # of a broken schema's text, also where SQLite names it in a message
-        raise damaged(path, str(e)) from e
+        raise damaged_file(path, str(e)) from e
     except OSError as e:
         found = _of_system(e, path)
         if found is None:
@@ -235,7 +235,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
     """SQLite's own check of a whole file; raises DamagedFile. Reads all of it."""
     found = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if found != [("ok",)]:
-        raise damaged(path, str(found[0][0]))
+        raise damaged_file(path, str(found[0][0]))
 
 
 def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
@@ -250,14 +250,14 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
     if extended in _NOT_WRITTEN or code == sqlite3.SQLITE_READONLY:
         return no_room(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
     if code in _DAMAGE or any(words in str(error) for words in _BROKEN):
-        return damaged(path, str(error))
+        return damaged_file(path, str(error))
     return None
 
 
 def _not_opened(path: Path) -> StreamDRError | None:
     """Why SQLite could not open a file or the journal beside it, which it does not say."""
     if not path.exists():
-        return damaged(path, "it is missing")
+        return damaged_file(path, "it is missing")
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as e:

@@ -21,11 +21,11 @@ from stream_dr.errors import DirectoryMissing, Overloaded
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index
 from stream_dr.log.bodies import BEGIN, BodyFile, bodies_path
-from stream_dr.log.event import digest
-from stream_dr.log.head import NAME as HEAD
+from stream_dr.log.event import row_digest
+from stream_dr.log.head import HEAD_NAME as HEAD
 from stream_dr.log.head import lost
-from stream_dr.log.index import APPLICATION, FORMAT, NAME, Current, Known
-from stream_dr.log.sqlite_file import connect, damaged, transaction, translated, unknown_format
+from stream_dr.log.index import APPLICATION, INDEX_NAME, LOG_FORMAT, Current, Known
+from stream_dr.log.sqlite_file import connect, damaged_file, transaction, translated, unknown_format
 
 _OLD = 2
 _SEGMENT = 0x53445253  # "SDRS"
@@ -44,14 +44,14 @@ def upgrade(folder: Path, progress: Callable[[int, int], None] = lambda done, to
     log is then as it was.
     """
     segments = sorted(path for path in folder.glob("*.sqlite") if path.stem.isdigit())
-    path = folder / NAME
+    path = folder / INDEX_NAME
     if not path.exists() and not segments:
         raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
     if path.exists() and (found := _format(path)) != _OLD:
-        if found == FORMAT:
+        if found == LOG_FORMAT:
             return False
-        raise unknown_format(path, found, FORMAT)
-    index.create(folder, lambda new: _fill(new, folder, segments, progress))
+        raise unknown_format(path, found, LOG_FORMAT)
+    index.create_index(folder, lambda new: _fill(new, folder, segments, progress))
     failpoint("log.upgraded")
     return True
 
@@ -63,14 +63,14 @@ def _format(path: Path) -> int:
 
 def _fill(new: sqlite3.Connection, folder: Path, segments: list[Path], progress: Callable[[int, int], None]) -> None:
     """Write what the old log says into the new index."""
-    keys, changes, reached = _derived(folder / NAME)
+    keys, changes, reached = _derived(folder / INDEX_NAME)
     if segments and reached + 1 < int(segments[0].stem):
-        raise damaged(folder / NAME, f"it ends at {reached}; events after that were dropped")
+        raise damaged_file(folder / INDEX_NAME, f"it ends at {reached}; events after that were dropped")
     last = -1
     with transaction(new):
         for number, path in enumerate(segments):
             if number and int(path.stem) != last + 1:
-                raise damaged(path, f"position {last + 1} is missing")
+                raise damaged_file(path, f"position {last + 1} is missing")
             with translated(path), closing(connect(path, True, _SEGMENT, _OLD)) as old:
                 last = _segment(new, old, path, keys, changes)
             progress(number + 1, len(segments))
@@ -100,13 +100,13 @@ def _segment(
             _check(path, row, stored)
             at, kind, key, fingerprint, rows, schema, checksum, start, size = row
             if at != position or (start is None and (type(body) is not bytes or len(body) != size)):
-                raise damaged(path, f"position {position} is missing, or its body")
+                raise damaged_file(path, f"position {position} is missing, or its body")
             if start is None and kind == "rows" and size:
                 start, end = end, end + size
                 moved.append(body)
             total, file = total + rows * (kind != "unlearn"), None if start is None else first
             header = (at, kind, key, fingerprint, rows, schema, checksum, total, file, start, size)
-            events.append((*header, digest(*header), body if start is None else None))
+            events.append((*header, row_digest(*header), body if start is None else None))
             if key is not None:
                 keys.setdefault(key, Known(at, fingerprint, rows))
             if schema is not None:
@@ -133,7 +133,7 @@ def _derived(path: Path) -> tuple[dict[str, Known], dict[int, str], int]:
             found[table] = old.execute(f"SELECT * FROM {table}").fetchall()
             for *row, stored in found[table]:
                 _check(path, row, stored)
-    if path.with_name(f"{NAME}-wal").exists():
+    if path.with_name(f"{INDEX_NAME}-wal").exists():
         raise Overloaded(f"{path} is being read; try again when nobody does.", retry_after=5)
     keys = {key: Known(position, fingerprint, rows) for position, key, fingerprint, rows, _ in found["keys"]}
     return keys, {position: text for position, text, _ in found["schemas"]}, found["known"][0][0]
@@ -150,7 +150,7 @@ def _acknowledged(folder: Path) -> int:
 
 def _check(path: Path, fields: Sequence[Any], stored: Any) -> None:
     if _crc(fields) != stored:
-        raise damaged(path, f"the entry of {fields[0]!r} is not what was written")
+        raise damaged_file(path, f"the entry of {fields[0]!r} is not what was written")
 
 
 def _crc(fields: Sequence[Any]) -> int:

@@ -25,16 +25,16 @@ from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.block import Block
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.label_codes import Label
-from stream_dr.shards.file import Identity, begins_as_shard, bytes_of, damaged, digest_of, identity_of, opened
-from stream_dr.shards.manifest import NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
+from stream_dr.shards.file import Identity, begins_as_shard, bytes_of, damaged_shard, digest_of, identity_of, opened
+from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
 from stream_dr.shards.seal import seal_of
 from stream_dr.shards.writer import ShardWriter
 
 __all__ = ["Dataset", "Shard", "ShardWriter", "open_dataset", "open_shard"]
 
-SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc", ".parquet")
+_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc", ".parquet")
 
-Source = str | os.PathLike[str]
+PathOrUri = str | os.PathLike[str]
 
 
 class Shard:
@@ -78,7 +78,7 @@ class Shard:
         try:
             return block_from_arrow(batches, n_features=self.n_features)
         except MalformedInput as e:
-            raise damaged(self.path, f"batch {batch}: {e}") from e
+            raise damaged_shard(self.path, f"batch {batch}: {e}") from e
         except StreamDRError as e:
             raise type(e)(f"{self.path}, batch {batch}: {e}", **e.details) from e
 
@@ -112,7 +112,7 @@ class Shard:
         """Compare the batches' rows with the manifest's: by those a replay knows what there is to read."""
         found = opened(*identity).batch_rows
         if self.entry is not None and found != self.entry.batch_rows:
-            raise damaged(
+            raise damaged_shard(
                 self.path,
                 f"it has {len(found)} batches of {sum(found)} rows in all; the manifest says other ones "
                 f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
@@ -120,7 +120,7 @@ class Shard:
 
     def _compare(self, identity: Identity) -> None:
         if digest_of(*identity) != self.sha256:
-            raise damaged(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
+            raise damaged_shard(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
 
 
 class Dataset(NamedTuple):
@@ -150,7 +150,7 @@ class Dataset(NamedTuple):
                     yield number, shard.read(batch)
 
 
-def open_dataset(sources: Source | Sequence[Source], skip_damaged: bool = False) -> Dataset:
+def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = False) -> Dataset:
     """Open a data set: a folder, a manifest, a file or file URI, or several of these in the order given.
 
     Every shard is opened (without a manifest, to its footer). Raises SourceMissing (nothing there) and
@@ -175,7 +175,7 @@ def open_dataset(sources: Source | Sequence[Source], skip_damaged: bool = False)
     return Dataset(tuple(kept), *_agreed(manifests), tuple(skipped))
 
 
-def open_shard(uri: Source, sha256: str | None = None) -> Shard:
+def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
     """One shard by path or file URI; a manifest beside it says its width. With sha256 only those bytes are read from it."""
     path = _local(uri)
     if not path.exists():
@@ -196,7 +196,7 @@ def open_shard(uri: Source, sha256: str | None = None) -> Shard:
 
 def _beside(path: Path) -> Manifest | None:
     try:
-        return _manifest(*identity_of(path.parent / NAME)) if (path.parent / NAME).exists() else None
+        return _manifest(*identity_of(path.parent / MANIFEST_NAME)) if (path.parent / MANIFEST_NAME).exists() else None
     except DamagedFile:
         raise
     except StreamDRError:  # somebody else's manifest.json
@@ -205,23 +205,23 @@ def _beside(path: Path) -> Manifest | None:
 
 def _part(path: Path) -> tuple[list[Shard], Manifest | None]:
     """The shards one source names, and its manifest."""
-    if path.is_dir() and not (path / NAME).exists():
+    if path.is_dir() and not (path / MANIFEST_NAME).exists():
         if (path / UNFINISHED).exists():
             raise DamagedFile(
                 f"{path} is not whole: what wrote shards into it did not come to its end. Remove it and write it anew.",
                 path=str(path),
             )
-        files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES)
+        files = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES)
         if not files:
             raise SourceMissing(
-                f"{path} holds no shards ({', '.join(SUFFIXES)}); name a folder that does.", path=str(path)
+                f"{path} holds no shards ({', '.join(_SUFFIXES)}); name a folder that does.", path=str(path)
             )
         return [Shard(p) for p in files], None
     if path.is_dir() or path.suffix == ".json":
-        where = path / NAME if path.is_dir() else path
+        where = path / MANIFEST_NAME if path.is_dir() else path
         manifest = read_manifest(where)
         return [Shard(where.parent / e.file, e, manifest.width) for e in manifest.shards], manifest
-    if path.is_file() and path.suffix not in SUFFIXES and not begins_as_shard(path):
+    if path.is_file() and path.suffix not in _SUFFIXES and not begins_as_shard(path):
         raise ForeignFile(
             f"{path} is no shard of Arrow record batches. Make shards of it first: stream-dr convert {path} --format … "
             "--out DIR; stream-dr convert --help lists the formats.",
@@ -239,7 +239,7 @@ def _usable(shard: Shard) -> None:
     if shard.entry is None:
         opened(*identity_of(shard.path))
     elif size != shard.entry.bytes:
-        raise damaged(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
+        raise damaged_shard(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 
 
 def _agreed(manifests: list[Manifest | None]) -> tuple[int | None, str | None, tuple[Label, ...]]:
@@ -252,7 +252,7 @@ def _agreed(manifests: list[Manifest | None]) -> tuple[int | None, str | None, t
     return width, known[0].target_kind, tuple(dict.fromkeys(label for m in known for label in m.labels))
 
 
-def _local(source: Source) -> Path:
+def _local(source: PathOrUri) -> Path:
     text = os.fspath(source)
     if text.startswith("file:"):
         return Path(unquote(urlparse(text).path))

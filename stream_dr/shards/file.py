@@ -118,12 +118,12 @@ def _unreadable(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, MemoryError, MalformedInput, OverflowError, UnicodeError) as e:
-        raise damaged(path, first_line(e)) from e
+        raise damaged_shard(path, first_line(e)) from e
     except SchemaMismatch as e:
         raise SchemaMismatch(f"{path}: {e}", **e.details) from e
 
 
-def damaged(path: Path, why: str) -> DamagedShard:
+def damaged_shard(path: Path, why: str) -> DamagedShard:
     """The error that says that a shard cannot be used."""
     return DamagedShard(
         f"{path} cannot be used: {why}. Restore or rewrite it, or leave it out with --skip-damaged.", path=str(path)

@@ -21,8 +21,8 @@ from stream_dr.disk import write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
 from stream_dr.label_codes import Label
 
-NAME = "manifest.json"
-FORMAT = 1
+MANIFEST_NAME = "manifest.json"
+MANIFEST_FORMAT = 1
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -54,8 +54,8 @@ class Manifest(NamedTuple):
 
 def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> Path:
     """Write `folder/manifest.json`, whole or not at all; its path."""
-    path = Path(folder) / NAME
-    facts = {"stream_dr": "shards", "format": FORMAT, **manifest._asdict()}
+    path = Path(folder) / MANIFEST_NAME
+    facts = {"stream_dr": "shards", "format": MANIFEST_FORMAT, **manifest._asdict()}
     facts["shards"] = [entry._asdict() for entry in manifest.shards]
     text = json.dumps(facts, ensure_ascii=False, indent=None, separators=(",", ":"))
     write_atomically(path, lambda handle: handle.write(text.encode()), point="manifest")
@@ -72,8 +72,10 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         raise DamagedFile(f"{path} is not JSON ({e}); write the shards anew.", path=str(path)) from e
     if not isinstance(facts, dict) or facts.get("stream_dr") != "shards":
         raise ForeignFile(f"{path} is not a manifest of stream_dr shards.", path=str(path))
-    if facts.get("format") != FORMAT:
-        raise UnknownFormat(f"{path} has format {facts.get('format')!r}; this release reads {FORMAT}.", path=str(path))
+    if facts.get("format") != MANIFEST_FORMAT:
+        raise UnknownFormat(
+            f"{path} has format {facts.get('format')!r}; this release reads {MANIFEST_FORMAT}.", path=str(path)
+        )
     try:
         entries = tuple(_entry(entry) for entry in facts["shards"])
         return Manifest(facts["rows"], facts["width"], facts["target_kind"], tuple(facts["labels"]), entries)

@@ -22,10 +22,10 @@ from stream_dr.block import Block
 from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.label_codes import Label
-from stream_dr.shards.manifest import NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
+from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
 from stream_dr.shards.seal import seal_of
 
-Progress = Callable[[int], object]
+WriteProgress = Callable[[int], object]
 """Called after each block with the rows so far."""
 
 
@@ -36,7 +36,7 @@ def write_shards(
     rows_per_batch: int = 1_000,
     *,
     n_features: int | None = None,
-    progress: Progress | None = None,
+    progress: WriteProgress | None = None,
 ) -> Manifest:
     """Write blocks as shards into a folder; its manifest. Raises what ShardWriter does."""
     with ShardWriter(directory, rows_per_shard, rows_per_batch, n_features) as writer:
@@ -78,7 +78,7 @@ class ShardWriter:
         self._batches: list[int] = []
         self._writer: Any = None
         self.directory.mkdir(parents=True, exist_ok=True)
-        if (self.directory / NAME).exists() or any(self.directory.glob("part-*")):
+        if (self.directory / MANIFEST_NAME).exists() or any(self.directory.glob("part-*")):
             raise OutputExists(f"{directory} holds shards already; give an empty or a new folder.", path=str(directory))
 
     def write(self, block: Block) -> None:

@@ -29,7 +29,7 @@ from stream_dr.statistics.protocol import nested_state
 RANK_CUT = 1e-10
 """Singular values of the right-hand sides, and eigenvalues, below this part of the largest are left out."""
 
-NOISE = 1e-14
+_NOISE = 1e-14
 """Directions whose residual is below this part of ‖B‖ carry rounding only, unless a larger part is stated."""
 
 
@@ -51,13 +51,13 @@ class BlockSolve(NamedTuple):
     coefficients: np.ndarray
     expand: np.ndarray
     size: float
-    noise: float = NOISE
+    noise: float = _NOISE
     largest: float = 0.0
     steps: int = 0
     guessing: bool = False
 
 
-def start(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
+def start(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = None) -> BlockSolve:
     """The solve of A W = right, from W = 0, right (features, k) compressed to its rank; O(features · k²).
 
     guess: (features, p) columns in whose span the first step looks for W; the gradients are conjugate from there on.
@@ -77,7 +77,7 @@ def start(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = No
         coefficients=np.diag(values[:rank]),
         expand=np.ascontiguousarray(expand[:rank]),
         size=float(np.linalg.norm(values[:rank])),
-        noise=max(noise, NOISE),
+        noise=max(noise, _NOISE),
         guessing=guessing,
     )
 

@@ -18,7 +18,7 @@ from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
 from stream_dr.solve.landmarks import Kept, kept, of_variance_1, placed
-from stream_dr.solve.neighbours import CHUNK, nearest
+from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest
 from stream_dr.solve.spectral import EPS, signed
 from stream_dr.statistics.protocol import nested_state
 
@@ -85,7 +85,7 @@ def locally_linear(rows: Any, n_components: int, n_neighbors: int, reg: float, u
     last = min(parts + n_components, r)
     if last == parts:
         return Barycentre(kept(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
-    values, places = eigh(alignment(W).toarray(), subset_by_index=[parts, last - 1])
+    values, places = eigh(lle_alignment(W).toarray(), subset_by_index=[parts, last - 1])
     places = signed(of_variance_1(places) if unit else places)
     return Barycentre(kept(rows), places, np.maximum(values, 0.0), k, reg)
 
@@ -107,7 +107,7 @@ def weight_matrix(rows: Any, n_neighbors: int, reg: float, codes: np.ndarray | N
     return sp.csr_matrix((np.concatenate(weights), (np.concatenate(starts), np.concatenate(ends))), shape=(r, r))
 
 
-def alignment(W: sp.csr_matrix) -> sp.csr_matrix:
+def lle_alignment(W: sp.csr_matrix) -> sp.csr_matrix:
     """(I − W)ᵀ(I − W) [GLPLS eq. 2.34]."""
     M = sp.eye_array(W.shape[0], format="csr") - W
     return sp.csr_matrix(M.T @ M)
@@ -117,7 +117,7 @@ def barycentric_weights(rows: Any, landmarks: Any, near: np.ndarray, reg: float)
     """(rows, k) weights, summing to 1, of the landmarks `near` (rows, k) that best give each row back."""
     n, k = near.shape
     weights = np.empty((n, k))
-    step = max(1, CHUNK // (k * max(k, landmarks.shape[1])))
+    step = max(1, SEARCH_CHUNK // (k * max(k, landmarks.shape[1])))
     for start in range(0, n, step):
         part = slice(start, start + step)
         gram = _local_gram(rows[part], landmarks, near[part])

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-CHUNK = 1 << 22
+SEARCH_CHUNK = 1 << 22
 """Distances held at a time."""
 
 
@@ -33,7 +33,7 @@ def nearest(landmarks: Any, k: int, with_self: bool) -> np.ndarray:
 def pair_distances(landmarks: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """(pairs,) squared distances of landmarks i to landmarks j; O(features) a pair."""
     out = np.empty(len(i))
-    step = max(1, CHUNK // max(1, landmarks.shape[1]))
+    step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[1]))
     for start in range(0, len(i), step):
         part = slice(start, start + step)
         out[part] = norms(landmarks[i[part]] - landmarks[j[part]])
@@ -62,7 +62,7 @@ def shifted(rows: Any, by: np.ndarray) -> Any:
 
 def distances(rows: Any, landmarks: Any, by: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Squared distances (chunk, r) of rows to all landmarks, chunk by chunk with the rows' slice; sparse ones less `by`."""
-    step = max(1, CHUNK // max(1, landmarks.shape[0]))
+    step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
     landmarks = shifted(landmarks, by) if sp.issparse(landmarks) else landmarks
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))

@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_dr.solve.spectral import EPS, left_singular
 
-SMALLEST = 1e-12
+_SMALLEST = 1e-12
 """A component whose covariance is below this share of the first one's is rounding."""
 
 
@@ -33,7 +33,7 @@ def rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: Any = 0.0
     for _ in range(most):
         S[np.linalg.norm(S, axis=1) <= noise] = 0.0
         w, sigma = _leading(S)
-        if sigma <= SMALLEST * max([sigma, *sizes]):
+        if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
         r = w.copy()
         for load, earlier in zip(loads, found, strict=True):

@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_dr.statistics.protocol import nested_state
 
-NOISE = 1e-13
+_NOISE = 1e-13
 """New directions shorter than this part of the product they came from are rounding."""
 
 
@@ -81,5 +81,5 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     for _ in range(2):  # twice is enough [Parlett]
         rest = rest - basis @ (basis.T @ rest)
         left, values, _ = np.linalg.svd(rest, full_matrices=False)
-        rest = left[:, values > NOISE]
+        rest = left[:, values > _NOISE]
     return rest

@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpocon
 from stream_dr.solve.rounding import Rounding, exact_rounding
 from stream_dr.solve.spectral import EPS, left_singular, rank_cut, signed, symmetric
 
-SMALLEST = 1e-10
+_SMALLEST = 1e-10
 """Components with an eigenvalue below this share of the first are left out [mathematics §3, rule 4]."""
 
 WELL_CONDITIONED = 1e-5
@@ -44,7 +44,7 @@ def two_stage(
     root, root_t = _root_diagonal(scatter, gamma, rounding) if scatter.ndim == 1 else _root(scatter, gamma, rounding)
     vectors, values = left_singular(root_t(xh))
     eigenvalues = values**2
-    p = int(np.count_nonzero(eigenvalues > SMALLEST * eigenvalues.max(initial=0.0)))
+    p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
     return signed(root(vectors[:, :p])), eigenvalues[:p]
 
 

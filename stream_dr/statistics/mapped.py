@@ -13,7 +13,7 @@ import numpy as np
 
 from stream_dr.block import Block, check_rows
 from stream_dr.errors import CannotMerge, WidthMismatch, other_width
-from stream_dr.feature_maps import canonical, feature_map
+from stream_dr.feature_maps import canonical_spec, feature_map
 from stream_dr.label_codes import Label
 from stream_dr.projection import Columns, Linear, Mapped, mapped_parts
 from stream_dr.readout import Readout
@@ -57,7 +57,7 @@ class MappedAccumulator:
     """
 
     def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
-        self._spec = canonical(spec)
+        self._spec = canonical_spec(spec)
         self._map = feature_map(spec)
         if state is not None and getattr(state, "feature_map", None) != self._spec:
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")

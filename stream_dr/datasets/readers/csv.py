@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 
 from stream_dr.block import LARGEST, Block, check_finite
 from stream_dr.datasets.readers.columns import Roles, block_of
-from stream_dr.datasets.readers.lines import ROWS, open_bytes, read_lines
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes, read_lines
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 
@@ -33,7 +33,7 @@ def read_csv(
     *,
     delimiter: str = ",",
     header: bool = True,
-    rows: int = ROWS,
+    rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Blocks of dense float64 rows, names kept. Without a header, columns are called f0, f1 …
 

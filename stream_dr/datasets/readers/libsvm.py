@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_dr.block import Block
 from stream_dr.datasets.readers.labels import LabelFields
-from stream_dr.datasets.readers.lines import ROWS, Lines, read_lines
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
 from stream_dr.disk import FileName
 
@@ -22,7 +22,12 @@ _BLANK = re.compile(rb"[ \t]")
 
 
 def read_libsvm(
-    path: FileName, *, target: str = "auto", zero_based: bool = False, n_features: int | None = None, rows: int = ROWS
+    path: FileName,
+    *,
+    target: str = "auto",
+    zero_based: bool = False,
+    n_features: int | None = None,
+    rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Blocks of sparse float64 rows with class, multilabel or continuous targets.
 
@@ -33,7 +38,7 @@ def read_libsvm(
     for lines in read_lines(path, rows):
         fields, begins = label_fields(lines)
         X = parse_pairs(lines, begins, 0 if zero_based else 1, width)
-        check_width(lines, X, n_features)
+        check_stated_width(lines, X, n_features)
         width = X.shape[1]
         yield Block(X, parser.parse(fields, lines.fail), width_stated=n_features is not None)
 
@@ -56,7 +61,7 @@ def label_fields(lines: Lines) -> tuple[list[str], np.ndarray]:
     return fields, begins
 
 
-def check_width(lines: Lines, X: Any, n_features: int | None) -> None:
+def check_stated_width(lines: Lines, X: Any, n_features: int | None) -> None:
     """Raise MalformedInput for the first line with a column past the stated width."""
     if n_features is None or X.shape[1] <= n_features:
         return

@@ -22,7 +22,7 @@ import numpy as np
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SourceMissing
 
-ROWS = 1_000
+BLOCK_ROWS = 1_000
 """Rows a block."""
 
 LONGEST = 64 << 20
@@ -84,7 +84,7 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
     return packed.open(member)
 
 
-def read_lines(path: FileName, rows: int = ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
+def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
     """Groups of `rows` lines (the last one shorter). comment: what starts a comment line; b"" for none.
 
     Lines before `first_line` are passed over, and so is a byte order mark. Raises SourceMissing, and MalformedInput where

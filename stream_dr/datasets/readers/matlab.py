@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
 from stream_dr.block import Block, check_finite
-from stream_dr.datasets.readers.lines import ROWS
+from stream_dr.datasets.readers.lines import BLOCK_ROWS
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
 from stream_dr.label_codes import check_exact
@@ -26,7 +26,12 @@ from stream_dr.targets import Targets, class_targets, continuous_targets
 
 
 def read_matlab(
-    path: FileName, *, features: str = "fea", labels: str | None = "gnd", subset: str | None = None, rows: int = ROWS
+    path: FileName,
+    *,
+    features: str = "fea",
+    labels: str | None = "gnd",
+    subset: str | None = None,
+    rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Blocks of rows of `features` (n, d), sparse or dense, with `labels` (n,) classes or (n, k) indicator.
 

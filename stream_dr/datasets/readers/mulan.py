@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from stream_dr.block import Block
 from stream_dr.datasets.readers.labels import LabelFields
-from stream_dr.datasets.readers.lines import ROWS, Lines, read_lines
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.targets import Targets
@@ -48,7 +48,9 @@ def label_names(xml: FileName) -> list[str]:
     return names
 
 
-def read_arff(path: FileName, *, labels: Any = None, label: str | None = None, rows: int = ROWS) -> Iterator[Block]:
+def read_arff(
+    path: FileName, *, labels: Any = None, label: str | None = None, rows: int = BLOCK_ROWS
+) -> Iterator[Block]:
     """Blocks of dense or sparse float64 rows.
 
     labels: MULAN's XML, or a list of attribute names: label sets. label: one attribute that holds the class. Neither: rows

@@ -14,14 +14,14 @@ import scipy.sparse as sp
 from stream_dr.block import LARGEST
 from stream_dr.datasets.readers.lines import Lines
 
-WIDEST = 1 << 31
+_WIDEST = 1 << 31
 """Indices are 32 bits wide."""
 
 COLON, SPACE, COMMENT = 58, 32, 35
 
 _NUMBERED = (
-    f"columns are numbered from 0, below {WIDEST}.",
-    f"columns are numbered from 1, up to {WIDEST}. Where a libsvm file numbers them from 0, give --zero-based "
+    f"columns are numbered from 0, below {_WIDEST}.",
+    f"columns are numbered from 1, up to {_WIDEST}. Where a libsvm file numbers them from 0, give --zero-based "
     "(zero_based=True).",
 )
 
@@ -54,7 +54,7 @@ def _parse(lines: Lines, begins: np.ndarray, first_index: int, width: int) -> sp
     if len(numbers) != tokens.sum():
         raise _Refused
     indices, values = numbers[0::2] - first_index, np.ascontiguousarray(numbers[1::2])
-    if not np.all((indices >= 0) & (indices < WIDEST) & (indices == np.floor(indices))):
+    if not np.all((indices >= 0) & (indices < _WIDEST) & (indices == np.floor(indices))):
         raise _Refused
     if not np.all(np.abs(values) <= LARGEST):  # NaN is not
         raise _Refused
@@ -115,7 +115,7 @@ def _name_the_line(lines: Lines, begins: np.ndarray, first_index: int) -> None:
                 lines.fail(i, f"{token!r} is not index:value; every token after the label must be.")
             if not colon or not abs(number) <= LARGEST:
                 lines.fail(i, f"{token!r}: the value must be finite and at most 1e100 in size.")
-            if not 0 <= column - first_index < WIDEST:
+            if not 0 <= column - first_index < _WIDEST:
                 lines.fail(i, f"index {column} is out of range; {_NUMBERED[first_index]}")
             if column in seen:
                 lines.fail(i, f"index {column} stands twice in this row.")

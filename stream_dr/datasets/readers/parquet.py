@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 
 from stream_dr.block import Block, check_finite
 from stream_dr.datasets.readers.columns import Roles, block_of
-from stream_dr.datasets.readers.lines import ROWS
+from stream_dr.datasets.readers.lines import BLOCK_ROWS
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, SourceMissing
 
 
-def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = ROWS) -> Iterator[Block]:
+def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, MalformedInput naming file and row."""
     try:
         file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)

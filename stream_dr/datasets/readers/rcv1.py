@@ -16,13 +16,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.block import Block
-from stream_dr.datasets.readers.lines import ROWS, read_lines
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, MalformedInput
 from stream_dr.targets import Targets
 
-WIDTH = 47_236
+RCV1_WIDTH = 47_236
 """Terms of RCV1-v2."""
 
 
@@ -62,7 +62,11 @@ class Topics:
 
 
 def read_lyrl2004(
-    vectors: FileName | Sequence[FileName], topics: FileName, *, n_features: int | None = WIDTH, rows: int = ROWS
+    vectors: FileName | Sequence[FileName],
+    topics: FileName,
+    *,
+    n_features: int | None = RCV1_WIDTH,
+    rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Blocks of sparse float64 rows, topics as multilabel targets, document numbers as ids.
 
@@ -87,7 +91,7 @@ def read_lyrl2004(
 
 
 def read_indicator(
-    X: Any, Y: Any, names: Sequence[str], ids: Sequence[Any] | None = None, rows: int = ROWS
+    X: Any, Y: Any, names: Sequence[str], ids: Sequence[Any] | None = None, rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
     """Blocks of rows X (n, features) with label sets from the indicator Y (n, labels) and its columns' names.
 

@@ -13,14 +13,19 @@ import numpy as np
 
 from stream_dr.block import Block
 from stream_dr.datasets.readers.labels import LabelFields
-from stream_dr.datasets.readers.libsvm import check_width
-from stream_dr.datasets.readers.lines import ROWS, Lines, read_lines
+from stream_dr.datasets.readers.libsvm import check_stated_width
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
 from stream_dr.disk import FileName
 
 
 def read_vw(
-    path: FileName, *, target: str = "auto", one_based: bool = False, n_features: int | None = None, rows: int = ROWS
+    path: FileName,
+    *,
+    target: str = "auto",
+    one_based: bool = False,
+    n_features: int | None = None,
+    rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Blocks of sparse float64 rows with targets, and weights where lines carry them.
 
@@ -31,7 +36,7 @@ def read_vw(
     for lines in read_lines(path, rows, comment=b""):
         fields, weights, begins = _heads(lines)
         X = parse_pairs(lines, begins, int(one_based), width)
-        check_width(lines, X, n_features)
+        check_stated_width(lines, X, n_features)
         width = X.shape[1]
         weighted = weights[0] is not None if weighted is None else weighted
         yield Block(

@@ -20,7 +20,7 @@ from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, chunk_rows
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
 from stream_dr.statistics.moments.clock import aged, clock_weights, span, tick
-from stream_dr.statistics.moments.encoding import Encoding, check_encoding, rows_of
+from stream_dr.statistics.moments.encoding import Encoding, check_encoding, encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.plan import EXACT_WIDTH, Plan, plan
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
@@ -230,7 +230,7 @@ class MomentAccumulator:
 
     def _learn_rows(self, X: Rows, w: np.ndarray, batch: Plan, start: int, stop: int) -> None:
         """Learn rows X (rows, ≤ d), which are rows start:stop of the batch, of stored weights w."""
-        encoded = None if batch.encoded is None else rows_of(batch.encoded, start, stop)
+        encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)
         values = None if encoded is None else self._targets.add(encoded, w)
         if isinstance(self._features, SparseSums):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-SMALLEST = 2.0**-16
+_SMALLEST = 2.0**-16
 """Below this scale the stored sums are renormalised."""
 
 
@@ -26,7 +26,7 @@ def span(decay: float) -> int:
 def tick(scale: float, decay: float, rows: int, renormalise: Callable[[float], None]) -> float:
     """The scale after `rows` ≤ span(decay) more rows; `renormalise(factor)` must multiply all stored sums by factor."""
     after = scale * decay**rows
-    if after >= SMALLEST:
+    if after >= _SMALLEST:
         return after
     mantissa, exponent = np.frexp(after)
     renormalise(float(np.ldexp(1.0, int(exponent))))

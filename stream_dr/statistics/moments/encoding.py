@@ -109,7 +109,7 @@ def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray
     return out
 
 
-def rows_of(encoded: Encoded, start: int, stop: int) -> Encoded:
+def encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
     """Rows start:stop of encoded targets."""
     values = None if encoded.values is None else encoded.values[start:stop]
     row_values = None if encoded.row_values is None else encoded.row_values[start:stop]

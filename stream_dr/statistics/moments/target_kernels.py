@@ -6,7 +6,7 @@ from stream_dr.compiled import compiled
 
 
 @compiled()
-def add_label_sets(
+def add_target_sets(
     indptr: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,

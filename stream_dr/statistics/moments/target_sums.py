@@ -14,7 +14,7 @@ import numpy as np
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part, padded
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.moments.encoding import Encoded
-from stream_dr.statistics.moments.target_kernels import add_label_sets
+from stream_dr.statistics.moments.target_kernels import add_target_sets
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -132,7 +132,7 @@ class TargetSums:
             return None
         values = np.ones(len(weights)) if encoded.row_values is None else encoded.row_values
         sums = (self.label_weights, self.label_rows, self.total, self.gram)
-        add_label_sets(encoded.indptr, encoded.codes, weights, values, *sums)
+        add_target_sets(encoded.indptr, encoded.codes, weights, values, *sums)
         return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.row_products import FAST
 
-LONGEST = 262_144
+LONGEST_UNTURNED = 262_144
 """Rows after which D is re-multiplied at the latest: bounds the drift of the Gram matrix."""
 SMALLEST = 1e-8
 CANCELLED = 1e4
@@ -80,7 +80,7 @@ def worn(table, lengths, counts, p, live, row, turned, growth, deflated):  # typ
     deflated: |u_1|² over the smallest |u_i|² of the row.
     """
     size = lengths.shape[0]
-    if row >= min(growth * max(turned, 1), turned + LONGEST):
+    if row >= min(growth * max(turned, 1), turned + LONGEST_UNTURNED):
         return True
     if deflated > DEFLATED and row < EARLY and row - turned > row // 16:
         return True

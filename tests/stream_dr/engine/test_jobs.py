@@ -12,7 +12,7 @@ from stream_dr.engine.jobs import Job, Jobs
 
 
 def test_of_ended_jobs_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_jobs, "KEPT", 3)
+    monkeypatch.setattr(engine_jobs, "JOBS_KEPT", 3)
     jobs, m, go_on = Jobs(), SimpleNamespace(name="m"), threading.Event()
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         waiting = jobs.begin("refine", m, one, lambda _: bool(go_on.wait()) and None)

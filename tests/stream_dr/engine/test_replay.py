@@ -14,7 +14,7 @@ from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.block import Block
 from stream_dr.engine import references as batching
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.replay import Progress, ReplaySettings, Report, replay
+from stream_dr.engine.replay import Progress, ReplayReport, ReplaySettings, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.log.log import Log
@@ -31,7 +31,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def run(path: Path, folder: Path, watch: Callable[[Progress], None] | None = None, **settings: Any) -> Report:
+def run(path: Path, folder: Path, watch: Callable[[Progress], None] | None = None, **settings: Any) -> ReplayReport:
     """`stream-dr replay`, without the command."""
     with Directory(path, limits=SMALL) as directory:
         for name, (key, params) in MODELS.items():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.statistics.moments.encoding import Fourier, check_encoding, dense_columns, encode, rows_of
+from stream_dr.statistics.moments.encoding import Fourier, check_encoding, dense_columns, encode, encoded_rows
 from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
 
@@ -17,7 +17,7 @@ def test_label_sets_as_columns_whole_and_in_parts(zhou):
     encoded = encode(targets, "zhou" if zhou else "indicator", np.arange(3, dtype=np.int32))
     expected = naive.indicator(SETS, list(targets.labels), zhou)
     np.testing.assert_allclose(dense_columns(encoded, 0, 5, 3), expected)
-    np.testing.assert_allclose(dense_columns(rows_of(encoded, 2, 4), 0, 2, 3), expected[2:4])
+    np.testing.assert_allclose(dense_columns(encoded_rows(encoded, 2, 4), 0, 2, 3), expected[2:4])
 
 
 def test_one_label_as_columns():
