@@ -26,11 +26,22 @@ class GivenBatches:
         """(position, Block) of each batch; positions count from 0."""
         for position, batch in enumerate(self._batches):
             if position > after and (until is None or position <= until):
-                yield position, batch if isinstance(batch, Block) else Block(*batch)
+                yield position, _block(batch, position)
+
+
+def _block(batch: Any, position: int) -> Block:
+    if isinstance(batch, Block):
+        return batch
+    if isinstance(batch, tuple | list) and 0 < len(batch) <= 3:
+        return Block(*batch)
+    raise InvalidParameter(
+        f"batch {position} of the source is of type {type(batch).__name__}; give tuples (X, y) or (X, y, weights). A single "
+        "one may be given as it is, as a tuple and not a list."
+    )
 
 
 def as_source(given: Any) -> Source:
-    """A Source of what is given: one already, (X, y) or (X, y, weights), or batches of these that can be read again.
+    """A Source of what is given: one already, (X, y) or (X, y, weights), or an iterable of these that can be read again.
 
     Raises InvalidParameter for anything else, a one-shot iterator among them: refine reads the stream once a pass.
     """
@@ -43,9 +54,9 @@ def as_source(given: Any) -> Source:
             f"source is a {type(given).__name__}, which can be read once, and refine reads the stream once a pass. Give a "
             "list of its batches, or an object with events(after=-1, until=None)."
         )
-    if isinstance(given, list | tuple):
+    if isinstance(given, Iterable) and not (isinstance(given, str | bytes | dict) or hasattr(given, "shape")):
         return GivenBatches(given)
     raise InvalidParameter(
-        f"source is of type {type(given).__name__}; give (X, y), a list of (X, y), or an object whose events(after=-1, "
+        f"source is of type {type(given).__name__}; give (X, y), an iterable of (X, y), or an object whose events(after=-1, "
         "until=None) yields (position, stream_dr.Block(X, y, weights)) of the rows learned, anew at every call."
     )

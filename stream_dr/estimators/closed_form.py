@@ -187,8 +187,8 @@ class ClosedForm(AdditiveEstimator):
     def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20, resume: Any = None) -> Self:
         """Replace the projection by the exact one, through passes over `source` [mathematics §4].
 
-        source: exactly the rows learned: (X, y), a list of (X, y) or (X, y, weights), or anything whose events(after=-1,
-        until=None) yields (position, stream_dr.Block(X, y, weights)). tol: stops when the relative residual and the angle
+        source: exactly the rows learned: (X, y), an iterable of (X, y) or (X, y, weights), or what has events(after=-1,
+        until=None), yielding (position, stream_dr.Block(X, y, weights)). tol: stops when the relative residual and the angle
         between successive projections (radians) are both at most this, or nothing is left to solve. resume:
         `refine_report_.refining` of a refine that did not get there; without it passes begin at the last refined
         projection. The refined projection stays until the next refine; `refine_report_` has residual and angle of every

@@ -44,6 +44,7 @@ class Replayed:
         self._state = state
         self._moments = moments
         self._names = names
+        self._rows = 0  # of the first pass
         self._clock = int(getattr(state, "clock", state.rows))
         self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
 
@@ -65,6 +66,12 @@ class Replayed:
                 progress(rows)
         if check:
             self._compare(fresh.accumulator.freeze())
+            self._rows = rows
+        elif rows != self._rows:
+            raise CannotRefine(
+                f"the source gave {rows} rows in this pass and {self._rows} in the first one. Give one that can be read as "
+                "often as needed: a list of batches, or an object whose events() begins anew at every call."
+            )
         return total.result(), rows
 
     def _parsed(self, holder: Holder, given: Any, position: int) -> Block:

@@ -328,14 +328,40 @@ def test_what_it_reads():
     params = {"gamma": 1.0, "scatter": "diagonal"}
     batches = [(X[:300], y[:300]), (X[300:], y[300:])]
     whole = learned("lda", params, Blocks(blocks(X, y))).refine(Blocks(blocks(X, y)), 1e-9, 60)
-    for given in ((X, y), batches, [Block(*batch) for batch in batches]):
+    for given in ((X, y), batches, [Block(*batch) for batch in batches], Anew(batches)):
         other = learned("lda", params, Blocks(blocks(X, y))).refine(given, 1e-9, 60)
         assert principal_angle(whole.components_.T, other.components_.T) < 1e-7
     for once in (iter(batches), (batch for batch in batches)):
         with pytest.raises(InvalidParameter, match=f"{type(once).__name__}, which can be read once"):
             whole.refine(once)
-    with pytest.raises(InvalidParameter, match="of type int"):
-        whole.refine(3)
+    for wrong, named in (
+        (3, "int"),
+        (X, "ndarray"),
+        ([X, y], "batch 0 of the source is of type ndarray"),
+        ("text", "str"),
+    ):
+        with pytest.raises(InvalidParameter, match=named):
+            whole.refine(wrong)
+
+
+class Anew:
+    """Batches that can be iterated again and again, and are no list. once: every time, what is left of them."""
+
+    def __init__(self, batches, once=False):
+        self.batches = iter(batches) if once else batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+@pytest.mark.parametrize("key", ["lda", "pca"])
+def test_a_source_that_ends_after_the_first_pass_is_refused(key):
+    X, y, _ = rows()
+    params = {"n_components": 2, "scatter": "diagonal"} if key == "pca" else {"gamma": 1.0, "scatter": "diagonal"}
+    model = learned(key, params, Blocks(blocks(X, y)))
+    with pytest.raises(CannotRefine, match="0 rows in this pass"):
+        model.refine(Anew([(X, y)], once=True))
+    assert not hasattr(model, "refine_report_")
 
 
 def test_a_batch_without_targets_is_passed_over():
