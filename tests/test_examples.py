@@ -18,6 +18,7 @@ def example(name):
     return module
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize(("seed", "n_neighbors"), [(0, 20), (1, 20), (2, 5)], ids=["0", "1", "few neighbours"])
 def test_spectral_clustering_finds_the_moons(seed, n_neighbors):
     X, moon = make_moons(4000, noise=0.07, random_state=seed)

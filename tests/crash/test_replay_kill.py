@@ -65,6 +65,7 @@ def uninterrupted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tup
     return directory, time.monotonic() - begun
 
 
+@pytest.mark.test_all
 @pytest.mark.slow
 def test_kills_at_random_moments(folder: Path, uninterrupted: tuple[Path, float], tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(10**6)
@@ -79,6 +80,7 @@ def test_kills_at_random_moments(folder: Path, uninterrupted: tuple[Path, float]
     assert kills
 
 
+@pytest.mark.test_all
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_kills_at_every_write(folder: Path, uninterrupted: tuple[Path, float], tmp_path: Path, point: str) -> None:

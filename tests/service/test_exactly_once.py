@@ -10,6 +10,7 @@ from tests.service import crash
 KILLS = 20
 
 
+@pytest.mark.test_all
 @pytest.mark.slow
 def test_kills_at_random_moments(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)

@@ -67,6 +67,7 @@ def test_files_are_left_whatever_connections_take(tmp_path: Path) -> None:
     assert "Traceback" not in process.said
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("command", [["service"], ["stream_dr.cli", "serve", "--dir", "d"], ["stream_dr.cli", "demo"]])
 @pytest.mark.parametrize("variable", ["WEB_CONCURRENCY=4", "STREAM_DR_MAX_LAG=few", "STREAM_DR_WRITE_TOKEN=hush123"])
 def test_every_way_to_serve_tells_a_bad_setting_in_one_line(tmp_path: Path, command: list[str], variable: str) -> None:

@@ -73,6 +73,7 @@ def options_of(node):
     return None
 
 
+@pytest.mark.test_all
 def test_a_kernel_from_the_cache_gives_the_bits_of_one_just_compiled(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
 

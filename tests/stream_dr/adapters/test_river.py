@@ -50,6 +50,7 @@ def applicable(model: Any, key: str) -> Iterator[Any]:
         yield check
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("key", KEYS)
 def test_rivers_own_checks(key: str) -> None:
     model = to_river(small(key))
@@ -184,6 +185,7 @@ def test_answers_do_not_flip_from_row_to_row(estimator: Any) -> None:
         before = shown
 
 
+@pytest.mark.test_all
 def test_oriented_answers_serve_a_classifier_better() -> None:
     """LDA before a classifier on ImageSegments: 0.58 with the signs as solved, 0.72 with those of the row before."""
 

@@ -113,6 +113,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}, check=False)
 
 
+@pytest.mark.test_all
 def test_the_commands(tmp_path):
     made(tmp_path)
     done = run("convert", tmp_path / "a.csv", "--format", "csv", "--label", "y", "--out", tmp_path / "out")

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CHECK = '''
 import sys
 from contextlib import suppress
@@ -72,11 +74,13 @@ assert kernels() <= before, kernels() - before
 '''
 
 
+@pytest.mark.test_all
 def test_what_common_batches_need_is_compiled() -> None:
     done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.test_all
 def test_it_says_what_it_compiles_where_nothing_is_cached(tmp_path) -> None:
     program = "import stream_dr; stream_dr.warm_up([stream_dr.CCIPCA()], print)"
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

@@ -68,6 +68,7 @@ def close(a: np.ndarray, b: np.ndarray, tolerance: float = 1e-9) -> None:
     np.testing.assert_allclose(a, b * signs, atol=tolerance * max(1.0, float(np.abs(a).max(initial=0.0))))
 
 
+@pytest.mark.test_all
 @parametrize_with_checks([ESTIMATORS[key]() for key in KEYS])
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -69,6 +69,7 @@ def test_the_embedding_is_that_of_the_sampled_rows():
     np.testing.assert_array_equal(model.embedding_, model.transform(model.state_.kept))
 
 
+@pytest.mark.test_all
 def test_many_neighbours_take_little_memory():
     rows = np.random.default_rng(1).normal(size=(600, 5))
     tracemalloc.start()

@@ -61,6 +61,7 @@ def test_the_stream_given_again_changes_no_answer(key: str, times: int, params: 
     close(weighted.transform(X), once.transform(X))
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("key", ["ccipca", "iskm"])
 def test_a_recurrence_given_the_stream_again_goes_on_turning_to_the_batch_answer(key: str) -> None:
     """Its components are of unit length at any time; it is no sum, so what it has turned to is another after each pass."""

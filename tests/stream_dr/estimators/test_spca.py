@@ -38,6 +38,7 @@ def test_numbers_have_the_linear_kernel() -> None:
     same_eigenpairs(learn(SPCA(), X, Y), values, vectors)
 
 
+@pytest.mark.test_all
 def test_rbf_kernel_on_numbers_converges_with_fourier_features() -> None:
     X, _ = rows()
     y = X[:, 0] + 0.3 * np.random.default_rng(1).normal(size=90)

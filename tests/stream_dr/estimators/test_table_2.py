@@ -51,6 +51,7 @@ def check(method: str, X: np.ndarray, y: list[Any]) -> None:
         np.testing.assert_allclose(found, eigenvalues, rtol=bound, atol=bound * eigenvalues[0])
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("method", ["lda", "cca", "opls", "hsl-zhou", "hsl-clique", "hsl-star"])
 @pytest.mark.parametrize("name", datasets.available())
 def test_two_stage_is_the_direct_solution(name: str, method: str) -> None:

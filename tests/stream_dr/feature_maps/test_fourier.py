@@ -94,6 +94,7 @@ CASES = {
 }
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("name", CASES)
 def test_methods_converge_to_the_exact_kernel_methods(name):
     model, exact = CASES[name]

@@ -68,6 +68,7 @@ def peak(read, path, tmp_path):
     return traced + arrow, rows
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("format", READERS)
 def test_the_peak_does_not_grow(tmp_path, monkeypatch, format):
     monkeypatch.setattr(csv, "PIECE", 1 << 16)  # Arrow reads some pieces ahead: 7 MB of them at the size in use
