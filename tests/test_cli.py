@@ -116,6 +116,8 @@ def test_from_shards_to_projected_rows(tmp_path: Path, folder: Path, capsys: pyt
     assert (refined.status, "refined at position 29" in refined.out) == (0, True)
     assert "pass 1: residual" in refined.err
     assert json.loads(Done(capsys, "inspect", d, "--json").out)["models"]["wide"]["solution"] == "refined"
+    Done(capsys, "replay", folder, "--dir", d, "--again")
+    assert ", refined, 120 stale rows, sha256" in Done(capsys, "inspect", d).out
     assert Done(capsys, "refine", d, "--model", "pc").err.startswith("error (cannot_refine)")
     verified = Done(capsys, "verify", d)
     assert (verified.status, verified.err) == (0, "")

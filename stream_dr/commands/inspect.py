@@ -29,10 +29,11 @@ def inspect(
 
 
 def _show(name: str, model: dict[str, Any]) -> None:
+    stale = f", {model['stale_rows']} stale rows" if model["stale_rows"] else ""
     params = ", ".join(f"{k}={v}" for k, v in model["params"].items())
     result(
         f"{name}: {model['estimator']}({params}), {model['state']}, {model['rows']} rows, position {model['position']}, "
-        f"version {model['version']}, {model['components']} components, {model['solution']}, "
+        f"version {model['version']}, {model['components']} components, {model['solution']}{stale}, "
         f"sha256 {model['state_sha256'][:16]}"
     )
     failure = model["failure"]
