@@ -94,7 +94,8 @@ class Policy(BaseModel, extra="forbid", strict=True):
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):
-    """When the model is refined again in the background: so many rows, or seconds with new rows, after it was last."""
+    """When the model is refined again in the background: so many rows, or seconds with new rows, after it was last; with
+    neither, when asked."""
 
     rows: int | None = Field(None, ge=1, lt=2**63)
     seconds: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)

@@ -138,8 +138,8 @@ class Client:
         """Make a model, or find it there with the same spec. Raises ModelExists, InvalidParameter, UnknownEstimator …
 
         start: "start", "now" or a position. publish: {"rows", "seconds", "idle"}, when it is solved and published; None:
-        as the service is set. refine: {"rows", "seconds"}, when it is refined again by itself; None: when asked. params: the
-        estimator's.
+        as the service is set. refine: {"rows", "seconds"}, when it is refined again by itself; {}: when asked, as with None
+        in a new model. A model that is there keeps a policy that is None. params: the estimator's.
         """
         spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
         return dict(self._send("PUT", _path(name), **_json(spec)).json())

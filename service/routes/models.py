@@ -144,6 +144,9 @@ def _spec(key: str) -> type[BaseModel]:
             schemas.Policy | None,
             Field(None, description="when to publish; default: the service's settings"),
         ),
-        refine=(schemas.RefinePolicy | None, Field(None, description="when to refine again by itself; default: never")),
+        refine=(
+            schemas.RefinePolicy | None,
+            Field(None, description="when to refine again by itself; default: never, or as it was"),
+        ),
     )
     return made

@@ -85,7 +85,10 @@ class PublishPolicy(NamedTuple):
 
 
 class RefinePolicy(NamedTuple):
-    """When a model is refined again automatically: `rows` rows after the last time, or `seconds` seconds if rows came."""
+    """When a model is refined again automatically: `rows` rows after the last time, or `seconds` seconds if rows came.
+
+    Never where both are None.
+    """
 
     rows: int | None = None
     seconds: float | None = None
@@ -337,6 +340,6 @@ class Model:
             "bytes": self.estimator.state_bytes(self.accumulator.n_features, max(1, len(self.classes))),
             "stale_rows": self.stale_rows,
             "publish": self.policy._asdict() if self.policy else None,
-            "refine": self.refine_policy._asdict() if self.refine_policy else None,
+            "refine": self.refine_policy._asdict() if self.refine_policy and any(self.refine_policy) else None,
             "failure": self.failure._asdict() if self.failure else None,
         }

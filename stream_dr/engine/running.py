@@ -159,7 +159,7 @@ class Running:
     ) -> tuple[Model, bool]:
         """As Directory.add_model; a new model that is far behind is backfilled. Raises CannotRefine for a policy of refining
         what cannot be refined."""
-        if refine is not None:
+        if refine is not None and any(refine):
             check_method(make(key, params))
         model, new = self.directory.add_model(name, key, params, start, policy, refine)
         if new:

@@ -308,6 +308,8 @@ def test_a_model_is_refined_again_as_its_policy_says(tmp_path: Path) -> None:
         assert put(served, "a", params=params, refine={"rows": None, "seconds": 0.2}).json()["refine"]["seconds"] == 0.2
         fill(served, batches=1)
         until(served, "a", lambda told: told["refined_at"] == 6)
+        assert put(served, "a", params=params, refine=None).json()["refine"]["seconds"] == 0.2
+        assert put(served, "a", params=params, refine={}).json()["refine"] is None
         assert served.http.get("/models/b").json()["refined_at"] is None
 
 
