@@ -55,7 +55,9 @@ class IncrementalSKM(Estimator):
         4(f)]; those past (classes − 1) are not orthogonal. For a ≠ 1 `SKM` with n_components solves for them.
     """
 
-    limit: ClassVar[str] = "past classes less 1 the matrix it follows need not have positive eigenvalues"
+    limit: ClassVar[str] = (
+        'those shorter than 1e-2 of the longest and, for a ≥ 1, those past classes less 1 are left out unless keep="all"'
+    )
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
     state_type: ClassVar[Any] = StateType(SKMState)
     fixed: ClassVar[tuple[str, ...]] = ("n_components", "a", "feature_map")

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 from benchmarks.papers import skm_figure6
 from stream_dr import errors
@@ -53,6 +54,12 @@ def test_below_1_all_are_positive_and_only_short_ones_are_left_out() -> None:
     assert (model.eigenvalues_ > 0).all()
     equal = IncrementalSKM(2, keep="all").fit(np.ones((5, 2)), [0, 1, 0, 1, 0])
     assert (equal.rank_, equal.transform(X[:, :2]).shape) == (0, (300, 0))
+
+
+def test_the_warning_of_fewer_components_names_what_left_them_out() -> None:
+    model = IncrementalSKM(4, a=0.5).fit(*load_iris(return_X_y=True))
+    with pytest.warns(errors.FewerComponents, match='shorter than 1e-2 of the longest .* unless keep="all"'):
+        model.transform(load_iris().data)
 
 
 def test_a_late_class_opens_a_component() -> None:
