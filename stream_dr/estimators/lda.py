@@ -55,7 +55,8 @@ class LDA(LinearClassifier, TwoStage):
     priors : list of float or None, default None
         Probabilities of the classes in the order of `classes_`, which must all have been learned when the projection is
         asked for; None: those learned, by weight. They weigh the class means in Sb and in the centre, and the classes
-        in `predict`; Sw stays that of the rows.
+        in `predict`; Sw stays that of the rows, as in scikit-learn's "svd" (its "lsqr" and "eigen" weigh each class's
+        scatter by them).
 
     Attributes
     ----------

@@ -21,7 +21,8 @@ class PCA(LinearGaussian, ClosedForm):
     Orthonormal, at most min(features, rows − 1). Eigenvalues are those of Cxx = Σ w (x − x̄)(x − x̄)ᵀ: divided by N they
     are variances.
 
-    Fitted attributes and scores are those of scikit-learn's PCA, weights counting as repetition. With `standardize`
+    Fitted attributes and scores are those of scikit-learn's PCA, weights counting as repetition; covariance and density are
+    the same with `whiten` as without (scikit-learn's take the variances twice there). With `standardize`
     variances are those of the standardised columns; rows, covariance and density are in the columns' own units.
 
     State: O(d²). Learning a row costs O(d²); solving O(d³). Unsupervised: y is ignored.
