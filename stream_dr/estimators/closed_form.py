@@ -192,7 +192,7 @@ class ClosedForm(AdditiveEstimator):
         between successive projections (radians) are both at most this, or nothing is left to solve. resume:
         `refine_report_.refining` of a refine that did not get there; without it passes begin at the last refined
         projection. The refined projection stays until the next refine; `refine_report_` has residual and angle of every
-        pass. Where the state holds the exact scatter, nothing is read or changed, and a warning says so. Time O(entries ·
+        pass. Where the solution is exact already, nothing is read or changed, and a warning says so. Time O(entries ·
         rank of XH) a pass, memory O(d k). Raises CannotRefine where the source is not what was learned; nothing has changed
         then.
         """

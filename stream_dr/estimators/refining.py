@@ -7,7 +7,7 @@ process too. Every first pass checks that the source is what the state has seen.
 It stops when both the relative residual and the angle to the projection of the pass before are at most `tol` (the angle in
 radians), when nothing is left to solve (whatever the angle), or after `max_passes`. The residual alone is a poor stop where
 γ is small. The angle reported is the largest principal angle, π/2 where the number of components changed. A model whose
-state holds the exact scatter is exact already: there is nothing to refine.
+state holds the exact scatter, or whose method reads none, is exact already: there is nothing to refine.
 
 Cost: a pass is O(entries · r), r ≤ the rank of XH; memory O(d · k), for PCA and its kin O(d · r · passes), bounded.
 
@@ -174,13 +174,9 @@ def check_refinable(estimator: Any, state: Any) -> None:
 
 
 def check_method(estimator: Any) -> None:
-    """Raise CannotRefine where the method has no refine, or needs none."""
+    """Raise CannotRefine where the method has no refine."""
     if getattr(estimator, "refined_by", None) is None:
         raise no_refine(estimator)
-    if not estimator.reads_scatter():
-        raise CannotRefine(
-            f"{type(estimator).__name__} with these parameters is exact from one pass: there is nothing to refine."
-        )
 
 
 def no_refine(estimator: Any) -> CannotRefine:
@@ -193,7 +189,7 @@ def no_refine(estimator: Any) -> CannotRefine:
 def is_exact(estimator: Any, state: Any) -> bool:
     """Whether the state's own solution is exact, so that passes would change nothing."""
     inner = state.inner if isinstance(state, MappedState) else state
-    return bool(estimator.reads_scatter()) and moments_of(inner).scatter is not None
+    return not estimator.reads_scatter() or moments_of(inner).scatter is not None
 
 
 def _begin(guess: Any, moments: Moments) -> np.ndarray:

@@ -254,7 +254,6 @@ def test_the_order_of_the_source_does_not_matter_without_decay():
     [
         ("ccipca", {}, "out-of-core"),
         ("class_means", {}, "out-of-core|exact"),
-        ("skm", {"a": 1.0}, "exact from one pass"),
         ("pca", {}, "n_components"),
         ("skm", {"a": 0.5}, "n_components"),
     ],
@@ -374,12 +373,13 @@ def test_a_batch_without_targets_is_passed_over():
     np.testing.assert_array_equal(one.components_, other.components_)
 
 
-def test_what_is_exact_already_is_left_as_it_is():
+@pytest.mark.parametrize(("key", "params"), [("lda", {"gamma": 1.0}), ("skm", {"a": 1.0}), ("mmc", {"alpha": 0.0})])
+def test_what_is_exact_already_is_left_as_it_is(key, params):
     X, y, _ = rows()
     source = Blocks(blocks(X, y))
-    exact = learned("lda", {"gamma": 1.0, "scatter": "exact"}, source)
+    exact = learned(key, params, source)
     before = exact.components_
-    with pytest.warns(UserWarning, match="LDA is exact already"):
+    with pytest.warns(UserWarning, match="is exact already"):
         assert exact.refine(source) is exact
     assert source.passes == 0
     assert exact.solution_ == "exact"
