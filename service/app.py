@@ -19,11 +19,10 @@ import stream_dr
 from service import problems, schemas
 from service.auth import Access
 from service.body_limits import BodyLimits, Held
-from service.ingest import Ingest
 from service.metrics import Metrics, Observed
 from service.routes import jobs, learn, models, project, stream
 from service.settings import Settings
-from service.shared import Shared, given_once
+from service.shared import Ingest, Shared, given_once
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Threads that parse, that project many rows, and that read through the log or wait for a solution."""

@@ -1,8 +1,9 @@
-"""Shared: what all requests of an application share, set once when it is made, and what is asked of every one."""
+"""Shared: what all requests of an application share, set once when it is made: also the queue of bodies to be learned; and
+what is asked of every request."""
 
 import asyncio
 from collections.abc import Awaitable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,10 +11,43 @@ from fastapi import Depends, Request
 
 import stream_dr
 from service.body_limits import Held
-from service.ingest import Ingest
 from service.metrics import Metrics
 from service.problems import Problem
 from service.settings import Settings
+
+
+class Ingest:
+    """From bodies to receipts: a body waits for the one thread that parses, then for the log; its sender for the receipt.
+
+    What waits is bounded in bytes: a body counts as held (body_limits.py) until it is answered, and the log's own queue
+    refuses parsed batches past the same setting. Batches are learned one after the other, so one thread that parses is
+    enough, and the event loop is free to answer queries meanwhile.
+
+    running: where parsed batches are queued. limits: what a batch may be. parsing: a pool of one thread.
+    """
+
+    def __init__(self, running: stream_dr.Running, limits: stream_dr.Limits, parsing: ThreadPoolExecutor) -> None:
+        self._running, self._limits, self._parsing = running, limits, parsing
+
+    async def take(self, body: bytes, media: str, key: str | None) -> stream_dr.Receipt:
+        """The receipt of a batch, once it is durable. Raises what refuses it."""
+        loop = asyncio.get_running_loop()
+        return await asyncio.wrap_future(await loop.run_in_executor(self._parsing, self._submit, body, media, key))
+
+    async def check(self, body: bytes, media: str, key: str | None) -> tuple[int, bool]:
+        """The rows of a batch that would be taken, and whether it repeats an earlier one; nothing is appended. Raises what
+        refuses it."""
+        return await asyncio.get_running_loop().run_in_executor(self._parsing, self._check, body, media, key)
+
+    def _submit(self, body: bytes, media: str, key: str | None) -> "Future[stream_dr.Receipt]":
+        try:
+            return self._running.submit(stream_dr.rows_draft(body, media, key, self._limits))
+        except stream_dr.errors.StreamDRError as e:
+            raise stream_dr.errors.without_frames(e) from None  # its frames hold the body
+
+    def _check(self, body: bytes, media: str, key: str | None) -> tuple[int, bool]:
+        draft = stream_dr.rows_draft(body, media, key, self._limits)
+        return draft.rows, self._running.check(draft)
 
 
 @dataclass(frozen=True)
