@@ -3,6 +3,7 @@
 What the pages' code does is followed by test_pages.py, their tables are compared by test_tables.py.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -23,7 +24,9 @@ def test_links_lead_somewhere(page):
 
 def test_make_help_lists_every_target_and_pages_name_no_other():
     makefile = (ROOT / "Makefile").read_text(encoding="utf8")
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(["make", "help"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    shown = done.stdout
     targets = re.search(r"^\.PHONY: (.*)$", makefile, flags=re.MULTILINE)[1].split()
     assert [line.split()[0] for line in shown.splitlines()] == targets
     for page in PAGES:

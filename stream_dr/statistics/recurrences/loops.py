@@ -26,20 +26,6 @@ from stream_dr.statistics.recurrences.row_products import (
 from stream_dr.statistics.recurrences.skm_row import skm_row
 
 
-@compiled(fastmath=FAST, forceinline=True)
-def step(  # type: ignore[no-untyped-def]
-    products, squared, raw, row, labels, t, table, formed, counts, live, p, unit, a, variance, working, space, weights
-):
-    """Learn a row; live components, the largest loss by cancellation in a vector, and the residual's fall on its way."""
-    if labels is None:
-        live, deflated, left = ccipca_row(
-            products, squared, raw, row, table, counts, live, p, unit, a, working[0], weights
-        )
-        average(variance, left, row, unit, a)
-        return live, 1.0, deflated
-    return skm_row(products, squared, row, labels[t], table, formed, counts, live, p, unit, a, working, space, weights)
-
-
 @compiled(fastmath=FAST)
 def learn_sparse(  # type: ignore[no-untyped-def]
     indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, a, variance, labels
@@ -53,10 +39,16 @@ def learn_sparse(  # type: ignore[no-untyped-def]
         squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return t, live, TOO_LONG
-        live, worst, deflated = step(
-            products, squared, squared, row, labels, t, table, lengths[1], counts, live, p, unit, a, variance,
-            working, space, weights,
-        )  # fmt: skip
+        if labels is None:
+            live, deflated, left = ccipca_row(
+                products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
+            )
+            average(variance, left, row, unit, a)
+            worst = 1.0
+        else:
+            live, worst, deflated = skm_row(
+                products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a, working, space, weights
+            )
         scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         measure(lengths[0], products, weights, squared)
         if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
@@ -85,10 +77,17 @@ def learn_dense(  # type: ignore[no-untyped-def]
                 why = TOO_LONG
                 break
             settle(products, inner, weights, t)
-            live, worst, deflated = step(
-                products[t], inner[t, t], raw[t], row, labels, at + t, table, lengths[1], counts, live, p, unit, a,
-                variance, working, space, weights[t],
-            )  # fmt: skip
+            if labels is None:
+                live, deflated, left = ccipca_row(
+                    products[t], inner[t, t], raw[t], row, table, counts, live, p, unit, a, working[0], weights[t]
+                )
+                average(variance, left, row, unit, a)
+                worst = 1.0
+            else:
+                live, worst, deflated = skm_row(
+                    products[t], inner[t, t], row, labels[at + t], table, lengths[1], counts, live, p, unit, a, working,
+                    space, weights[t],
+                )  # fmt: skip
             measure(lengths[0], products[t], weights[t], inner[t, t])
             growth = 8 if labels is None else 64  # CCIPCA's shift moves to the mean
             if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, growth, deflated):

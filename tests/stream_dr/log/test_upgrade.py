@@ -36,7 +36,8 @@ FIXTURE = Path(__file__).with_name("format2.tar.xz")
 def old(tmp_path: Path) -> Path:
     """The directory of format 2."""
     with tarfile.open(FIXTURE) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
+        archive.extractall(tmp_path)
     return tmp_path / "d"
 
 
