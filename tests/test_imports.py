@@ -1,6 +1,8 @@
 """Who may import whom (CONTRIBUTING.md), read off the source; and how long the first import takes."""
 
 import ast
+import importlib
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -173,3 +175,12 @@ def test_the_first_import_is_quick(code: str, seconds: float) -> None:
         float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout) for _ in range(3)
     ]
     assert min(times) < seconds
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").rglob("*.py")), ids=lambda path: path.stem)
+def test_what_a_benchmark_imports_of_ours_is_there(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("stream_dr", "service"):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name) or importlib.util.find_spec(f"{node.module}.{name.name}"), name.name

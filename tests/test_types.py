@@ -49,7 +49,7 @@ def test_mypy_knows_them(script: Path) -> None:
 
 def test_pyright_knows_them(script: Path) -> None:
     binary = str(Path(sys.executable).parent / "basedpyright")
-    found = json.loads(ran(script, binary, "--outputjson"))["generalDiagnostics"]
+    found = json.loads(ran(script, binary, "--outputjson", "--pythonpath", sys.executable))["generalDiagnostics"]
     told = [
         entry["message"].rpartition(' is "')[2].rstrip('"') for entry in found if entry["severity"] == "information"
     ]
