@@ -1,7 +1,10 @@
 """Directions of b·Sb + w·St: routes agree with the dense eigenproblem."""
 
+import inspect
+
 import numpy as np
 import pytest
+from scipy.sparse.linalg import eigsh
 
 from stream_dr.solve.discriminant import combined, combined_diagonal
 
@@ -35,6 +38,9 @@ def test_combined_orders_by_value() -> None:
     assert (np.diff(values) < 0).all()
 
 
+@pytest.mark.skipif(
+    "rng" not in inspect.signature(eigsh).parameters, reason="scipy before 1.17 draws restarts by itself"
+)
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_the_diagonal_route_gives_the_same_bits_again(levels: int) -> None:
     """Equal eigenvalues use up Lanczos' space, which then goes on from a random vector."""
