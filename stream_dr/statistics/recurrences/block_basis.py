@@ -124,7 +124,7 @@ class BlockBasis:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
         self.grow(block.features)
 
-    def learn(self, X: Rows, row: int, a: float, variance: np.ndarray, labels: np.ndarray | None) -> None:
+    def learn(self, X: Rows, row: int, a: float, variance: np.ndarray | None, labels: np.ndarray | None) -> None:
         """Learn rows X, which follow `row` rows learned before, re-multiplying where the loop stops for that. a,
         variance, labels (rows,): see loops."""
         if self.dense:

@@ -1,11 +1,12 @@
 """The loops over sparse and over dense rows, for both recurrences: features are touched twice a row, before its step on
 inner products and coefficients, and after it.
 
-labels: None for CCIPCA, (rows,) int64 classes for incremental SKM. a: incremental SKM's parameter of that name, or CCIPCA's
-amnesic one. variance (1,): CCIPCA's.
+labels: None for CCIPCA, (rows,) int64 classes for incremental SKM. variance: (1,) CCIPCA's, None for incremental SKM. a:
+incremental SKM's parameter of that name, or CCIPCA's amnesic one.
 
-Why this way: what differs between the methods is one row's step. Numba compiles the loops once for labels and once for None,
-without the branches that are not taken; a loop that takes its step as an argument it would compile anew in every process.
+Why this way: what differs between the methods is one row's step. Numba leaves a branch out where an argument that is None
+decides it, and only there: hence one such argument for either method, or every loop would be compiled with both steps. A
+loop that takes its step as an argument it would compile anew in every process.
 """
 
 import numpy as np
@@ -34,21 +35,23 @@ def learn_sparse(  # type: ignore[no-untyped-def]
     size, c = columns.shape[1], counts.shape[0]
     products, weights = np.empty(size), np.empty(size)
     working, space = np.empty((c + 1, 2 * size)), np.empty((c + 5, c + 1))
+    worst, deflated = 1.0, 1.0
     for t in range(at, indptr.shape[0] - 1):
         row = before + t + 1
         squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return t, live, TOO_LONG
-        if labels is None:
+        if variance is None:
+            if labels is not None:
+                live, worst, deflated = skm_row(
+                    products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a, working, space,
+                    weights,
+                )  # fmt: skip
+        else:
             live, deflated, left = ccipca_row(
                 products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
             )
             average(variance, left, row, unit, a)
-            worst = 1.0
-        else:
-            live, worst, deflated = skm_row(
-                products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a, working, space, weights
-            )
         scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         measure(lengths[0], products, weights, squared)
         if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
@@ -64,6 +67,7 @@ def learn_dense(  # type: ignore[no-untyped-def]
     size, c = columns.shape[1], counts.shape[0]
     working, space = np.empty((c + 1, 2 * size)), np.empty((c + 5, c + 1))
     whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
+    worst, deflated = 1.0, 1.0
     while at < X.shape[0]:
         rows = min(BLOCK, X.shape[0] - at)
         products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
@@ -77,19 +81,19 @@ def learn_dense(  # type: ignore[no-untyped-def]
                 why = TOO_LONG
                 break
             settle(products, inner, weights, t)
-            if labels is None:
+            x, q, squared = products[t], weights[t], inner[t, t]
+            if variance is None:
+                if labels is not None:
+                    live, worst, deflated = skm_row(
+                        x, squared, row, labels[at + t], table, lengths[1], counts, live, p, unit, a, working, space, q
+                    )
+            else:
                 live, deflated, left = ccipca_row(
-                    products[t], inner[t, t], raw[t], row, table, counts, live, p, unit, a, working[0], weights[t]
+                    x, squared, raw[t], row, table, counts, live, p, unit, a, working[0], q
                 )
                 average(variance, left, row, unit, a)
-                worst = 1.0
-            else:
-                live, worst, deflated = skm_row(
-                    products[t], inner[t, t], row, labels[at + t], table, lengths[1], counts, live, p, unit, a, working,
-                    space, weights[t],
-                )  # fmt: skip
-            measure(lengths[0], products[t], weights[t], inner[t, t])
-            growth = 8 if labels is None else 64  # CCIPCA's shift moves to the mean
+            measure(lengths[0], x, q, squared)
+            growth = 64 if variance is None else 8  # CCIPCA's shift moves to the mean
             if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN
             done += 1

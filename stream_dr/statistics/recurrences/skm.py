@@ -68,7 +68,7 @@ class SKMAccumulator:
             codes = self._codes(known.y)
             self._basis.start(known, shift=True)
             self._basis.grow(known.features, len(self.labels))
-            self._basis.learn(known.X, self.rows, self._a, np.zeros(1), codes)
+            self._basis.learn(known.X, self.rows, self._a, None, codes)
             self.rows += known.rows
         self.rows_skipped += skipped
 

@@ -33,7 +33,7 @@ def skm_row(  # type: ignore[no-untyped-def]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
     weights[:] = 0.0
     meet(products, squared, label, table, counts, live, p, working, shares, inner)
-    first, worst, ended, smallest = inner[0, 0], 1.0, False, inner[0, 0]
+    first, worst, ended, smallest = squared, 1.0, False, squared
     for i in range(live):
         length, keep = table[i, i], 1.0
         ended = ended or not length > 0.0
