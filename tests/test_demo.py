@@ -22,7 +22,7 @@ def lines(text: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-@pytest.mark.slow
+@pytest.mark.test_all
 def test_two_runs_on_one_directory(tmp_path: Path) -> None:
     first = subprocess.run(
         [*COMMAND, "--exit", "--dir", str(tmp_path / "d")], capture_output=True, text=True, timeout=240

@@ -89,7 +89,7 @@ def test_kills_at_every_write(folder: Path, uninterrupted: tuple[Path, float], t
     check(tmp_path / "d", uninterrupted[0])
 
 
-@pytest.mark.slow
+@pytest.mark.test_all
 def test_interrupted_from_the_keyboard(folder: Path, uninterrupted: tuple[Path, float], tmp_path: Path) -> None:
     whole, seconds = uninterrupted
     process = subprocess.Popen(

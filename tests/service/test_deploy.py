@@ -122,6 +122,7 @@ def nginx(folder: Path, service: str, **changed: str) -> Iterator[str]:
             process.terminate()
 
 
+@pytest.mark.test_all
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 def test_behind_nginx_clients_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "proxy").mkdir()

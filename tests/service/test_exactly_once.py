@@ -20,7 +20,7 @@ def test_kills_at_random_moments(tmp_path: Path) -> None:
     assert crash.check(left, tmp_path / "reference") > KILLS
 
 
-@pytest.mark.slow
+@pytest.mark.test_all
 def test_it_is_noticed_when_the_answer_comes_before_the_commit(tmp_path: Path) -> None:
     left = crash.run(tmp_path, 3, seed=1, answer_first=True)
     with pytest.raises(AssertionError, match=r"acknowledged|gap"):

@@ -49,6 +49,7 @@ def test_a_bad_setting(tmp_path: Path) -> None:
     assert "max_lag" in refuses(tmp_path, STREAM_DR_MAX_LAG="-1").lower()
 
 
+@pytest.mark.test_all
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit, by which a process is let open fewer files")
 def test_files_are_left_whatever_connections_take(tmp_path: Path) -> None:
     """More connections than files, most of them idle, half of a head sent on some."""
@@ -209,6 +210,7 @@ def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
         assert directory.position + 1 - len(acknowledged) <= len(threads)
 
 
+@pytest.mark.test_all
 def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
     process = Process(tmp_path, warm_up=True)
     with httpx.Client(base_url=process.url, timeout=30) as http:

@@ -44,6 +44,7 @@ def test_every_kept_version_answers_as_when_it_was_published(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.test_all
 def test_older_versions_take_no_anonymous_memory(tmp_path: Path) -> None:
     """In a process of its own: what other tests have freed would be used again."""
     code = (

@@ -118,6 +118,7 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.test_all
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list a process's descriptors")
 @pytest.mark.parametrize("writable", [True, False])
 def test_however_long_the_log_is_few_files_stay_open(folder, writable):

@@ -115,6 +115,7 @@ def test_a_directory_goes_on_learning(old: Path, told: Any) -> None:
         assert put(directory, dense(77)) == [24]
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize(
     "place", ["log.bodies_write=kill", "log.bodies_sync=kill@2", "log.upgrading=kill", "log.upgraded=kill"]
 )
