@@ -1,9 +1,9 @@
 """Mutated Arrow streams and JSON bodies against the codec: each is either read or refused with one of our errors.
 
-    python -m benchmarks.fuzz_codec [--count 20000] [--seed 0] [--start 0] [--keep DIR]
-    python -m benchmarks.fuzz_codec FILE…          what becomes of these bodies
+    python -m benchmarks.fuzz_codec [--runs 20000] [--seed S] [--resume FILE] [--keep DIR]
+    python -m benchmarks.fuzz_codec BODY…          what becomes of these files
 
-Body N of a seed is the same in every run, so that a long run is done in parts: --start says with which one to begin. Parsers
+Body N of a seed is the same in every run, and FILE says which ones were tried, so that a long run is done in parts. Parsers
 are forked and bounded in memory and time, so that a crash is counted, and the next parser goes on with the next body. Prints
 how many bodies came to what, and the most memory and time that one took; bodies that did harm are kept in DIR. Exits 1 where
 there are any: a crash, an error that is not one of ours, more memory or time than is allowed, or a Block that is not sound.
@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks import record
 from benchmarks.mutated_bodies import bases, body
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.block import check_finite
@@ -36,6 +37,9 @@ MEMORY = 512 << 20
 
 SECONDS = 10
 """How long one body may take."""
+
+PART = 10_000
+"""Bodies between two lines of the record."""
 
 HARM = ("crash", "wrong", "memory", "slow")
 
@@ -125,39 +129,45 @@ def harmful(told: str) -> bool:
     return told.startswith(HARM)
 
 
+def tried(make: Callable[[int], bytes], start: int, stop: int, keep: Path | None) -> Counter[str]:
+    """What became of the bodies start … stop − 1, counted; one that did harm is named, and kept where `keep` is given."""
+    counts: Counter[str] = Counter()
+    for report in run(make, start, stop):
+        counts[report.outcome.split(":")[0]] += 1
+        counts["most seconds"] = max(counts["most seconds"], report.seconds)
+        counts["most bytes"] = max(counts["most bytes"], report.grown)
+        if harmful(report.outcome):
+            print(f"body {report.number}: {report.outcome}", flush=True)
+            if keep is not None:
+                keep.mkdir(parents=True, exist_ok=True)
+                (keep / str(report.number)).write_bytes(make(report.number))
+    return counts
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("files", nargs="*", type=Path)
-    options = parser.parse_args()
-    whole = bases(np.random.default_rng(options.seed))
+    parser.add_argument("bodies", nargs="*", type=Path)
+    options = record.options(parser, runs=20_000)
+    done = record.Record(options)
+    whole = bases(np.random.default_rng(done.seed))
     for data in whole:
         told = outcome(data)  # compiles what is compiled, once for all parsers
         if told != "read":
             sys.exit(f"a base is not read: {told}")
-    make: Callable[[int], bytes] = lambda number: body(whole, options.seed, number)  # noqa: E731
-    stop = options.start + options.count
-    if options.files:
-        make, options.start, stop = (lambda number: options.files[number].read_bytes()), 0, len(options.files)
-    counts: Counter[str] = Counter()
-    longest = largest = Report(0, "", 0.0, 0)
-    for report in run(make, options.start, stop):
-        counts[report.outcome.split(":")[0]] += 1
-        longest, largest = max(longest, report, key=lambda r: r.seconds), max(largest, report, key=lambda r: r.grown)
-        if harmful(report.outcome) or options.files:
-            print(f"{options.files[report.number] if options.files else report.number}: {report.outcome}", flush=True)
-        if harmful(report.outcome) and options.keep and not options.files:
-            options.keep.mkdir(parents=True, exist_ok=True)
-            (options.keep / f"{options.seed}-{report.number}").write_bytes(make(report.number))
-    harm = sum(n for told, n in counts.items() if told in HARM)
-    print(f"seed {options.seed}, bodies {options.start} … {stop - 1}: {dict(counts.most_common())}")
-    print(f"most time: {longest.seconds:.2f} s (body {longest.number})")
-    print(f"most memory: {largest.grown >> 20} MB (body {largest.number})")
-    print(f"{counts.total()} bodies, {harm} did harm")
+    if options.bodies:
+        for report in run(lambda number: options.bodies[number].read_bytes(), 0, len(options.bodies)):
+            print(f"{options.bodies[report.number]}: {report.outcome}")
+            done.counts[report.outcome.split(":")[0]] += 1
+    else:
+        make: Callable[[int], bytes] = lambda number: body(whole, done.seed, number)  # noqa: E731
+        while done.done < done.runs:
+            stop = min(done.done + PART, done.runs)
+            done.add(stop, tried(make, done.done, stop, options.keep))
+    print(done.told())
+    harm = sum(done.counts[told] for told in HARM)
+    print(f"{harm} did harm")
     sys.exit(1 if harm else 0)
 
 
