@@ -20,6 +20,8 @@ COMMANDS = (
     "transform",
     "refine",
     "verify",
+    "backup",
+    "restore",
     "upgrade",
     "convert",
     "fetch",

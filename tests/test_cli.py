@@ -1,6 +1,7 @@
 """The command line: results on stdout, messages on stderr; exit status 0, 1 with a code, or 2; each command has its help."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,21 @@ def test_verify_names_what_is_damaged(tmp_path: Path, folder: Path, capsys: pyte
     assert done.status == 1
     assert done.err.startswith("error (damaged_file): ")
     assert "log of 6 events: ok" in done.out
+
+
+def test_backup_and_restore(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    d, out, back = tmp_path / "d", tmp_path / "out", tmp_path / "back"
+    Done(capsys, "replay", folder, "--dir", d, "--model", "cm=class_means")
+    done = Done(capsys, "backup", d, out)
+    assert (done.status, done.out, done.err) == (0, "", f"{out} is a copy of {d}.\n")
+    assert Done(capsys, "backup", d, out).err.startswith("error (output_exists): ")
+    shutil.rmtree(folder)
+    done = Done(capsys, "restore", out, back)
+    assert (done.status, done.out) == (0, "")
+    assert done.err.startswith("shard file:")
+    assert "source_missing" in done.err
+    assert done.err.endswith(f"{back} is a copy of {out}.\n")
+    assert Done(capsys, "inspect", back).out == Done(capsys, "inspect", d).out
 
 
 def test_damaged_shards_are_told(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

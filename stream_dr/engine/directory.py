@@ -21,7 +21,7 @@ from stream_dr.engine.admit import Group, admit_model
 from stream_dr.engine.draft import Draft, Receipt, Recent
 from stream_dr.engine.history import History
 from stream_dr.engine.model import Failure, Model, PublishPolicy, RefinePolicy, Spec
-from stream_dr.engine.model_table import Entry, ModelTable, check_there
+from stream_dr.engine.model_table import MODELS_NAME, Entry, ModelTable, check_there
 from stream_dr.engine.schema import Limits, Schema, grown
 from stream_dr.engine.snapshot import (
     forget_snapshots,
@@ -105,7 +105,7 @@ class Directory:
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
         check_there(self.path, self.log.last)
-        self.table = ModelTable(self.path / "models.db", self.writable)
+        self.table = ModelTable(self.path / MODELS_NAME, self.writable)
         self._appending = threading.Lock()
         self.history = History(self.log, self.path, self.limits, lambda: self.schema, lambda: self.going_on)
         self.recent = Recent()

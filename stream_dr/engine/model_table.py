@@ -20,6 +20,7 @@ from stream_dr.engine.model import Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.errors import DamagedFile
 from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged_file, transaction, translated
 
+MODELS_NAME = "models.db"
 _APPLICATION = 0x5344524D  # "SDRM"
 _FORMAT = 2
 _TABLES = """
@@ -33,7 +34,7 @@ _FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", 
 def check_there(directory: Path, last: int) -> None:
     """Raise DamagedFile where a stream has come to position `last`, or has snapshots, and the table of its models is gone:
     the snapshots would be taken for nobody's."""
-    path, folders = directory / "models.db", sorted(p.name for p in (directory / "snapshots").glob("*"))
+    path, folders = directory / MODELS_NAME, sorted(p.name for p in (directory / "snapshots").glob("*"))
     if path.exists() or (last < 0 and not folders):
         return
     raise DamagedFile(
@@ -129,6 +130,14 @@ class ModelTable:
         """Forget a replay that has ended."""
         with self._written("replays", "dataset", dataset) as db:
             db.execute("DELETE FROM replays WHERE dataset = ?", (dataset,))
+
+    def copy_to(self, path: Path) -> list[tuple[str, int]]:
+        """Make the same table at `path`, in place of one that is there; name and id of its models."""
+        if not self.path.exists():
+            return []
+        with self._connection() as db, created(path, _APPLICATION, _FORMAT) as copy:
+            db.backup(copy)
+        return [(entry.name, entry.id) for entry in ModelTable(path, writable=False).entries()]
 
     def check(self) -> None:
         """SQLite's own check of the file, and every row's digest; raises DamagedFile."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.engine.model_table import ModelTable, check_there
+from stream_dr.engine.model_table import MODELS_NAME, ModelTable, check_there
 from stream_dr.engine.references import find_shard
 from stream_dr.engine.snapshot import snapshot_files
 from stream_dr.engine.snapshot_file import read_file
@@ -26,25 +26,37 @@ class Finding(NamedTuple):
     error: StreamDRError | None = None
 
 
-def verify(path: Path) -> Iterator[Finding]:
-    """Check a directory part by part, each whatever the others are like. Raises DirectoryMissing."""
+def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
+    """Check a directory part by part, each whatever the others are like. shards: those that its log refers to, too. Raises
+    DirectoryMissing."""
     last = -1
     try:
         with Log(path / "log", writable=False) as log:
             last = log.last
             yield _checked(f"log of {log.last + 1} events", log.verify)
-            for uri, sha256 in _shards(log):
-                yield _checked(f"shard {uri}", partial(_open, path, uri, sha256))
+            if shards:
+                yield from _check_shards(path, log)
     except DirectoryMissing:
         raise
     except StreamDRError as e:
         yield Finding("log", e)
-    yield _checked("models.db", partial(_check_models, path, last))
+    yield _checked(MODELS_NAME, partial(_check_models, path, last))
     for folder in sorted((path / "snapshots").glob("*")):
         for file in snapshot_files(folder):
             found = _checked(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
             if found.error is None or file.exists():  # a service may have dropped it meanwhile
                 yield found
+
+
+def verify_shards(path: Path) -> Iterator[Finding]:
+    """Check the shards that a directory's log refers to."""
+    with Log(path / "log", writable=False) as log:
+        yield from _check_shards(path, log)
+
+
+def _check_shards(path: Path, log: Log) -> Iterator[Finding]:
+    for uri, sha256 in _shards(log):
+        yield _checked(f"shard {uri}", partial(_open, path, uri, sha256))
 
 
 def _checked(what: str, check: Callable[[], object]) -> Finding:
@@ -57,7 +69,7 @@ def _checked(what: str, check: Callable[[], object]) -> Finding:
 
 def _check_models(path: Path, last: int) -> None:
     check_there(path, last)
-    ModelTable(path / "models.db", writable=False).check()
+    ModelTable(path / MODELS_NAME, writable=False).check()
 
 
 def _open(directory: Path, uri: str, sha256: str) -> None:

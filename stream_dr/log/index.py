@@ -270,6 +270,17 @@ class Index:
         """What is to be overwritten: (id, file, start, size)."""
         return self._checked("SELECT * FROM erasures")
 
+    def places(self, file: int) -> list[tuple[int, int]]:
+        """Where the bodies of events lie in a file: (start, size), in order."""
+        query = "SELECT start, size FROM events WHERE file=? ORDER BY start"
+        return self._connection.execute(query, (file,)).fetchall()
+
+    def copy_to(self, folder: Path) -> None:
+        """Make the same index in another folder, as this connection sees it."""
+        with created(folder / INDEX_NAME, APPLICATION, LOG_FORMAT) as copy:
+            self._connection.backup(copy)
+            copy.execute("PRAGMA journal_mode=WAL")
+
     def check(self) -> None:
         """SQLite's own check of the whole file, and every row that no read of events looks at."""
         check_integrity(self._connection, self._path)

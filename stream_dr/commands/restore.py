@@ -1,0 +1,28 @@
+"""`stream-dr restore`: a directory from a backup."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_dr.commands.output import Bar, say
+
+
+def restore(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The backup, which stays as it is.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory; it must not exist yet.")],
+) -> None:
+    """Make a directory from a backup, and check every byte of it.
+
+    Nothing is made where the backup is damaged. Shards that its log refers to and that are not where they were are named:
+    models go on without them, until one is rebuilt or refined.
+    """
+    from stream_dr.engine.backup import backup as copy
+    from stream_dr.engine.verify import verify_shards
+
+    with Bar("copying", None, "bytes") as bar:
+        copy(out, directory, bar.show)
+    for finding in verify_shards(directory):
+        if finding.error is not None:
+            say(f"{finding.what}: {finding.error.code}: {finding.error}")
+    say(f"{directory} is a copy of {out}.")
