@@ -7,6 +7,7 @@ distinct indices, float32 or float64 (float32 is cast up where sums are formed, 
 Why this way: the numerics never see Arrow, files or pandas, and a batch arrives without a copy where its layout allows.
 """
 
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import scipy.sparse as sp
 
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
+from stream_dr.frames import is_frame, matrix_of, table_of
 from stream_dr.sparse_rows import as_csr, check_indices, refuse_complex
 
 LARGEST = 1e100
@@ -78,23 +80,34 @@ class Block(NamedTuple):
 def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     """Rows (rows, features) as a C-ordered ndarray or CSR, and the columns' names where X is a table of named columns.
 
-    Takes ndarray, array-likes, any scipy sparse format (converted to CSR once), pandas, polars and Arrow tables; float32
-    stays float32, all else becomes float64; a C-ordered float array is not copied. Raises InvalidRows, InvalidIndex or
-    NotFinite.
+    Takes ndarray, array-likes, any scipy sparse format (converted to CSR once), rows that are dicts, and what frames.py
+    knows as a table; float32 stays float32, all else becomes float64; a C-ordered float array is not copied. Raises
+    InvalidRows, InvalidIndex or NotFinite.
     """
-    names = _names(X)
     if sp.issparse(X):
         matrix = as_csr(X)
         check_finite(matrix)
-        return matrix, names
-    if hasattr(X, "to_pandas") and not hasattr(X, "iloc"):
-        X = X.to_pandas()
-    if hasattr(X, "sparse") and hasattr(X, "dtypes"):
-        X = X.to_numpy()
+        return matrix, None
+    table = table_of(X) if is_frame(X) else None
+    if table is not None:
+        array, names = matrix_of(table)
+    else:
+        names = _names(X)
+        array = _matrix(X.to_numpy() if hasattr(X, "sparse") and hasattr(X, "dtypes") else X)
+    check_finite(array)
+    return array, names
+
+
+def _matrix(X: Any) -> np.ndarray:
+    """Array-like X as a C-ordered (rows, features) array of floats."""
     try:
         array = np.asarray(X)
+        if array.dtype == object and array.ndim == 1 and all(hasattr(row, "__len__") for row in array):
+            array = np.asarray(array.tolist())  # a column of vectors
     except ValueError as e:
         raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
+    if array.ndim == 0 and array.dtype.kind in "OSU":
+        raise _not_taken(X)
     refuse_complex(array)
     if array.dtype not in (np.float32, np.float64):
         try:
@@ -107,9 +120,18 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
             f"Expected 2D array, got {array.ndim}D array instead: rows must be (rows, features). "
             "Reshape your data with X.reshape(1, -1) for one row or X.reshape(-1, 1) for one feature."
         )
-    array = np.ascontiguousarray(array)
-    check_finite(array)
-    return array, names
+    return np.ascontiguousarray(array)
+
+
+def _not_taken(X: Any) -> NotNumeric:
+    """The error that says that X is nothing rows can be made of."""
+    if isinstance(X, str | PathLike):
+        return NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
+    kind = f"{type(X).__module__}.{type(X).__qualname__}".removeprefix("builtins.")
+    return NotNumeric(
+        f"X is of type {kind}; pass an array, a scipy sparse matrix, a list of rows, or a pandas, polars or Arrow table. "
+        "Batches that come one by one go to partial_fit."
+    )
 
 
 def check_rows(block: Block) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from stream_dr.block import Block
 from stream_dr.errors import InvalidParameter
+from stream_dr.frames import parts
 
 
 @runtime_checkable
@@ -17,16 +18,19 @@ class Source(Protocol):
 
 
 class GivenBatches:
-    """A Source of batches that can be iterated any number of times: Blocks, or tuples (X, y) or (X, y, weights)."""
+    """A Source of batches that can be iterated any number of times: Blocks, or tuples (X, y) or (X, y, weights), of
+    which X may be a stream of tables that can be read again (an Arrow data set, a LazyFrame) and y its column of targets."""
 
     def __init__(self, batches: Iterable[Any]) -> None:
         self._batches = batches
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """(position, Block) of each batch; positions count from 0."""
-        for position, batch in enumerate(self._batches):
+        given = (_block(batch, number) for number, batch in enumerate(self._batches))
+        blocks = (block._replace(X=X, y=y) for block in given for X, y in parts(block.X, block.y))
+        for position, block in enumerate(blocks):
             if position > after and (until is None or position <= until):
-                yield position, _block(batch, position)
+                yield position, block
 
 
 def _block(batch: Any, position: int) -> Block:
@@ -48,7 +52,9 @@ def as_source(given: Any) -> Source:
     if isinstance(given, Source):
         return given
     if isinstance(given, tuple) and 0 < len(given) <= 3 and not isinstance(given[0], tuple | Block):
-        return GivenBatches([given])
+        if not isinstance(given[0], Iterator):
+            return GivenBatches([given])
+        given = given[0]
     if isinstance(given, Iterator):
         raise InvalidParameter(
             f"source is a {type(given).__name__}, which can be read once, and refine reads the stream once a pass. Give a "

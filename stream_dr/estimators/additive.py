@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from stream_dr.errors import CannotMerge
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.holder import held
+from stream_dr.frames import split
 
 
 class AdditiveEstimator(Estimator):
@@ -54,7 +55,7 @@ class AdditiveEstimator(Estimator):
         """
         holder = self.holder()
         holder.check(self)
-        block, _ = self.parse(holder, X, y, sample_weight)
+        block, _ = self.parse(holder, *split(X, y), sample_weight)
         holder.accumulator.remove(block)
         holder.projection = holder.refined = None
         return self

@@ -41,6 +41,7 @@ from stream_dr.estimators.holder import Holder, held
 from stream_dr.estimators.named_columns import in_order, rows_and_names
 from stream_dr.estimators.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import feature_map
+from stream_dr.frames import batches_of, is_stream, parts
 from stream_dr.label_codes import label_array
 from stream_dr.projection import Projection
 from stream_dr.target_parsing import parse_targets
@@ -121,7 +122,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Forget everything, then learn rows X (rows, features), with targets y where the method is supervised."""
+        """Forget everything, then learn rows X (rows, features), with targets y where the method is supervised.
+
+        X may be a stream of tables (frames.py), of which y names the column of targets; so it may of any table."""
         return self._fit(X, y, None)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -138,6 +141,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         projection = self.projection()
         self._tell_fewer(projection.n_components)
+        if is_stream(X):
+            return np.concatenate([self.project(projection, part, keep_dtype=True) for part in batches_of(X)])
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
@@ -246,7 +251,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _fit(self, X: Any, y: Any, weights: Any) -> Self:
         self.check_parameters()
         holder = held(self)
-        self._learn(holder, X, y, weights, refuse_empty=True)
+        for rows, targets in parts(X, y):
+            self._learn(holder, rows, targets, weights, refuse_empty=True)
         self.holder_ = holder
         return self
 
@@ -254,7 +260,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.check_parameters()
         holder = self.holder_ if "holder_" in vars(self) else held(self)
         holder.check(self)
-        self._learn(holder, X, y, weights)
+        holder = holder.copy(self) if is_stream(X) else holder
+        for rows, targets in parts(X, y):
+            self._learn(holder, rows, targets, weights)
         self.holder_ = holder
         return self
 

@@ -47,6 +47,12 @@ class Holder:
         self.projection = solved
         return solved
 
+    def copy(self, estimator: Any) -> "Holder":
+        """One that goes on from here, while this stays as it is. Costs a copy of the state."""
+        copied = Holder(estimator.accumulator(self.accumulator.freeze()), self.names, self.made_with)
+        copied.shown, copied.told_fewer = self.shown, self.told_fewer
+        return copied
+
     def check(self, estimator: Any) -> None:
         """Raise InvalidParameter where the estimator's parameters are no longer those its accumulator was made with."""
         if self._now is None or self._now(estimator) == self._then:  # one comparison a one-row batch
