@@ -18,9 +18,10 @@ from .engine.query import export_projection as export_projection
 from .engine.query import transform as transform
 from .engine.running import Running as Running
 from .engine.running import RunSettings as RunSettings
+from .engine.saved import load as load
+from .engine.saved import save as save
 from .engine.schema import Limits as Limits
-from .engine.snapshot import load as load
-from .engine.snapshot import save as save
+from .engine.snapshot import export_model as export_model
 from .engine.warm_up import warm_up as warm_up
 from .estimators import ESTIMATORS as ESTIMATORS
 from .estimators.cca import CCA as CCA

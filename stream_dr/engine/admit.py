@@ -15,7 +15,8 @@ Cost: O(rows + labels) a batch; where label sets are bounded O(sets) near the bo
 
 Why this way: after admit has accepted a batch, advancing must not raise; so a row is in the log only if every model can
 learn it. A model is asked again only when the schema changes, since it accepted the old one; the batches that decide the
-stream's layout and kind of targets are also tried: a throw-away accumulator of each model learns a few of their rows. The
+stream's layout and kind of targets are also tried: a throw-away accumulator of each model, which goes on from what a saved
+estimator had learned, learns a few of their rows. The
 cost of a durable write is shared by all that wait for it.
 """
 
@@ -49,6 +50,7 @@ from stream_dr.errors import (
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.log.event import EventDraft, same
 from stream_dr.log.log import Log
+from stream_dr.statistics.protocol import State
 from stream_dr.targets import Label, Targets, all_absent, check_label_type, labelled_rows, refuse_kind
 
 log = logging.getLogger("stream_dr.admit")
@@ -61,7 +63,7 @@ NONE = "none"
 """The kind of a stream that is set to carry no targets."""
 
 
-def admit_block(block: Block | None, schema: Schema, estimators: Iterable[Estimator], limits: Limits) -> Schema:
+def admit_block(block: Block | None, schema: Schema, models: Iterable[Model], limits: Limits) -> Schema:
     """The schema once the block is in. Raises the error that refuses it; O(rows + labels)."""
     if block is None:
         return schema
@@ -74,10 +76,10 @@ def admit_block(block: Block | None, schema: Schema, estimators: Iterable[Estima
     _check_limits(grown, limits)
     first_targets = schema.n_targets == 0 < grown.n_targets
     decides = schema.layout is None or schema.target_kind != grown.target_kind or first_targets
-    for estimator in estimators:
-        admit_model(estimator, grown, limits)
+    for model in models:
+        admit_model(model.estimator, grown, limits)
         if decides:
-            _try(estimator, columns_in_order(block, grown))
+            try_batch(model.estimator, columns_in_order(block, grown), model.begun)
     return grown
 
 
@@ -120,11 +122,11 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
         )
 
 
-def _try(estimator: Estimator, block: Block) -> None:
-    """Let a new accumulator learn a few rows of the batch that decides what the stream is, and forget them. Raises what
-    refuses them."""
+def try_batch(estimator: Estimator, block: Block, state: State = None) -> None:
+    """Let a new accumulator, or one that goes on from `state`, learn a few rows of the batch that decides what the stream
+    is, and forget them. Raises what refuses them."""
     try:
-        estimator.accumulator().add(learned_by(estimator, _few(block)))
+        estimator.accumulator(state).add(learned_by(estimator, _few(block)))
     except StreamDRError:
         raise
     except Exception:
@@ -305,7 +307,7 @@ class Group:
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
         if draft.kind == "unlearn":
             self._removable(removal_of(draft.body))
-        schema = admit_block(draft.block, self.schema, [m.estimator for m in self.models], self._limits)
+        schema = admit_block(draft.block, self.schema, self.models, self._limits)
         return schema, self._check_label_sets(draft, schema)
 
     def _receipt(self, placed: _Place, positions: Sequence[int]) -> Receipt:

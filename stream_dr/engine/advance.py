@@ -229,7 +229,7 @@ def _without(
             return left
     if rebuild is None:
         return None
-    left = model.estimator.accumulator()
+    left = directory.first_accumulator(model)
     for _, block in directory.history.events(model.start - 1, position):
         if not rebuild():
             return None

@@ -12,26 +12,30 @@ Why this way: admitting, appending and advancing are the same three calls whethe
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.disk import DirectoryLock, free_bytes
 from stream_dr.engine.admit import Group, admit_model
+from stream_dr.engine.admit_saved import admit_saved
 from stream_dr.engine.draft import Draft, Receipt, Recent
 from stream_dr.engine.history import History
 from stream_dr.engine.model import Failure, Model, PublishPolicy, RefinePolicy, Spec
 from stream_dr.engine.model_table import MODELS_NAME, Entry, ModelTable, check_there
-from stream_dr.engine.schema import Limits, Schema, grown
+from stream_dr.engine.opening import bring_back, made
+from stream_dr.engine.saved import load, plain_spec, spec_of
+from stream_dr.engine.schema import Limits, Schema, grown, with_learned
 from stream_dr.engine.snapshot import (
     forget_snapshots,
     keep_published,
+    keep_start,
     newest_snapshot,
     remove_snapshots,
-    restore,
-    restore_published,
+    start_file,
+    state_sha256,
 )
-from stream_dr.engine.versions import Versions
 from stream_dr.errors import (
     DirectoryMissing,
     HistoryGone,
@@ -112,10 +116,11 @@ class Directory:
         self._label_sets: dict[int, set[frozenset[Label]]] = {}  # admitted for each model since it was opened
         self._unsure = False  # whether the log may hold more than is known here
         self._set = Schema(stated=n_features or 0, target_kind=target_kind)
-        self._read_schema()
         self.models: dict[str, Model] = {}
+        self._read_schema()
         for entry in self.table.entries():
             self.models[entry.name] = self._restored(entry)
+        self.schema = self._known()
         if self.writable:
             forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
 
@@ -189,6 +194,45 @@ class Directory:
             self.models = {**self.models, name: model}
             return model, True
 
+    def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
+        """The model of that name that began with a saved estimator, and whether it is new: what `load` gives, which stays as
+        it is. It answers at once, and goes on with the next event; what it has learned is kept in the directory, durable on
+        return.
+
+        An empty stream takes its kind of targets, labels and columns' names. Raises ModelExists (another spec, or begun with
+        another state), InvalidParameter, UnknownEstimator, InsufficientStorage, and TargetKindMismatch, InvalidTargets,
+        SchemaMismatch, WidthMismatch, InvalidWeights or LimitExceeded where it cannot go on in this stream.
+        """
+        check_name(name)
+        if not isinstance(estimator, Estimator):
+            raise InvalidParameter(f"{type(estimator).__name__} is no projection, so no model can begin with it.")
+        spec = Spec(**plain_spec(spec_of(estimator)))
+        if getattr(estimator, "holder_", None) is None:
+            return self.add_model(name, spec.estimator, spec.params, "now", policy)
+        spec = spec._replace(saved=state_sha256(estimator.state_))
+        with suppress(StreamDRError):  # solved before anybody waits; why it is not is told when it is tried again
+            estimator.projection()
+        with self.history.lock, self._appending:
+            known = self.models.get(name)
+            if known is not None:
+                return self._under(policy, None, self._same(known, spec, estimator)), False
+            admit_saved(estimator, self.schema, self.limits)
+            keep = partial(keep_start, estimator, self.path, name)
+            entry = self.table.add(name, spec, self.position + 1, policy, write=keep)
+            model = self._made(entry)
+            model.begin_with(estimator)
+            model.status = "live"
+            self.models = {**self.models, name: model}
+            self.schema = self._known()
+            return model, True
+
+    def first_accumulator(self, model: Model) -> Any:
+        """An accumulator of what a model knew before its first event. Raises DamagedFile."""
+        if model.spec.saved is None:
+            return model.estimator.accumulator()
+        begun = load(start_file(self.path, model.name, model.id))
+        return model.estimator.accumulator(begun.holder().accumulator.freeze())
+
     def remove_model(self, name: str) -> Model:
         """Forget a model and its snapshots. Raises UnknownModel."""
         with self._appending:
@@ -196,6 +240,7 @@ class Directory:
             self.table.remove(model.id)
             self._label_sets.pop(model.id, None)
             self.models = {n: m for n, m in self.models.items() if n != name}
+            self.schema = self._known()
         remove_snapshots(self.path, model)
         return model
 
@@ -265,7 +310,7 @@ class Directory:
         """A group is in the log."""
         self.schema, self._written = group.schema, group.written
         for model in group.models:
-            model.goal = positions[-1]
+            model.goal, model.names = positions[-1], self.schema.names
             if group.label_sets:
                 self._label_sets.setdefault(model.id, set()).update(group.label_sets)
         for position, draft in zip(positions, group.drafts, strict=True):
@@ -286,18 +331,29 @@ class Directory:
     def _read_schema(self) -> None:
         """What the events have made of the stream (`_written`), and with the settings for what is not decided yet."""
         self._written = grown(Schema(), self.log.schema_changes())
-        if self._written.layout is None:
-            self.schema = self._set
+        self.schema = self._known()
+
+    def _known(self) -> Schema:
+        """What is known of the stream: by its events, by the settings, and by saved estimators since its last event, for the
+        next one writes down what they have brought."""
+        schema = self._written
+        if schema.layout is None:
+            schema = self._set
         else:
-            self.schema = self._written._replace(target_kind=self._written.target_kind or self._set.target_kind)
+            schema = schema._replace(target_kind=schema.target_kind or self._set.target_kind)
+        for model in self.models.values():
+            if model.spec.saved is not None and model.start > self.position:
+                schema = with_learned(schema, model.accumulator, model.names)
+        return schema
 
     def _same(self, known: Model, spec: Spec, estimator: Estimator) -> Model:
         """The known model, if the spec is its own; a parameter left out is the same as its default."""
-        same = type(estimator) is type(known.estimator)
+        same = type(estimator) is type(known.estimator) and spec.saved in (None, known.spec.saved)
         if not same or estimator.get_params(deep=False) != known.estimator.get_params(deep=False):
             raise ModelExists(
                 f"model {known.name!r} is {known.spec.estimator} with {known.spec.params}, not {spec.estimator} with "
-                f"{spec.params}. Choose another name, or delete it first."
+                f"{spec.params}{' and what the file has learned' if spec.saved else ''}. Choose another name, or delete it "
+                "first."
             )
         return known
 
@@ -321,32 +377,17 @@ class Directory:
         return wanted
 
     def _restored(self, entry: Entry) -> Model:
-        refused = None
+        model = self._made(entry)
         try:
-            estimator = make(entry.spec.estimator, entry.spec.params)
-        except InvalidParameter as e:  # an earlier release took it
-            estimator, refused = make(entry.spec.estimator), e
-        versions = Versions(self.limits.keep_versions, self.path if self.writable else None)
-        reserve = partial(self.table.set_ceiling, entry.id)
-        model = Model(
-            entry.name, entry.id, entry.spec, entry.start, estimator, versions, entry.version_ceiling, reserve
-        )
-        model.policy, model.refine_policy, model.goal = entry.policy, entry.refine, self.position
-        if refused is not None:
-            model.status, model.failure = "failed", Failure(entry.start, refused.code, str(refused))
-            restore_published(model, self.path)
-            return model
-        restore(model, self.path, self.position, self.writable)
-        if model.published is not None and model.published.refined_at is not None:
-            model.refine_begun = (model.published.rows, model.refine_begun[1])
-        if entry.failure is not None:
-            model.status, model.failure = "failed", entry.failure
-            restore_published(model, self.path)
-        elif model.position + 1 < self.log.first:
+            bring_back(model, entry, self.path, self.log.first, self.position, self.writable)
+        except HistoryGone as e:
             if self._left:
-                raise HistoryGone(f"model {model.name!r} has a newer snapshot by now.")
-            why = f"no usable snapshot, and events before position {self.log.first} are no longer kept"
-            model.status, model.failure = "failed", Failure(model.position + 1, HistoryGone.code, why)
-        elif model.position >= self.position:
-            model.status = "live"
+                raise  # it has a newer snapshot by now
+            model.status, model.failure = "failed", Failure(model.position + 1, e.code, str(e))
+        return model
+
+    def _made(self, entry: Entry) -> Model:
+        folder = self.path if self.writable else None
+        model = made(entry, self.limits.keep_versions, folder, self.table.set_ceiling)
+        model.names, model.goal = self.schema.names, self.position
         return model

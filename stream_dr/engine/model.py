@@ -95,10 +95,11 @@ class RefinePolicy(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What a model is: registry key and parameters."""
+    """What a model is: registry key and parameters; saved: sha256 of the state of a saved estimator that it began with."""
 
     estimator: str
     params: dict[str, Any]
+    saved: str | None = None
 
 
 class Model:
@@ -109,7 +110,7 @@ class Model:
     rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), refine_policy,
     advance_seconds and advanced_rows
     (time spent learning, and rows learned, by this process). ceiling: version numbers that may have been handed out;
-    reserve: makes another one durable.
+    reserve: makes another one durable. names: the columns' names that snapshots tell, None where they have none.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class Model:
     ) -> None:
         self.name, self.id, self.spec, self.start = name, id, spec, start
         self.estimator = estimator
+        self.names: tuple[str, ...] | None = None
         self.policy: PublishPolicy | None = None
         self.refine_policy: RefinePolicy | None = None
         self.refine_begun = (0, time.monotonic())  # rows learned, and the time, when a refine last began
@@ -148,6 +150,34 @@ class Model:
         self.attempted = start - 1
         self.advance_seconds = 0.0
         self.advanced_rows = 0
+
+    def begin_with(self, estimator: Any) -> None:
+        """Go on from what a saved estimator has learned, and publish what it projects by; the estimator stays as it is.
+
+        The version has a number that no restart gives to another projection, though none is reserved for it: it is in the
+        file."""
+        holder = estimator.holder()
+        self.accumulator = self.estimator.accumulator(holder.accumulator.freeze())
+        self.names = self.names or holder.names
+        try:
+            projection = estimator.projection()
+        except Exception:  # what cannot be solved is told when it is tried again, as of any model
+            return
+        if hasattr(projection, "prepared"):
+            projection = projection.prepared()
+        refined_at = None if holder.refined is None else self.position
+        published = Published(self.next_version, self.position, projection, self.rows, refined_at=refined_at)
+        self.next_version += 1
+        self.versions.add(published)
+        self.published = published
+
+    @property
+    def begun(self) -> State | None:
+        """The state to go on from of a model that began with a saved estimator; None: it began empty."""
+        if self.spec.saved is None:
+            return None
+        with self.learning:
+            return self.accumulator.freeze()
 
     @property
     def rows(self) -> int:

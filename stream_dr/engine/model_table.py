@@ -11,7 +11,7 @@ Why this way: specs change seldom and events always; in a file of their own neit
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,12 +83,16 @@ class ModelTable:
         start: int,
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
+        write: Callable[[int], None] = lambda id: None,
     ) -> Entry:
-        """Add a model; its name must be free."""
+        """Add a model; its name must be free. write: makes durable, before the model is, what it begins with; called with
+        the model's id."""
         with self._written("models", "name", name) as db:
             values = (name, _canonical(spec), start, _policies(policy, refine))
-            id = db.execute("INSERT INTO models (name, spec, start, policy) VALUES (?, ?, ?, ?)", values).lastrowid
-        return Entry(int(id or 0), name, spec, start, policy, refine, None, 0)
+            row = db.execute("INSERT INTO models (name, spec, start, policy) VALUES (?, ?, ?, ?)", values).lastrowid
+            id = int(row or 0)
+            write(id)
+        return Entry(id, name, spec, start, policy, refine, None, 0)
 
     def remove(self, id: int) -> None:
         """Forget a model; its id is never used again."""
@@ -182,7 +186,8 @@ def _digest(*fields: object) -> int:
 
 
 def _canonical(spec: Spec) -> str:
-    return json.dumps(spec._asdict(), sort_keys=True, separators=(",", ":"))
+    told = {name: fact for name, fact in spec._asdict().items() if fact is not None}
+    return json.dumps(told, sort_keys=True, separators=(",", ":"))
 
 
 def _policies(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str | None:

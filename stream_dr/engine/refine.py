@@ -31,8 +31,14 @@ Tell = Callable[[Facts], None]
 
 
 def check_model(directory: Directory, model: Model) -> None:
-    """Raise CannotRefine (no out-of-core solution) or HistoryGone (events the model has learned are no longer kept)."""
+    """Raise CannotRefine (no out-of-core solution, or learned before it came here) or HistoryGone (events the model has
+    learned are no longer kept)."""
     check_method(model.estimator)
+    if model.spec.saved is not None:
+        raise CannotRefine(
+            f"model {model.name!r} began with a saved estimator, whose rows are not in this log. Refine the estimator where "
+            "they are and save it again, or make a model that learns the log from its start."
+        )
     if directory.log.first > model.start:
         raise HistoryGone(
             f"refine reads every event that model {model.name!r} has learned, from position {model.start}; the log begins "

@@ -161,14 +161,14 @@ class Running:
         what cannot be refined."""
         if refine is not None and any(refine):
             check_method(make(key, params))
-        model, new = self.directory.add_model(name, key, params, start, policy, refine)
-        if new:
-            self._prepare(model)
-            model.status = "catching_up"
-            if self._models.join([model]):
-                self._models.backfill_soon([model])
-        self._models.wake()
-        return model, new
+            known = self.directory.models.get(name)
+            if known is not None:
+                check_model(self.directory, known)
+        return self._joined(*self.directory.add_model(name, key, params, start, policy, refine))
+
+    def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
+        """As Directory.add_saved: what `load` gives goes on from where it was, with the next batch."""
+        return self._joined(*self.directory.add_saved(name, estimator, policy))
 
     def remove_model(self, name: str) -> None:
         """As Directory.remove_model; readers keep what they hold, and its jobs are cancelled."""
@@ -253,6 +253,15 @@ class Running:
         """Counters and gauges since start: rows_appended, events_appended, commits, duplicates, refused, publishes,
         snapshots, queued_bytes, lag; names are stable."""
         return {**self._appender.figures, **self._workers.figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
+
+    def _joined(self, model: Model, new: bool) -> tuple[Model, bool]:
+        if new:
+            self._prepare(model)
+            model.status = "catching_up"
+            if self._models.join([model]):
+                self._models.backfill_soon([model])
+        self._models.wake()
+        return model, new
 
     def _prepare(self, model: Model) -> None:
         """A model without a policy of its own takes the settings'."""

@@ -17,9 +17,10 @@ import numpy as np
 
 from stream_dr.arrow.csr import sound_csr
 from stream_dr.block import Block
-from stream_dr.errors import SchemaMismatch
+from stream_dr.errors import SchemaMismatch, TargetKindMismatch
 from stream_dr.estimators.estimator import Estimator
-from stream_dr.targets import Label, all_absent
+from stream_dr.statistics.protocol import Accumulator
+from stream_dr.targets import Label, all_absent, check_label_type
 
 Facts = dict[str, Any]
 """What is told of something, JSON-able."""
@@ -95,6 +96,26 @@ def grown(schema: Schema, deltas: Iterable[str]) -> Schema:
             changed["names"] = tuple(changed["names"])
         schema = schema._replace(**changed)
     return schema
+
+
+def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | None) -> Schema:
+    """The schema with what a saved estimator has learned from: its kind of targets, its labels, and, before the first batch,
+    its columns' names. Raises TargetKindMismatch, InvalidTargets (labels of another type), SchemaMismatch."""
+    if None not in (learned.target_kind, schema.target_kind) and learned.target_kind != schema.target_kind:
+        raise TargetKindMismatch(
+            f"the saved estimator has learned {learned.target_kind} targets; this stream's are {schema.target_kind}."
+        )
+    check_label_type(schema.labels, learned.labels)
+    if names and schema.names and names != schema.names:
+        raise SchemaMismatch(
+            f"the saved estimator has learned the columns {', '.join(names[:5])} …; this stream has "
+            f"{', '.join(schema.names[:5])} …, in that order. Serve it in another directory."
+        )
+    if names and schema.layout is None:
+        schema = schema._replace(layout="named", features=len(names), names=names, stated=0)
+    known = set(schema.labels)
+    new = tuple(label for label in learned.labels if label not in known)
+    return schema._replace(target_kind=schema.target_kind or learned.target_kind, labels=schema.labels + new)
 
 
 def columns_in_order(block: Block, schema: Schema) -> Block:

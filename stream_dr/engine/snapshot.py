@@ -1,7 +1,8 @@
-"""Snapshot: a model's State, position, spec and published projection in one file; and saved estimators.
+"""Snapshot: a model's State, position, spec and published projection in one file.
 
 `D/snapshots/NAME.ID/POSITION.safetensors`; the last two are kept, the newest valid one wins. Taken from a frozen State,
-so it may be written while the model goes on. Restoring and going on gives the same bits as never having stopped.
+so it may be written while the model goes on. Restoring and going on gives the same bits as never having stopped. A model
+that began with a saved estimator keeps that one beside its snapshots: what it knew before is in no event of the log.
 
 Cost: the state's bytes, written and hashed once.
 
@@ -12,28 +13,37 @@ import hashlib
 import logging
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stream_dr import __version__
-from stream_dr.engine.model import Frozen, Model, Spec
+from stream_dr.disk import fsync_directory
+from stream_dr.engine.model import Frozen, Model
+from stream_dr.engine.saved import load, plain_spec, save
 from stream_dr.engine.schema import Facts
-from stream_dr.engine.snapshot_file import Arrays, read_file, write_file
+from stream_dr.engine.snapshot_file import (
+    Arrays,
+    file_bytes,
+    packed,
+    packed_projection,
+    part,
+    projection_of,
+    read_file,
+    write_file,
+)
 from stream_dr.engine.versions import Published
-from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamDRError
-from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
+from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
 from stream_dr.estimators.estimator import Estimator
-from stream_dr.estimators.holder import Holder, held
-from stream_dr.estimators.k_nearest import KNearest
-from stream_dr.projection import Columns, Linear, Projection
-from stream_dr.statistics.protocol import STATES, State, pack, unpack
+from stream_dr.statistics.protocol import State, pack, unpack
 
 SNAPSHOTS_KEPT = 2
 """Snapshots kept a model."""
 
 DAMAGED = ".damaged"
 """What a snapshot that is put aside is called instead of .safetensors."""
+
+START = "start.saved"
+"""The saved estimator that a model began with."""
 
 FAILED = "failed.part"
 """What a failed model had published."""
@@ -61,20 +71,27 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
 
 def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, Facts]:
     """A snapshot's arrays and facts."""
-    arrays, facts = _packed("state", frozen.state)
+    arrays, facts = packed("state", frozen.state)
     if published is not None:
         more, facts["published"] = _packed_published(published)
         arrays |= more
     facts |= {
         "kind": "model",
         "name": model.name,
-        "spec": _jsonable(model.spec),
+        "spec": plain_spec(model.spec),
         "position": frozen.position,
+        "names": list(model.names) if model.names else None,
         "next_version": model.next_version,
         "stream_dr": __version__,
         "numpy": np.__version__,
     }
     return arrays, facts
+
+
+def export_model(model: Model) -> bytes:
+    """The content of a snapshot of the model as it is now: what `load` takes, and a service as a saved estimator. Raises
+    ModelFailed."""
+    return file_bytes(*_snapshot(model, model.freeze(), model.published))
 
 
 def keep_published(model: Model, directory: Path) -> None:
@@ -85,7 +102,7 @@ def keep_published(model: Model, directory: Path) -> None:
     folder = snapshot_folder(directory, model.name, model.id)
     folder.mkdir(parents=True, exist_ok=True)
     arrays, told = _packed_published(model.published)
-    facts = {"kind": "published", "spec": _jsonable(model.spec), "next_version": model.next_version, "published": told}
+    facts = {"kind": "published", "spec": plain_spec(model.spec), "next_version": model.next_version, "published": told}
     write_file(folder / FAILED, arrays, facts)
 
 
@@ -99,7 +116,8 @@ def restore_published(model: Model, directory: Path) -> None:
 
 
 def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
-    """Bring a model to its newest valid snapshot at or before position `last`; False when there is none.
+    """Bring a model to its newest valid snapshot at or before position `last`, or to the saved estimator that it began with;
+    False when there is none.
 
     Each snapshot that cannot be used is named in the log, with why; the next older one is tried. A damaged one is put aside
     where the directory may be written to: it must not count as one of those that are kept.
@@ -113,7 +131,28 @@ def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
                 path.replace(path.with_suffix(DAMAGED))
         else:
             return True
+    if model.spec.saved is not None:
+        try:
+            model.begin_with(load(start_file(directory, model.name, model.id)))
+        except StreamDRError as e:
+            log.warning("model %s cannot begin (%s): %s", model.name, e.code, e)
+        else:
+            return True
     return False
+
+
+def keep_start(estimator: Estimator, directory: Path, name: str, id: int) -> None:
+    """Write the saved estimator that a model begins with; durable on return. Raises InsufficientStorage."""
+    path = start_file(directory, name, id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save(estimator, path)
+    for folder in (path.parent.parent, directory):
+        fsync_directory(folder)
+
+
+def start_file(directory: Path, name: str, id: int) -> Path:
+    """Where the saved estimator is that a model began with, if it did."""
+    return snapshot_folder(directory, name, id) / START
 
 
 def snapshot_folder(directory: Path, name: str, id: int) -> Path:
@@ -160,55 +199,16 @@ def state_sha256(state: State) -> str:
     return total.hexdigest()
 
 
-def save(estimator: Any, path: str | Path) -> None:
-    """Write an estimator or KNearest, fitted or not, to one file. Raises UnknownEstimator (not registered),
-    InvalidParameter (no plain value, or changed after rows were learned with it) and InsufficientStorage."""
-    known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
-    spec = Spec(known.key_of(estimator), estimator.get_params(deep=False))
-    arrays: Arrays = {}
-    facts: Facts = {"kind": "estimator", "spec": _jsonable(spec), "stream_dr": __version__}
-    holder: Holder | None = getattr(estimator, "holder_", None)
-    if holder is not None:
-        holder.check(estimator)
-        arrays, described = _packed("state", holder.accumulator.freeze())
-        facts |= described | {"names": list(holder.names) if holder.names else None}
-        for name, projection in (("refined", holder.refined), ("shown", holder.shown)):
-            if projection is not None and (name == "refined" or projection is not holder.refined):
-                more, facts[name] = _packed_projection(name, projection)
-                arrays |= more
-    write_file(Path(path), arrays, facts)
-
-
-def load(path: str | Path) -> Estimator | KNearest:
-    """The estimator (or KNearest) that `save` wrote; it goes on bit-equal. Raises SourceMissing, ForeignFile,
-    UnknownFormat, DamagedFile."""
-    arrays, facts = read_file(Path(path))
-    if facts.get("kind") != "estimator":
-        raise ForeignFile(
-            f"{path} is a {facts.get('kind')} snapshot, not a saved estimator; open its directory instead."
-        )
-    spec = Spec(**facts["spec"])
-    estimator = make(spec.estimator, spec.params, CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
-    if "state" in facts:
-        state = unpack(estimator.state_type, _part("state", arrays), facts["state"])
-        holder = held(estimator, state, tuple(facts["names"]) if facts["names"] else None)
-        if "refined" in facts:
-            holder.refined = holder.shown = _projection("refined", arrays, facts["refined"])
-        if "shown" in facts:
-            holder.shown = _projection("shown", arrays, facts["shown"])
-        estimator.holder_ = holder
-    return estimator
-
-
 def _restore_file(model: Model, path: Path, last: int) -> None:
     arrays, facts = read_file(path)
-    if facts.get("kind") != "model" or facts["spec"] != _jsonable(model.spec):
+    if facts.get("kind") != "model" or facts["spec"] != plain_spec(model.spec):
         raise ForeignFile(f"{path} is of another model ({facts.get('spec')}).")
     if facts["position"] > last:
         raise DamagedFile(f"{path} is at position {facts['position']}, the log ends at {last}.")
-    state = unpack(model.estimator.state_type, _part("state", arrays), facts["state"])
+    state = unpack(model.estimator.state_type, part("state", arrays), facts["state"])
     model.accumulator = model.estimator.accumulator(state)
     model.position = model.snapshot_position = facts["position"]
+    model.names = model.names or (tuple(facts["names"]) if facts.get("names") else None)
     _restore_published(model, arrays, facts)
     model.snapshot_version = model.published_version
 
@@ -217,41 +217,12 @@ def _restore_published(model: Model, arrays: Arrays, facts: Facts) -> None:
     model.next_version = max(model.next_version, facts["next_version"])
     if "published" in facts:
         told = dict(facts["published"])
-        projection = _projection("published", arrays, told.pop("projection"))
+        projection = projection_of("published", arrays, told.pop("projection"))
         model.published = Published(projection=projection, **told)
         model.versions.add(model.published)
 
 
-def _packed(prefix: str, state: State) -> tuple[Arrays, Facts]:
-    arrays, description = pack(state)
-    return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
-
-
-def _packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Facts]:
-    arrays, facts = _packed(prefix, projection)
-    return arrays, {"class": type(projection).__name__, "fields": facts[prefix]}
-
-
 def _packed_published(published: Published) -> tuple[Arrays, Facts]:
-    arrays, facts = _packed_projection("published", published.projection)
+    arrays, facts = packed_projection("published", published.projection)
     told = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
     return arrays, told | {"projection": facts}
-
-
-def _projection(prefix: str, arrays: Arrays, facts: Facts) -> Projection:
-    kinds = {"Linear": Linear, "Columns": Columns, **STATES}
-    return unpack(kinds[facts["class"]], _part(prefix, arrays), facts["fields"])
-
-
-def _part(prefix: str, arrays: Arrays) -> Arrays:
-    return {n.removeprefix(f"{prefix}."): a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
-
-
-def _jsonable(spec: Spec) -> Facts:
-    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.params.items()}
-    for name, value in plain.items():
-        if not isinstance(value, str | int | float | bool | dict | list | None):
-            raise InvalidParameter(
-                f"{name}={value!r} cannot be stored; use a plain value (str, int, float, bool, None)."
-            )
-    return {"estimator": spec.estimator, "params": plain}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stream_dr.engine.model_table import MODELS_NAME, ModelTable, check_there
 from stream_dr.engine.references import find_shard
-from stream_dr.engine.snapshot import snapshot_files
+from stream_dr.engine.snapshot import START, snapshot_files
 from stream_dr.engine.snapshot_file import read_file
 from stream_dr.errors import DirectoryMissing, StreamDRError
 from stream_dr.log.log import Log
@@ -42,7 +42,7 @@ def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
         yield Finding("log", e)
     yield _checked(MODELS_NAME, partial(_check_models, path, last))
     for folder in sorted((path / "snapshots").glob("*")):
-        for file in snapshot_files(folder):
+        for file in [*snapshot_files(folder), *folder.glob(START)]:
             found = _checked(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
             if found.error is None or file.exists():  # a service may have dropped it meanwhile
                 yield found

@@ -186,9 +186,5 @@ def test_an_unfitted_estimator_and_feature_names(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_saved_estimator(tmp_path: Path) -> None:
-    with opened(tmp_path, m=("class_means", {})) as directory:
-        path = taken(directory, directory.model("m"))[0]
-    with pytest.raises(errors.ForeignFile, match="model"):
-        stream_dr.load(path)
     with pytest.raises(errors.SourceMissing):
         stream_dr.load(tmp_path / "none")
