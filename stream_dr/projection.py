@@ -247,7 +247,7 @@ MAPPED_AT_ONCE = 1 << 22
 
 def mapped_parts(rows: int, made: FeatureMap) -> list[slice]:
     """The rows that are mapped at a time."""
-    step = 4096 if made.sparse else max(1, MAPPED_AT_ONCE // made.out_features)
+    step = 4096 if made.sparse else max(1, MAPPED_AT_ONCE // made.out_features(0))
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 

@@ -87,7 +87,7 @@ class HSL(TwoStage):
         if self.feature_map is None:
             return most_sets(n_features, not sparse)
         made = feature_map(self.feature_map)
-        return most_sets(made.out_features, not made.sparse)
+        return most_sets(made.out_features(n_features), not made.sparse)
 
     def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
         """XH of the hypergraph; see the class."""

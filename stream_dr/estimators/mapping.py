@@ -55,4 +55,4 @@ def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int
     if spec is None:
         return bytes_of(n_features, n_targets)
     made = feature_map(spec)
-    return bytes_of(made.out_features, n_targets) + made.bytes(n_features)
+    return bytes_of(made.out_features(n_features), n_targets) + made.bytes(n_features)

@@ -41,9 +41,8 @@ class FeatureMap(Protocol):
         """Whether mapped rows are CSR."""
         ...
 
-    @property
-    def out_features(self) -> int:
-        """Columns of the mapped rows."""
+    def out_features(self, width: int) -> int:
+        """Columns of the mapped rows, at most, of rows so wide."""
         ...
 
     def check(self) -> None:

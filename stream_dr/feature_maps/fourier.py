@@ -63,7 +63,11 @@ class RandomFourier(NamedTuple):
         return False
 
     @property
-    def out_features(self) -> int:
+    def learns(self) -> bool:
+        """False: what is mapped depends on the row alone."""
+        return False
+
+    def out_features(self, width: int) -> int:
         """D."""
         return self.n_features
 

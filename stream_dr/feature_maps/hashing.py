@@ -47,7 +47,11 @@ class Hashing(NamedTuple):
         return True
 
     @property
-    def out_features(self) -> int:
+    def learns(self) -> bool:
+        """False: what is mapped depends on the row alone."""
+        return False
+
+    def out_features(self, width: int) -> int:
         """Columns of the hashed rows."""
         return self.n_features
 

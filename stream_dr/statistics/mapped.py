@@ -46,7 +46,7 @@ class MappedState(NamedTuple):
             given = self if self.rows else other
             return _around(inner, given.n_features, given.feature_map, given.names)
         same = self.names == other.names
-        width = feature_map(self.feature_map).out_features if not same else max(self.n_features, other.n_features)
+        width = feature_map(self.feature_map).out_features(0) if not same else max(self.n_features, other.n_features)
         return _around(inner, width, self.feature_map, self.names if same else None)
 
 
@@ -136,7 +136,7 @@ class MappedAccumulator:
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
             same = block.names == self._names if started else not block.sparse
-            return (width, block.names) if same else (self._map.out_features, None)
+            return (width, block.names) if same else (self._map.out_features(0), None)
         if started and (width > self.n_features if block.sparse else width != self.n_features):
             if not block.sparse or self._map.fixed_width:
                 raise other_width(width, self.n_features)

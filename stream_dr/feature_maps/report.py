@@ -1,0 +1,121 @@
+"""report: what a table's columns are taken for, what is made of them, and what they would take instead; before anything is
+learned."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.errors import StreamDRError
+from stream_dr.feature_maps.columns import TableColumn, begun, learned, read_as
+from stream_dr.feature_maps.table import Table
+from stream_dr.feature_maps.taken_for import taken_for
+from stream_dr.raw_rows import RawColumn, RawRows
+
+
+class ColumnReport(NamedTuple):
+    """name. taken_for: "number", "date", "time", "category", "text", "dropped", "id", "constant", or "" while it has no
+    value. why: in words. made: what is made of it, in words; "" where it is left out. columns: how many that is so far.
+    values: distinct ones. missing: rows without one. options: what else it could be, as options of `table`."""
+
+    name: str
+    taken_for: str
+    why: str
+    made: str
+    columns: int
+    values: int
+    missing: int
+    options: tuple[str, ...]
+
+
+class TableReport(NamedTuple):
+    """rows: looked at. columns: one report each, in order. problems: all that would refuse the rows, in words."""
+
+    rows: int
+    columns: tuple[ColumnReport, ...]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def used(self) -> int:
+        """Columns of which something is made."""
+        return sum(bool(column.made) for column in self.columns)
+
+    def __str__(self) -> str:
+        """A line a column."""
+        lines = [("column", "taken for", "made of it", "why", "could be")]
+        lines += [
+            (c.name, c.taken_for or "nothing yet", c.made or "left out", c.why, " ".join(c.options))
+            for c in self.columns
+        ]
+        widths = [max(map(len, part)) for part in zip(*lines, strict=True)]
+        told = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([*told, *(f"problem: {problem}" for problem in self.problems)])
+
+
+def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
+    """What `table` with this spec (None: its defaults) would make of rows, the first batch of which decides.
+
+    Raises InvalidParameter for a spec that no rows could do with; what is wrong with these rows is told in `problems`.
+    """
+    batches = [rows] if isinstance(rows, RawRows) else list(rows)
+    made = Table(**{k: v for k, v in (spec or {}).items() if k != "map"})
+    made.check()
+    names = batches[0].names if batches else ()
+    asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(made, o) or ())}
+    problems = [
+        f"{option} names {name!r}, and there is no such column" for name, option in asked.items() if name not in names
+    ]
+    columns = []
+    for name in names:
+        report, problem = _report(name, [batch.column(name) for batch in batches], made)
+        columns.append(report)
+        problems += [problem] if problem else []
+    return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems))
+
+
+def _report(name: str, batches: list[RawColumn | None], made: Table) -> tuple[ColumnReport, str]:
+    making, column, width, problem = made.making(), TableColumn(name), 0, ""
+    values, missing, taken = set[object](), 0, taken_for(name, batches[0] or _nothing(), made.wishes())
+    for given in filter(None, batches):
+        taken = taken if taken.kind else taken_for(name, given, made.wishes())
+        values |= set(given.labels if given.kind == "text" else np.unique(given.values[~given.missing]).tolist())
+        missing += int(given.missing.sum())
+        if taken.kind and not column.kind:
+            column, width = begun(column, taken.kind, making, width)
+        try:
+            if column.made and not problem:
+                column, width = learned(column, read_as(column, given, len(given.values)), making, width)
+        except StreamDRError as e:
+            problem = str(e)
+    return ColumnReport(
+        name, taken.kind, taken.why, _made(column, made), width, len(values), missing, _options(column)
+    ), problem
+
+
+def _nothing() -> RawColumn:
+    return RawColumn("number", np.zeros(0))
+
+
+def _made(column: TableColumn, made: Table) -> str:
+    gaps = (
+        f" + missing (filled by {'the mean' if made.impute == 'mean' else made.impute})" if column.missing >= 0 else ""
+    )
+    if column.kind == "category":
+        parts = [f"{len(column.categories)} one-hot"] if column.categories else []
+        parts += [f"{made.n_hashed} hashed"] if column.hashed >= 0 else []
+        return " + ".join([*parts, *(["missing"] if gaps else [])])
+    if column.kind == "text":
+        return f"{made.n_words} hashed words" + (" + missing" if gaps else "")
+    cycles = {"date": "years, cycles of year and week", "time": "years, cycles of year, week and day"}
+    return cycles.get(column.kind, "number") + gaps if column.made else ""
+
+
+def _options(column: TableColumn) -> tuple[str, ...]:
+    name, kind = column.name, column.kind
+    if kind in ("id", "constant"):
+        return (f"keep={name}",)
+    if kind == "category":
+        return (f"{'one_hot' if column.hashed >= 0 else 'hash'}={name}", f"as_={name}:text", f"drop={name}")
+    if kind == "number":
+        return (f"as_={name}:category", *(("impute=0",) if column.missing >= 0 else ()), f"drop={name}")
+    return (f"as_={name}:category", f"drop={name}") if column.made else ()

@@ -1,0 +1,68 @@
+"""words: texts to hashed counts of words or n-grams, by scikit-learn's HashingVectorizer, weighted as TfidfVectorizer does.
+
+idf(t) = ln((1 + n) / (1 + df(t))) + 1, n documents so far, df(t) of them with a word that falls into column t.
+
+Cost: a distinct text is hashed once a batch.
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.errors import InvalidParameter
+
+
+class Words(NamedTuple):
+    """How a text becomes columns; the parameters are scikit-learn's, `idf` is TfidfVectorizer's use_idf."""
+
+    n_features: int = 256
+    ngram_range: tuple[int, int] = (1, 1)
+    analyzer: str = "word"
+    lowercase: bool = True
+    stop_words: str | None = None
+    alternate_sign: bool = False
+    sublinear_tf: bool = False
+    norm: str | None = "l2"
+    idf: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidParameter when a value is outside its range."""
+        n, grams = self.n_features, self.ngram_range
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**31:
+            raise InvalidParameter(f"n_features={n!r} of words; it must be an integer ≥ 1 and below 2³¹.")
+        if len(grams) != 2 or not all(isinstance(g, int) for g in grams) or not 1 <= grams[0] <= grams[1]:
+            raise InvalidParameter(f"ngram_range={grams!r}; it must be two integers, 1 ≤ least ≤ most.")
+        for name, allowed in (("analyzer", ("word", "char", "char_wb")), ("norm", ("l1", "l2", None))):
+            if getattr(self, name) not in allowed:
+                raise InvalidParameter(f"{name}={getattr(self, name)!r}; it must be one of {allowed}.")
+        if self.stop_words not in (None, "english"):
+            raise InvalidParameter(f"stop_words={self.stop_words!r}; it must be None or 'english'.")
+
+
+def counted(words: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
+    """Hashed counts (texts, n_features), float64."""
+    if not texts:
+        return sp.csr_matrix((0, words.n_features))
+    return _vectorizer(words._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
+
+
+def weighted(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
+    """Counts weighted by the documents' frequencies (n_features,) so far, each row of length 1 in `norm`."""
+    from sklearn.preprocessing import normalize
+
+    rows = counts.copy()
+    if words.sublinear_tf:
+        rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
+    if words.idf:
+        rows.data *= (np.log((1.0 + documents) / (1.0 + frequencies)) + 1.0)[rows.indices]
+    return normalize(rows, norm=words.norm, copy=False) if words.norm else rows
+
+
+@lru_cache(maxsize=16)
+def _vectorizer(words: Words) -> Any:
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    kept = {name: value for name, value in words._asdict().items() if name not in ("idf", "sublinear_tf")}
+    return HashingVectorizer(**kept)

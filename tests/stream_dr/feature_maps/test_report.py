@@ -1,0 +1,87 @@
+"""describe: what a table's columns are taken for, told before anything is learned."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from stream_dr.arrow.raw import arrow_from_raw, raw_from_arrow
+from stream_dr.errors import InvalidParameter, InvalidRows, NotFinite, SchemaMismatch
+from stream_dr.feature_maps.report import describe
+
+ROWS = 60
+TABLE = pa.table(
+    {
+        "passenger_id": pa.array(range(ROWS)),
+        "age": pa.array([None if i % 7 == 0 else 20.0 + i for i in range(ROWS)]),
+        "sex": ["female" if i % 3 else "male" for i in range(ROWS)],
+        "cabin": [None if i % 2 else f"C{i}" for i in range(ROWS)],
+        "town": [f"town {i % 40}" for i in range(ROWS)],
+        "story": [f"once upon a time there were {i} bears" for i in range(ROWS)],
+        "code": [f"k{i}" for i in range(ROWS)],
+        "ship": ["Titanic"] * ROWS,
+        "born": [datetime.date(1900, 1, 1) + datetime.timedelta(days=31 * i) for i in range(ROWS)],
+        "paid": [i % 2 == 0 for i in range(ROWS)],
+        "later": pa.nulls(ROWS),
+    }
+)
+
+
+def test_every_column_is_told_at_once() -> None:
+    report = describe(raw_from_arrow(TABLE))
+    assert report.rows == ROWS
+    assert {c.name: c.taken_for for c in report.columns} == {
+        "passenger_id": "id", "age": "number", "sex": "category", "cabin": "id", "town": "category", "story": "text",
+        "code": "id", "ship": "constant", "born": "date", "paid": "number", "later": "",
+    }  # fmt: skip
+    made = {c.name: c.made for c in report.columns}
+    assert made["age"] == "number + missing (filled by the mean)"
+    assert made["sex"] == "2 one-hot"
+    assert made["town"] == "32 one-hot + 32 hashed"
+    assert report.used == 6
+    assert report.columns[3].missing == ROWS // 2
+    assert "ship" in str(report)
+    assert report.columns[7].options == ("keep=ship",)
+
+
+def test_options_are_heard_and_all_problems_told() -> None:
+    spec = {"map": "table", "keep": ["code"], "drop": ["sex", "gone"], "as_": {"town": "number"}, "impute": 0}
+    report = describe([raw_from_arrow(TABLE), raw_from_arrow(TABLE)], spec)
+    taken = {c.name: c.taken_for for c in report.columns}
+    assert taken["code"] == "category"
+    assert taken["sex"] == "dropped"
+    assert len(report.problems) == 2
+    assert "'gone'" in report.problems[0]
+    assert "row 0, column town is 'town 0'" in report.problems[1]
+    with pytest.raises(InvalidParameter, match="as_"):
+        describe(raw_from_arrow(TABLE), {"as_": {"town": "colour"}})
+
+
+def test_columns_come_back_from_arrow_as_they_went() -> None:
+    rows = raw_from_arrow(TABLE)
+    again = raw_from_arrow(pa.record_batch(arrow_from_raw(rows)))
+    assert again.names == rows.names
+    for a, b in zip(rows.columns, again.columns, strict=True):
+        assert a.labels == b.labels
+        assert np.array_equal(a.values, b.values, equal_nan=True)
+
+
+def test_times_of_any_unit_and_dictionaries_are_taken() -> None:
+    second = datetime.datetime(2024, 2, 29, 12, 0, 0)
+    coded = pa.DictionaryArray.from_arrays(pa.array([1, None, 1], pa.int8()), pa.array(["a", "b"]))
+    table = pa.table({"coded": coded, **{u: pa.array([second, None, second], pa.timestamp(u)) for u in ("s", "ns")}})
+    rows = raw_from_arrow(table.slice(1))
+    assert rows.columns[0].labels == ("b",)
+    assert rows.columns[0].values.tolist() == [-1, 0]
+    assert rows.columns[1].values[1] == rows.columns[2].values[1] == 19782.5
+
+
+def test_what_cannot_be_taken_is_named_with_all_columns() -> None:
+    table = pa.table({"raw": [b"1"], "fine": [1.0], "parts": [{"a": 1}]})
+    with pytest.raises(SchemaMismatch, match=r"column raw is binary, column parts is struct<a: int64>: not taken"):
+        raw_from_arrow(table)
+    with pytest.raises(NotFinite, match="row 0, column a is inf"):
+        raw_from_arrow(pa.table({"a": [float("inf")], "b": ["x"]}))
+    with pytest.raises(InvalidRows, match="two columns are called 'a'"):
+        raw_from_arrow(pa.table([[1.0], [2.0]], names=["a", "a"]))
