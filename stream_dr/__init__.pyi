@@ -1,6 +1,7 @@
 """Public names and where they are defined. `stream_dr/__init__.py` loads them from here when first used."""
 
 from . import errors as errors
+from . import plotting as plotting
 from .adapters.river import to_river as to_river
 from .block import Block as Block
 from .client import Client as Client

@@ -55,6 +55,7 @@ RANK = {
     "evaluation": 8,
     "engine": 8,
     "adapters": 9,
+    "plotting": 9,
     "client": 9,
     "demo": 10,
     "commands": 11,

@@ -1,6 +1,6 @@
 """Directory: one stream's log, its schema and its models, in one folder with one writing process.
 
-    D/lock   D/log/   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)
+    D/lock   D/log/   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)   D/records.jsonl
 
 Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log
 holds after it; opened read-only it does the same without the lock, while another process may be writing. It has no
@@ -25,6 +25,7 @@ from stream_dr.engine.history import History
 from stream_dr.engine.model import Failure, Model, PublishPolicy, RefinePolicy, Spec
 from stream_dr.engine.model_table import MODELS_NAME, Entry, ModelTable, check_there
 from stream_dr.engine.opening import bring_back, made
+from stream_dr.engine.records import RECORDS, Records
 from stream_dr.engine.saved import load, plain_spec, spec_of
 from stream_dr.engine.schema import Limits, Schema, grown, with_learned
 from stream_dr.engine.snapshot import (
@@ -71,7 +72,8 @@ class Directory:
     writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
     target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must
     have, while none had any). Attributes, changed here alone: path, limits, log, table, schema, models (name → Model),
-    history, recent (drafts that were just appended). Raises DirectoryInUse, DirectoryMissing. Costs: reading the newest
+    history, recent (drafts that were just appended), records (of what models did). Raises DirectoryInUse,
+    DirectoryMissing. Costs: reading the newest
     snapshot of each model and the schema's deltas."""
 
     def __init__(
@@ -110,6 +112,7 @@ class Directory:
         )
         check_there(self.path, self.log.last)
         self.table = ModelTable(self.path / MODELS_NAME, self.writable)
+        self.records = Records(self.path / RECORDS)
         self._appending = threading.Lock()
         self.history = History(self.log, self.path, self.limits, lambda: self.schema, lambda: self.going_on)
         self.recent = Recent()

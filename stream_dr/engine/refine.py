@@ -94,6 +94,9 @@ def _passes(
         last = step
         made = step.report._asdict()
         told({"pass": made.pop("number"), **made, "total_rows": frozen.rows})
+        directory.records.add(
+            "pass", model=model.name, position=frozen.position, **{"pass": last.report.number}, **made
+        )
         _remember(path, frozen.position, step.refining)
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")

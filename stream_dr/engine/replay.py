@@ -27,6 +27,7 @@ from stream_dr.engine.advance import Step, Steps, advance_all, backfill, rows_of
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft
 from stream_dr.engine.model import Model
+from stream_dr.engine.recorder import Recorder
 from stream_dr.engine.references import GROUP_BYTES, Batches, references, remember_places
 from stream_dr.engine.threads import ahead, pool, switching
 from stream_dr.engine.workers import Checkpoints, Workers
@@ -79,8 +80,8 @@ def replay(
     Raises what refuses a batch (the ones before it are learned), DamagedShard, SourceMissing, InsufficientStorage, and
     ModelFailed at the end when a model has failed. On KeyboardInterrupt the models are snapshotted where they are.
     """
-    with switching(), threadpool_limits(1):
-        return _Replay(directory, dataset, settings, watch).run()
+    with switching(), threadpool_limits(1), Recorder(directory) as recorder:
+        return _Replay(directory, dataset, settings, watch, recorder).run()
 
 
 class _Appended(NamedTuple):
@@ -93,8 +94,11 @@ class _Appended(NamedTuple):
 class _Replay:
     """One run."""
 
-    def __init__(self, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None) -> None:
+    def __init__(
+        self, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None, recorder: Recorder
+    ) -> None:
         self.directory, self.dataset, self.settings, self.watch = directory, dataset, settings, watch
+        self.recorder = recorder
         self.models: list[Model] = [m for m in directory.models.values() if m.status != "failed"]
         self.pool, self.work = pool("advance"), pool("work", 1)
         self.workers = Workers(directory, self.work)
@@ -170,6 +174,7 @@ class _Replay:
 
     def _done(self, page: list[Step], phase: str) -> None:
         self.checkpoints.look(self.models, rows_of(page))
+        self.recorder.wake()
         if self.watch is not None:
             done, total = self.rows + self.caught_up, self.dataset.rows * self.passes
             self.watch(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))

@@ -1,0 +1,14 @@
+"""Plotting: one function a figure, each giving a plotly Figure; in a notebook, `stream_dr.plotting.projection(lda, X, y)`.
+
+The same functions draw for `stream-dr plot`, `stream-dr report` and the service's dashboard. Names, labels and errors
+are text: what plotly would read as markup in them is escaped.
+"""
+
+from stream_dr.plotting.convergence import convergence as convergence
+from stream_dr.plotting.drift import drift as drift
+from stream_dr.plotting.loadings import loadings as loadings
+from stream_dr.plotting.progress import progress as progress
+from stream_dr.plotting.projection import projection as projection
+from stream_dr.plotting.spectrum import spectrum as spectrum
+
+__all__ = ["convergence", "drift", "loadings", "progress", "projection", "spectrum"]

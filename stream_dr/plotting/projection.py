@@ -1,0 +1,175 @@
+"""Projection: rows as a model projects them, coloured by label or by a continuous target, with the classes' means."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from stream_dr.errors import InvalidParameter
+from stream_dr.plotting.figure import COLOURS, SYMBOLS, Trace, figure, nothing, text
+from stream_dr.target_parsing import parse_targets
+from stream_dr.targets import KINDS, Targets
+
+MOST = 100_000
+"""Points that are drawn at most; of more rows, so many."""
+
+MOST_CLASSES = 30
+"""Classes with a colour of their own, the largest; the others share one."""
+
+SHARP = 2_000
+"""Points up to which SVG draws them, sharp at any size; more are drawn by WebGL."""
+
+_OTHERS = "#9aa0a6"
+
+
+def projection(
+    model: Any, X: Any, y: Any = None, *, dimensions: int = 2, most: int = MOST, seed: int = 0, title: str | None = None
+) -> go.Figure:
+    """Rows X (rows, features) as a model projects them, on its first two or three components.
+
+    model: a fitted estimator, or a projection. y: targets as the estimators take them, or None: a class a colour, the
+    first of several labels a row, or the first column of continuous targets as a colour scale. dimensions: 2 or 3.
+    most: of more rows, so many are drawn at random (by `seed`), which the title says. Of one component a histogram is
+    drawn. Raises InvalidParameter, and what projecting the rows raises.
+    """
+    z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
+    z = np.asarray(z, dtype=np.float64)
+    targets = None if y is None else parse_targets(y, len(z), KINDS)
+    return points(z, targets, dimensions, most, seed, title or f"Projection by {text(type(model).__name__)}")
+
+
+def points(z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str) -> go.Figure:
+    """The figure of projected rows z (rows, components); see `projection`."""
+    if dimensions not in (2, 3):
+        raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
+    if not z.size:
+        return nothing(title, "no rows yet" if not len(z) else "no component yet")
+    means = _class_means(z, targets)
+    rows = len(z)
+    if rows > most:
+        drawn = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+        z, targets = z[drawn], None if targets is None else targets.take(drawn)
+        title += f" · {most:,} of {rows:,} rows, drawn at random"
+    else:
+        title += f" · {rows:,} rows"
+    if z.shape[1] == 1:
+        return _histogram(z[:, 0], targets, title)
+    axes = "xyz"[: min(dimensions, z.shape[1])]
+    traces = _continuous(z, targets, axes) if _is_continuous(targets) else _by_class(z, targets, axes, means)
+    titles = {f"{axis}axis": {"title": {"text": f"component {i + 1}"}} for i, axis in enumerate(axes)}
+    return figure(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
+
+
+class _Group(NamedTuple):
+    """Rows of one colour. name: markup. mean: (components,) or None."""
+
+    name: str
+    rows: np.ndarray
+    colour: str
+    symbol: str = "circle"
+    mean: np.ndarray | None = None
+
+
+def _is_continuous(targets: Targets | None) -> bool:
+    return targets is not None and targets.kind == "continuous"
+
+
+def _codes(targets: Targets) -> np.ndarray:
+    """Each row's label, (rows,): the first of several; −1 where it has none."""
+    if targets.indptr is None:
+        codes = targets.codes
+    else:
+        counts = np.diff(targets.indptr)
+        codes = np.full(len(counts), -1)
+        codes[counts > 0] = targets.codes[targets.indptr[:-1][counts > 0]]
+    return np.asarray(codes if targets.present is None else np.where(targets.present, codes, -1))
+
+
+def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
+    """Means (components,) of all rows by their label's code."""
+    if targets is None or targets.kind == "continuous":
+        return {}
+    codes = _codes(targets)
+    return {int(code): z[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
+
+
+def _groups(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) -> list[_Group]:
+    """The rows by colour: the largest classes, in order of their labels, then the other ones, then those without a label."""
+    if targets is None or _is_continuous(targets):
+        return [_Group("rows", np.arange(rows), COLOURS[0])]
+    codes = _codes(targets)
+    sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
+    largest = np.argsort(-sizes, kind="stable")[:MOST_CLASSES]
+    shown = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
+    groups = [
+        _Group(
+            text(targets.labels[code]), np.flatnonzero(codes == code), COLOURS[i % len(COLOURS)],
+            SYMBOLS[i // len(COLOURS) % len(SYMBOLS)], means.get(code),
+        )
+        for i, code in enumerate(shown)
+    ]  # fmt: skip
+    others = np.flatnonzero((codes >= 0) & ~np.isin(codes, shown))
+    if len(others):
+        groups.append(_Group(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
+    unlabelled = np.flatnonzero(codes < 0)
+    return [*groups, _Group("no label", unlabelled, _OTHERS, "circle-open")] if len(unlabelled) else groups
+
+
+def _by_class(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int, np.ndarray]) -> list[Trace]:
+    groups = _groups(targets, len(z), means)
+    traces = [
+        _kind(axes, len(z))
+        | _at(z[g.rows], axes)
+        | {
+            "name": g.name,
+            "marker": {"color": g.colour, "size": _size(axes), "opacity": 0.7, "symbol": _symbol(g, axes)},
+        }
+        for g in groups
+    ]
+    centred = [g for g in groups if g.mean is not None]
+    if centred:
+        marker = {"color": [g.colour for g in centred], "size": _size(axes) + 6, "symbol": "x"}
+        marker["line"] = {"width": 1.5, "color": "#111"}
+        at = _at(np.array([g.mean for g in centred]), axes)
+        named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
+        traces.append(_kind(axes, 0) | at | named | {"marker": marker})
+    return traces
+
+
+def _continuous(z: np.ndarray, targets: Targets | None, axes: str) -> list[Trace]:
+    assert targets is not None
+    assert targets.values is not None
+    values = (
+        targets.values[:, 0] if targets.present is None else np.where(targets.present, targets.values[:, 0], np.nan)
+    )
+    marker = {"color": values, "colorscale": "Viridis", "showscale": True, "size": _size(axes), "opacity": 0.8}
+    marker["colorbar"] = {"title": {"text": "target"}}
+    return [_kind(axes, len(z)) | _at(z, axes) | {"name": "rows", "marker": marker}]
+
+
+def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> go.Figure:
+    traces = [
+        {"type": "histogram", "x": z[g.rows], "name": g.name, "marker": {"color": g.colour}, "opacity": 0.6}
+        for g in _groups(targets, len(z), {})
+    ]
+    axis = {"title": {"text": "component 1"}}
+    return figure(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
+
+
+def _kind(axes: str, rows: int) -> Trace:
+    if len(axes) == 3:
+        return {"type": "scatter3d", "mode": "markers"}
+    return {"type": "scattergl" if rows > SHARP else "scatter", "mode": "markers"}
+
+
+def _at(z: np.ndarray, axes: str) -> Trace:
+    return {axis: np.ascontiguousarray(z[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
+
+
+def _size(axes: str) -> int:
+    return 3 if len(axes) == 3 else 5
+
+
+def _symbol(group: _Group, axes: str) -> str:
+    """The group's symbol; 3-D plots have no triangle."""
+    return "circle" if len(axes) == 3 and group.symbol == "triangle-up" else group.symbol

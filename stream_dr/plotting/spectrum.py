@@ -1,0 +1,43 @@
+"""Spectrum: the eigenvalues of a model's components, and what share of all they capture together."""
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from stream_dr.plotting.figure import COLOURS, array, figure, nothing, text
+
+
+def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
+    """Eigenvalues as bars and their cumulative share as a line.
+
+    model: a fitted estimator, or a projection. The share is of what the estimator's `explained_variance_ratio_` is of,
+    where it has that; else of the sum of the components there are. Negative eigenvalues capture nothing.
+    """
+    title = title or f"Spectrum of {text(type(model).__name__)}"
+    values = array(model, "eigenvalues")
+    if values is None or not len(values):
+        return nothing(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
+    ratio = getattr(model, "explained_variance_ratio_", None)
+    positive = np.maximum(values, 0.0)
+    total = positive.sum()
+    shares = np.asarray(ratio) if ratio is not None else positive / total if total else positive
+    number = np.arange(1, len(values) + 1)
+    of = "all" if ratio is not None else "these components"
+    bars = {"type": "bar", "x": number, "y": values, "name": "eigenvalue", "marker": {"color": COLOURS[0]}}
+    line = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": number[: len(shares)],
+        "y": np.cumsum(shares),
+        "yaxis": "y2",
+    }
+    line |= {"name": f"captured share of {of}", "line": {"color": COLOURS[2]}}
+    return figure(
+        [bars, line],
+        title,
+        xaxis={"title": {"text": "component"}, "tickformat": "d"},
+        yaxis={"title": {"text": "eigenvalue"}},
+        yaxis2={"overlaying": "y", "side": "right", "range": [0, 1.05], "tickformat": ".0%", "showgrid": False},
+        legend={"orientation": "h", "y": 1.08, "x": 0},
+    )

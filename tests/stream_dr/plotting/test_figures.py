@@ -1,0 +1,161 @@
+"""What is in the figures, compared with numbers found otherwise."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_wine
+from sklearn.decomposition import PCA
+
+import stream_dr
+from stream_dr import plotting
+from stream_dr.plotting.figure import COLOURS
+
+X, y = load_wine(return_X_y=True)
+lda = stream_dr.LDA(n_components=2).fit(X, y)
+DIGITS = load_digits(return_X_y=True)
+MARKUP = "<b>a</b> & <a href='x'>"
+
+
+def test_the_projection_holds_every_row_by_its_label_and_the_class_means() -> None:
+    shown = plotting.projection(lda, X, y)
+    z = lda.transform(X)
+    *classes, means = shown.data
+    assert [trace.name for trace in classes] == ["0", "1", "2"]
+    for label, trace in enumerate(classes):
+        np.testing.assert_allclose(np.stack([trace.x, trace.y], axis=1), z[y == label], rtol=1e-5)
+        np.testing.assert_allclose([means.x[label], means.y[label]], z[y == label].mean(axis=0), rtol=1e-4)
+        assert trace.marker.color == means.marker.color[label] == COLOURS[label]
+    assert "178 rows" in shown.layout.title.text
+
+
+def test_three_dimensions_one_component_and_no_targets() -> None:
+    pca = stream_dr.PCA(n_components=3).fit(X)
+    (trace,) = plotting.projection(pca, X, dimensions=3).data
+    assert trace.type == "scatter3d"
+    np.testing.assert_allclose(trace.z, pca.transform(X)[:, 2], rtol=1e-4, atol=1e-3)
+    one = plotting.projection(stream_dr.LDA(n_components=1).fit(X, y), X, y)
+    assert {trace.type for trace in one.data} == {"histogram"}
+    assert sum(len(trace.x) for trace in one.data) == len(X)
+    with pytest.raises(stream_dr.errors.InvalidParameter, match="dimensions"):
+        plotting.projection(pca, X, dimensions=4)
+
+
+def test_continuous_targets_are_a_scale_and_several_labels_their_first() -> None:
+    pls = stream_dr.PLSDA(n_components=2).fit(X, X[:, 0])
+    (trace,) = plotting.projection(pls, X, X[:, 0]).data
+    np.testing.assert_array_equal(trace.marker.color, X[:, 0])
+    sets = [(["b", "a"], ["c"], ["a"])[i % 3] for i in range(len(X))]
+    shown = plotting.projection(stream_dr.OPLS().fit(X, sets), X, sets)
+    assert sum(len(trace.x) for trace in shown.data[:-1]) == len(X)
+
+
+def test_past_so_many_rows_a_sample_is_drawn_and_told_while_the_means_are_of_all() -> None:
+    shown = plotting.projection(lda, X, y, most=50)
+    assert sum(len(trace.x) for trace in shown.data[:-1]) == 50
+    assert "50 of 178 rows" in shown.layout.title.text
+    np.testing.assert_allclose(shown.data[-1].x, [lda.transform(X[y == c])[:, 0].mean() for c in range(3)], rtol=1e-4)
+    rows = np.repeat(X, 600, axis=0)
+    many = plotting.projection(lda, rows, np.repeat(y, 600))
+    assert sum(len(trace.x) for trace in many.data[:-1]) == 100_000
+    assert {trace.type for trace in many.data[:-1]} == {"scattergl"}
+
+
+def test_past_thirty_labels_the_others_share_a_colour() -> None:
+    labels = np.arange(len(X)) % 40
+    shown = plotting.projection(stream_dr.PCA(n_components=2).fit(X), X, labels)
+    assert shown.data[30].name == "10 other labels"
+    assert sum(len(trace.x) for trace in shown.data[:31]) == len(X)
+
+
+def test_the_spectrum_holds_eigenvalues_and_their_captured_share() -> None:
+    data = DIGITS[0]
+    bars, line = plotting.spectrum(stream_dr.PCA(n_components=5).fit(data)).data
+    sklearn = PCA(5).fit(data)
+    np.testing.assert_allclose(bars.y / (len(data) - 1), sklearn.explained_variance_)
+    np.testing.assert_allclose(line.y, np.cumsum(sklearn.explained_variance_ratio_), rtol=1e-8)
+
+
+def test_loadings_are_the_largest_by_name_with_their_signs() -> None:
+    names = [f"n{i}" for i in range(13)]
+    (bars,) = plotting.loadings(lda, 1, most=4, names=names).data
+    largest = np.argsort(-np.abs(lda.components_[1]))[:4]
+    assert [*bars.y][::-1] == [names[i] for i in largest]
+    np.testing.assert_array_equal(bars.x[::-1], lda.components_[1][largest])
+    with pytest.raises(stream_dr.errors.InvalidParameter, match="component=2"):
+        plotting.loadings(lda, 2)
+    chosen = stream_dr.InformationGain(n_components=3).fit(X, y)
+    assert len(plotting.loadings(chosen).data[0].x) == 3
+
+
+def test_drift_and_convergence() -> None:
+    turned = stream_dr.LDA(n_components=2).fit(X[:100], y[:100])
+    largest, median = plotting.drift([lda, turned]).data
+    before, after = (np.linalg.qr(e.components_.T)[0] for e in (lda, turned))
+    angles = np.degrees(np.arccos(np.linalg.svd(before.T @ after)[1]))
+    np.testing.assert_allclose([largest.y[0], median.y[0]], [angles.max(), np.median(angles)], rtol=1e-6)
+    refined = stream_dr.LDA(n_components=2, scatter="diagonal", gamma=1.0).fit(X, y)
+    refined.refine([(X, y)], max_passes=30)
+    residual, angle = plotting.convergence(refined.refine_report_).data
+    passes = refined.refine_report_.passes
+    assert [*residual.x] == [p.number for p in passes]
+    assert [*residual.y] == [p.residual for p in passes]
+    assert angle.y[0] == pytest.approx(np.pi / 2)
+
+
+RECORDS = [
+    {"kind": "progress", "time": 10.0 + i, "position": i, "rows": 5 * i, "models": {
+        "lda": {"rows": 5 * i, "rate": 5.0, "lag": 1, "version": i, "accuracy": 0.5, "baseline": 0.25, "tested": 3},
+        MARKUP: {"rows": i, "rate": None, "lag": 0, "version": 0},
+    }} for i in range(10)
+]  # fmt: skip
+MARKS = [
+    {"kind": "published", "time": 12.0, "model": "lda", "version": 2, "solution": "exact", "angles": [0.0, 0.5]},
+    {"kind": "published", "time": 13.0, "model": "lda", "version": 3, "solution": "refined", "angles": [0.1, 0.2]},
+    {"kind": "failed", "time": 14.0, "model": MARKUP, "position": 4, "code": "<i>"},
+    *(
+        {"kind": "pass", "time": 9.0, "model": "lda", "pass": i, "residual": 1.0 / i, "angle": 0.1}
+        for i in (1, 2, 3, 1, 2)
+    ),
+]
+
+
+def test_progress_draws_all_models_their_baseline_and_what_happened() -> None:
+    shown = plotting.progress(RECORDS + MARKS)
+    by_name = {}
+    for trace in shown.data:
+        by_name.setdefault(trace.name, []).append(trace)
+    accuracy, rate, lag = by_name["lda"]
+    assert ([*accuracy.y], [*rate.y], [*lag.y]) == ([0.5] * 10, [5.0] * 10, [1] * 10)
+    assert [*by_name["always the last label"][0].y] == [0.25] * 10
+    assert len(by_name["lda: version"][0].x) == len(by_name["lda: refined"][0].x) == 1
+    assert by_name["lda: refined"][0].text == ("version 3",)
+    assert len(plotting.progress(RECORDS + MARKS, most=4).data[0].x) <= 5
+    assert plotting.drift(MARKS, "lda").data[0].y == pytest.approx(np.degrees([0.5, 0.2]))
+    assert [*plotting.convergence(MARKS).data[0].y] == [1.0, 0.5]  # the last refine's passes
+
+
+def test_what_is_not_there_is_said() -> None:
+    for shown in (plotting.progress([]), plotting.convergence([]), plotting.drift([], "lda")):
+        assert not shown.data
+        assert shown.layout.annotations[0].text
+    assert "no rows yet" in plotting.projection(lda, X[:0]).layout.annotations[0].text
+    neighbours = stream_dr.LaplacianEigenmaps(reservoir=50, n_neighbors=5).fit(X)
+    assert "no loadings" in plotting.loadings(neighbours).layout.annotations[0].text
+
+
+def test_names_labels_and_errors_are_text() -> None:
+    labels = np.where(y == 0, MARKUP, "plain")
+    told = stream_dr.LDA(n_components=1).fit(X, labels)
+    two = stream_dr.PCA(n_components=2).fit(X)
+    names = [MARKUP] * 13
+    for shown in (
+        plotting.projection(told, X, labels),
+        plotting.projection(two, X, labels),
+        plotting.loadings(told, names=names),
+        plotting.progress(RECORDS + MARKS),
+    ):
+        held = json.dumps(json.loads(shown.to_json()))
+        assert "&lt;b&gt;a&lt;/b&gt; &amp; &lt;a href=" in held
+        assert "<b>" not in held
+        assert "<i>" not in held
