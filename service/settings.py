@@ -89,6 +89,11 @@ class Settings(BaseSettings):
     retain_rows: Count | None = _setting(
         None, "rows", "rows kept in the log once every model and snapshot is past them; unset: all", ge=0
     )
+    test_then_train: bool = _setting(
+        True,
+        "yes or no",
+        "test models on rows before they learn them, for the dashboard; takes a fiftieth of the time at most",
+    )
     wait_timeout: Seconds = _setting(30.0, "seconds", "longest that ?wait=applied waits before it answers 202", gt=0)
     body_timeout: Seconds = _setting(30.0, "seconds", "longest that a request body may take to arrive", gt=0)
     stop_timeout: Seconds = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)

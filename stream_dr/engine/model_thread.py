@@ -21,6 +21,7 @@ from stream_dr.engine.advance import Step, Steps, advance_all, backfill, rows_of
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.history import PAGE
 from stream_dr.engine.model import Model, PublishPolicy
+from stream_dr.engine.test_then_train import TestThenTrain
 from stream_dr.engine.threads import thread
 from stream_dr.engine.workers import Checkpoints, Workers
 
@@ -39,8 +40,10 @@ RETRY = 1.0
 
 class ModelThread:
     """directory: whose log is read. pool: where models run side by side. long: where they are backfilled and rebuilt.
-    wanted: the last position whose projections somebody waits for: they are published as soon as models are there. refine:
-    begins to refine a model whose policy says so. moved: called after models have moved."""
+    wanted: the last position whose projections somebody waits for: they are published as soon as models are there.
+    refine: begins to refine a model whose policy says so. moved: called after models have moved. tests: what live
+    models are tested by
+    on rows they are about to learn, or None."""
 
     def __init__(
         self,
@@ -53,10 +56,11 @@ class ModelThread:
         wanted: Callable[[], int],
         refine: Callable[[Model], None],
         moved: Callable[[], None],
+        tests: TestThenTrain | None = None,
     ) -> None:
         self._directory, self._workers, self._pool, self._long = directory, workers, pool, long
         self._checkpoints = Checkpoints(workers, snapshot_rows, snapshot_seconds, self.wake)
-        self._wanted, self._refine, self._moved = wanted, refine, moved
+        self._wanted, self._refine, self._moved, self._tests = wanted, refine, moved, tests
         self._steps = Steps(directory)
         self._lock = threading.Lock()
         self._woken = threading.Event()
@@ -179,6 +183,8 @@ class ModelThread:
         with self._lock:
             live, last = self.live, self._directory.position
             steps = self._steps.read(self.cursor, last, AT_ONCE)
+            if self._tests is not None:
+                self._tests.test(live, steps)
             self._rebuild_soon(advance_all(live, steps, self._directory, self._pool, rebuild=None))
             live, cursor = self.live, self.cursor
             self._directory.recent.forget(cursor)

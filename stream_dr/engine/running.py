@@ -24,9 +24,11 @@ from stream_dr.engine.ingest import Appender
 from stream_dr.engine.jobs import Job, Jobs
 from stream_dr.engine.model import Model, PublishPolicy, RefinePolicy
 from stream_dr.engine.model_thread import ModelThread
+from stream_dr.engine.recorder import Recorder
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.schema import Facts
 from stream_dr.engine.snapshot_file import canonical_json
+from stream_dr.engine.test_then_train import TestThenTrain
 from stream_dr.engine.threads import pool
 from stream_dr.engine.versions import Published
 from stream_dr.engine.workers import Listeners, Workers
@@ -46,6 +48,7 @@ class RunSettings(NamedTuple):
     publish: default policy of models. snapshot_rows, snapshot_seconds: models are snapshotted after so many rows or
     seconds with something new (None: only on stop), and once when they first publish. retain_rows: rows kept in the log once
     every snapshot is past them (None: all). workers: threads that solve and snapshot; twice as many backfill and refine.
+    test_then_train: whether live models are tested on rows before they learn them.
     """
 
     publish: PublishPolicy = PublishPolicy()
@@ -53,6 +56,7 @@ class RunSettings(NamedTuple):
     snapshot_seconds: float | None = 60.0
     retain_rows: int | None = None
     workers: int = 2
+    test_then_train: bool = True
 
 
 class Running:
@@ -70,6 +74,8 @@ class Running:
         self._workers = Workers(directory, self._work, self._listeners, self.settings.retain_rows, self._solved)
         self._appender = Appender(directory, self._appended)
         self._waits = Waits(self._included)
+        self._tests = TestThenTrain() if self.settings.test_then_train else None
+        self._recorder = Recorder(directory, self.scores)
         self._models = ModelThread(
             directory,
             self._workers,
@@ -80,6 +86,7 @@ class Running:
             lambda: self._waits.furthest,
             self._refine_again,
             self._moved,
+            self._tests,
         )
         self._jobs = Jobs()
         self._stopping = False
@@ -93,6 +100,7 @@ class Running:
         near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
         for model in alive:
             self._prepare(model)
+        self._recorder.start()
         self._models.start(near)
         self._appender.start()
         self._models.backfill_soon([m for m in alive if m not in near])
@@ -111,6 +119,7 @@ class Running:
         finally:
             self._work.shutdown()
             self._advance.shutdown()
+            self._recorder.stop()
             if self._blas is not None:
                 self._blas.restore_original_limits()
 
@@ -254,6 +263,10 @@ class Running:
         snapshots, queued_bytes, lag; names are stable."""
         return {**self._appender.figures, **self._workers.figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
 
+    def scores(self, model: Model) -> Facts:
+        """{"accuracy", "baseline", "tested"} of a model, by test-then-train; {} where it was not tested."""
+        return {} if self._tests is None else self._tests.scores(model)
+
     def _joined(self, model: Model, new: bool) -> tuple[Model, bool]:
         if new:
             self._prepare(model)
@@ -278,6 +291,7 @@ class Running:
         self._moved()
 
     def _moved(self) -> None:
+        self._recorder.wake()
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
