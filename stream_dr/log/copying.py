@@ -72,6 +72,7 @@ class LogCopy:
             self._clear(listed, index.places(listed.first))
         head = Head(self._target, writable=True)
         head.write(index.ends().last)
+        head.note(self._target / tables.INDEX_NAME)
         head.close()
         fsync_directory(self._target)
 

@@ -2,8 +2,11 @@
 shorter one.
 
 SQLite takes a WAL with a flipped bit for one that a crash cut short, and opens without a word what comes before. What was
-acknowledged is therefore noted after each commit in a file of 16 bytes, which a killed process leaves as it was; after a
+acknowledged is therefore noted after each commit in 16 bytes of a file, which a killed process leaves as it was; after a
 power cut it may be older than the log, never newer.
+
+Behind them stands which file the index is, by the numbers that the file system gave it: a copy is another one. Who copies a
+directory that is written to takes SQLite's file and its WAL at two moments, and what the two are together SQLite believes.
 
 Cost: one write of 16 bytes a commit, without a sync.
 
@@ -20,6 +23,7 @@ from stream_dr.log.event import row_digest
 
 HEAD_NAME = "head"
 _FORM = struct.Struct("<qq")
+_FILE = struct.Struct("<QQq")
 
 
 class Head:
@@ -34,7 +38,7 @@ class Head:
     def read(self) -> int:
         """The last position noted; −1 where none is, or not legibly."""
         with suppress(struct.error, OSError):
-            position, check = _FORM.unpack(self._path.read_bytes())
+            position, check = _FORM.unpack_from(self._path.read_bytes())
             if row_digest(position) == check:
                 return int(position)
         return -1
@@ -44,11 +48,29 @@ class Head:
         with suppress(OSError):
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
+    def is_of(self, index: Path) -> bool:
+        """Whether that is the file which was noted as the index."""
+        with suppress(struct.error, OSError):
+            *noted, check = _FILE.unpack_from(self._path.read_bytes(), _FORM.size)
+            return tuple(noted) == _numbers(index) and row_digest(*noted) == check
+        return False
+
+    def note(self, index: Path) -> None:
+        """Note which file the index is."""
+        numbers = _numbers(index)
+        with suppress(OSError):
+            os.pwrite(self._file, _FILE.pack(*numbers, row_digest(*numbers)), _FORM.size)
+
     def close(self) -> None:
         """Close the file; may be called again."""
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
+
+
+def _numbers(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def lost(path: Path, last: int, known: int) -> DamagedFile:

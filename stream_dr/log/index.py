@@ -53,6 +53,10 @@ CREATE TABLE erasures(id INTEGER PRIMARY KEY, file INTEGER NOT NULL, start INTEG
   digest INTEGER NOT NULL);
 """
 _EVENT = "SELECT position, kind, key, fingerprint, rows, schema, checksum, total, file, start, size, digest"
+_WITHOUT_KEY = """
+SELECT key FROM events WHERE key IS NOT NULL AND key NOT IN (SELECT key FROM keys)
+  AND position >= COALESCE((SELECT position FROM keys WHERE number IS NOT NULL ORDER BY number LIMIT 1), 0) LIMIT 1
+"""
 
 Row = tuple[Any, ...]
 
@@ -282,11 +286,19 @@ class Index:
             copy.execute("PRAGMA journal_mode=WAL")
 
     def check(self) -> None:
-        """SQLite's own check of the whole file, and every row that no read of events looks at."""
+        """SQLite's own check of the whole file, every row, no position missing, and that each event's key is there."""
         check_integrity(self._connection, self._path)
+        expected = self.ends().first
+        with closing(self._connection.execute(f"{_EVENT} FROM events ORDER BY position")) as cursor:
+            for position, *_ in map(self._sound, cursor):
+                if position != expected:
+                    raise damaged_file(self._path, f"position {expected} is missing")
+                expected += 1
         with closing(self._connection.execute("SELECT * FROM keys")) as cursor:
             for row in cursor:
                 self._sound(row)
+        for (key,) in self._connection.execute(_WITHOUT_KEY).fetchall():
+            raise damaged_file(self._path, f"the key {key!r} of an event is missing")
         self.schemas()
         self.erasures()
 

@@ -55,8 +55,9 @@ class Log(AbstractContextManager["Log"]):
     idempotency keys are remembered. at_least: a position the log has reached, as others know. The caller holds the
     directory's lock when writable. Thread-safe. Raises DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
 
-    To write, every file of bodies must be there, its own and as long as it was written; each event, key and body is checked
-    when it is read, and all of them by `verify`: that reads everything.
+    To write, every file of bodies must be there, its own and as long as it was written, and an index that was copied is
+    checked as a whole, once: O(events + keys). Each event, key and body is checked when it is read, and all of them by
+    `verify`: that reads everything.
     """
 
     def __init__(
@@ -79,12 +80,16 @@ class Log(AbstractContextManager["Log"]):
         self._head = Head(self.path, writable)
         try:
             if writable:
+                if not self._head.is_of(self._database.path):
+                    with self._view() as index:
+                        index.check()
                 self._sure()
                 files = self._files()
                 for listed in files:
                     listed.file.check(listed.end)
                 tidy(self.path, files)
                 self._head.write(self._ends.last)
+                self._head.note(self._database.path)
                 self.erase()
             else:
                 self._ends = self._look()

@@ -4,7 +4,7 @@ import os
 import random
 import shutil
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -185,3 +185,37 @@ def test_no_key_is_taken_for_new_where_512_bytes_of_the_index_are_zeros(folder):
                 except errors.DamagedFile:
                     found += 1
     assert found > 150
+
+
+def small(positions):
+    return [draft("unlearn", b"", 1, key=f"key-{p}") for p in positions]
+
+
+@pytest.mark.parametrize("torn", [True, False])
+def test_an_index_copied_at_two_moments_is_named_when_it_is_opened(folder, tmp_path, torn):
+    """What `cp -r` takes of a log that is written to: SQLite believes a WAL that its file is too old for."""
+    copy = tmp_path / "copy"
+    with Log(folder) as log:
+        log.append(small(range(5_000)))
+        shutil.copytree(folder, copy)
+        for begin in range(5_000, 7_000, 10):
+            log.append(small(range(begin, begin + 10)))
+        for file in folder.iterdir():
+            if not torn or file.name != "index.sqlite":
+                shutil.copy(file, copy)
+    if not torn:
+        with Log(copy) as opened:
+            assert opened.append(small([7_000])) == [7_000]
+        return
+    for _ in range(2):
+        with pytest.raises(errors.DamagedFile, match=r"index\.sqlite"):
+            Log(copy)
+
+
+def test_a_key_that_a_copy_lacks_is_named_when_it_is_opened(folder, tmp_path):
+    filled(folder).close()
+    shutil.copytree(folder, tmp_path / "copy")
+    with closing(sqlite3.connect(tmp_path / "copy" / "index.sqlite")) as index, index:
+        index.execute("DELETE FROM keys WHERE position = (SELECT MAX(position) FROM keys)")
+    with pytest.raises(errors.DamagedFile, match="key"):
+        Log(tmp_path / "copy")
