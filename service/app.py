@@ -62,10 +62,19 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         lifespan=lifespan,
         responses=schemas.ANY,
         dependencies=[Depends(given_once)],
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.shared, app.state.drained = shared, False
     problems.install(app)
-    for router in (learn.router, project.router, models.router, models.put_router(), jobs.router, stream.router):
+    for router in (
+        learn.router,
+        project.router,
+        models.router,
+        models.saved_router,
+        models.put_router(),
+        jobs.router,
+        stream.router,
+    ):
         app.include_router(router)
     app.add_middleware(BodyLimits, settings=settings, held=held)
     app.add_middleware(Access, settings=settings)

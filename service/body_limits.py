@@ -13,7 +13,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.media import ARROW, ARROW_STREAM, JSON
+from service.media import ARROW, ARROW_STREAM, JSON, SAVED
 from service.problems import Problem
 from service.settings import Settings
 
@@ -57,7 +57,7 @@ class BodyLimits:
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)
             return
-        limit = largest(_media(scope["path"], headers), self.settings)
+        limit = largest(_media(scope, headers), self.settings)
         body = _Body(self.held, limit, _length(headers), self.settings.body_timeout, receive)
         try:
             await self.app(scope, body.receive, send)
@@ -119,10 +119,10 @@ def largest(media: str, settings: Settings) -> Limit:
     return min(Limit(getattr(settings, name), name) for name in (own, "max_queue_bytes"))
 
 
-def _media(path: str, headers: Headers) -> str:
+def _media(scope: Scope, headers: Headers) -> str:
     media = media_type(headers.get("content-type", ""))
     encoding = headers.get("content-encoding", "identity")
-    wanted = (JSON, *ARROW) if path in ARROW_PATHS else (JSON,)
+    wanted = (JSON, *(SAVED if scope["method"] == "PUT" else ARROW if scope["path"] in ARROW_PATHS else ()))
     if media not in wanted or encoding != "identity":
         raise Problem(
             "unsupported_media_type",

@@ -7,9 +7,13 @@ from fastapi import Request
 from service.problems import Problem
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-ARROW = (ARROW_STREAM, "application/vnd.apache.arrow.file")
+OCTETS = "application/octet-stream"
+"""What generated clients call bytes: of rows an Arrow stream, of a model the file of a saved estimator."""
+ARROW = (ARROW_STREAM, "application/vnd.apache.arrow.file", OCTETS)
 JSON = "application/json"
 SAFETENSORS = "application/safetensors"
+SAVED = (OCTETS, SAFETENSORS)
+"""What a saved estimator's file may be called."""
 
 
 def accepted(request: Request, offers: Sequence[str]) -> str:

@@ -6,23 +6,28 @@ for the OpenAPI document alone.
 
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import FastAPI, Header
+from fastapi import FastAPI, Header, Path
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic.json_schema import models_json_schema
 
 import stream_dr
 from service import auth, media
+from service.examples import EXAMPLES
 
 Label = str | int | bool
 TargetKind = Literal["none", "class", "multilabel", "continuous"]
 Flag = Annotated[bool, BeforeValidator(lambda given: str(given).lower() not in ("0", "false"))]
 """A parameter that is true where it is given, unless as 0 or false."""
 
+Name = Annotated[str, Path(description="the model's name", examples=["lda"])]
+JobId = Annotated[str, Path(description="the job's id, as the answer that began it has it", examples=["5f2c9a"])]
 Key = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
         description="a retry with the same key and body is not taken twice",
+        examples=["batch-1"],
         min_length=1,
         max_length=256,
         pattern="^[!-~]([ -~]*[!-~])?$",
@@ -50,13 +55,13 @@ class UnlearnQuery(Query):
 class TransformQuery(Query):
     """By which model rows are projected."""
 
-    model: str = Field(description="the model's name")
+    model: str = Field(description="the model's name", examples=["lda"])
 
 
 class OneRowQuery(TransformQuery):
     """A row to be projected: x, or indices and values."""
 
-    x: str | None = Field(None, description="a dense row: 0.1,0.2")
+    x: str | None = Field(None, description="a dense row: 0.1,0.2", examples=["0.1,0.2"])
     indices: str | None = Field(None, description="a sparse row's indices: 3,17")
     values: str | None = Field(None, description="its values: 0.5,1.2")
 
@@ -65,6 +70,27 @@ class VersionQuery(Query):
     """Which projection of a model."""
 
     version: int | None = Field(None, ge=1, lt=2**63, description="a kept version; the newest where it is left out")
+
+
+class SparseRow(BaseModel):
+    """A row by its entries that are not zero, indices ascending."""
+
+    indices: list[Annotated[int, Field(ge=0)]]
+    values: list[float]
+
+
+class Rows(BaseModel):
+    """Rows: all dense, all sparse, or all by the columns' names; and what is given with them, one a row.
+
+    labels: a label or a list of labels a row, null where a row has no target. target: continuous targets instead, a number
+    or a list of numbers a row.
+    """
+
+    rows: list[list[float]] | list[SparseRow] | list[dict[str, float | str | bool | None]]
+    labels: list[Label | list[Label] | None] | None = None
+    target: list[float | list[float] | None] | None = None
+    weights: list[Annotated[float, Field(ge=0)]] | None = None
+    ids: list[str] | None = None
 
 
 class Unlearn(BaseModel, extra="forbid", strict=True):
@@ -269,43 +295,28 @@ class Health(BaseModel):
     status: Literal["alive", "ready"]
 
 
-_SPARSE = {
-    "type": "object",
-    "required": ["indices", "values"],
-    "properties": {
-        "indices": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-        "values": {"type": "array", "items": {"type": "number"}},
-    },
-}
-_ROW = {
-    "anyOf": [
-        {"type": "array", "items": {"type": "number"}},
-        _SPARSE,
-        {"type": "object", "additionalProperties": {"type": "number"}},
-    ]
-}
-_ROWS = {
-    "type": "object",
-    "required": ["rows"],
-    "properties": {
-        "rows": {"type": "array", "items": _ROW, "description": "all dense, all sparse, or all by the columns' names"},
-        "labels": {"type": "array", "description": "one label a row, or a list of labels a row; null: no target"},
-        "target": {"type": "array", "description": "continuous targets: a number or a list of numbers a row"},
-        "weights": {"type": "array", "items": {"type": "number", "minimum": 0}},
-        "ids": {"type": "array", "items": {"type": "string"}},
-    },
-    "example": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
-}
-BYTES = {"schema": {"type": "string", "format": "binary"}}
-ROWS_BODY = {"requestBody": {"required": True, "content": {media.JSON: {"schema": _ROWS}, media.ARROW_STREAM: BYTES}}}
-"""What FastAPI is told of a body of rows."""
+_REF = "#/components/schemas/{model}"
+
+
+def _ref(kind: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": _REF.format(model=kind.__name__)}
+
+
+def bytes_of(what: str) -> dict[str, Any]:
+    """A body of bytes."""
+    return {"schema": {"type": "string", "format": "binary", "description": what}}
+
+
+_STREAM = bytes_of(f"an Arrow stream; {media.ARROW_STREAM} says the same")
+ROWS_BODY = {"requestBody": {"required": True, "content": {media.JSON: {"schema": _ref(Rows)}, media.OCTETS: _STREAM}}}
+"""What FastAPI is told of a body of rows. Generated clients know no type of Arrow's."""
 
 Answers = dict[int | str, dict[str, Any]]
 
 
 def problems(*statuses: int) -> Answers:
     """The answers of a route that may fail with these statuses."""
-    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    content = {"application/problem+json": {"schema": _ref(Problem)}}
     return {s: {"description": "a problem; see its code", "content": content} for s in statuses}
 
 
@@ -319,7 +330,11 @@ def describe(app: FastAPI, guarded: bool) -> dict[str, Any]:
     operations need one. Made once."""
     if app.openapi_schema is None:
         told = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        told["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        told["components"]["schemas"] |= models_json_schema(
+            [(kind, "validation") for kind in (Problem, Rows, Overview)], ref_template=_REF
+        )[1]["$defs"]
+        for name, example in EXAMPLES.items():
+            told["components"]["schemas"][name]["examples"] = [example]
         if guarded:
             meaning = "Reading takes the read or the write token, writing the write token."
             token = {"type": "http", "scheme": "bearer", "description": meaning}

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 
 import stream_dr
 from service import schemas
+from service.schemas import JobId, Name
 from service.shared import Service
 
 router = APIRouter(tags=["jobs"])
@@ -20,7 +21,7 @@ STARTED: dict[str, Any] = {
 
 
 @router.post("/models/{name}/refine", **STARTED)
-def refine(shared: Service, response: Response, name: str, how: schemas.Refine | None = None) -> dict[str, Any]:
+def refine(shared: Service, response: Response, name: Name, how: schemas.Refine | None = None) -> dict[str, Any]:
     """Solve exactly by passes over the log up to the model's position; stays published until the next refine.
 
     While a refine of the model is under way, its job is answered.
@@ -30,19 +31,19 @@ def refine(shared: Service, response: Response, name: str, how: schemas.Refine |
 
 
 @router.post("/models/{name}/snapshot", **STARTED)
-def snapshot(shared: Service, response: Response, name: str) -> dict[str, Any]:
+def snapshot(shared: Service, response: Response, name: Name) -> dict[str, Any]:
     """Write the model's state, position and spec to disk."""
     return _started(response, shared.running.snapshot(name))
 
 
 @router.get("/jobs/{id}", response_model=schemas.JobState, responses=schemas.problems(404))
-def job(shared: Service, id: str) -> dict[str, Any]:
+def job(shared: Service, id: JobId) -> dict[str, Any]:
     """A job's state, progress and error."""
     return shared.running.job(id).describe()
 
 
 @router.delete("/jobs/{id}", status_code=202, response_model=schemas.JobState, responses=schemas.problems(404))
-def cancel(shared: Service, id: str) -> dict[str, Any]:
+def cancel_job(shared: Service, id: JobId) -> dict[str, Any]:
     """Ask a job to stop at its next safe point; an ended job stays what it is."""
     job = shared.running.job(id)
     job.cancel()

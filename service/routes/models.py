@@ -1,25 +1,34 @@
 """Models: make, look at, export and delete them while the stream goes on.
 
 The service names no estimator: PUT's body is validated by pydantic models made from the registry's own signatures, so /docs
-shows each estimator's parameters, and a new estimator appears there by being registered.
+shows each estimator's parameters, and a new estimator appears there by being registered. A body that is no JSON is the file
+of a saved estimator, which has a route of its own.
 """
 
 import asyncio
 import functools
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, create_model
+from starlette.datastructures import Headers
+from starlette.routing import Match
+from starlette.types import Scope
 
 import stream_dr
 from service import schemas
-from service.media import ARROW_STREAM, JSON, SAFETENSORS, accepted
+from service.body_limits import media_type
+from service.media import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, accepted
 from service.problems import Problem
+from service.schemas import Name
 from service.shared import Service, Shared
+from stream_dr import errors
 
-Name = Annotated[str, Path(description="the model's name")]
 Told = dict[str, Any]
 """What the library tells of a model; ModelState is its form."""
 
@@ -29,29 +38,39 @@ MADE: schemas.Answers = {
     201: {"description": "made; it catches up in the background"},
 }
 LATE: schemas.Answers = {202: {"model": schemas.ModelState, "description": "still being solved"}}
+REFUSALS = (
+    errors.TargetKindMismatch,
+    errors.InvalidWeights,
+    errors.InvalidTargets,
+    errors.SchemaMismatch,
+    errors.WidthMismatch,
+)
+"""What is raised where a model cannot learn a stream."""
+_FILE = {OCTETS: schemas.bytes_of("the safetensors file of a saved estimator")}
+FILE: schemas.Answers = {200: {"content": _FILE, "description": "a safetensors file"}}
 PROJECTION: schemas.Answers = {
     200: {
         "model": schemas.Exported,
-        "content": {ARROW_STREAM: schemas.BYTES, SAFETENSORS: schemas.BYTES},
+        "content": {media: schemas.bytes_of("its arrays") for media in (ARROW_STREAM, SAFETENSORS)},
         "description": "by Accept: JSON, an Arrow stream of one row, or a safetensors file",
     }
 }
 
 
 @router.get("/models", response_model=schemas.Models)
-def every_model(shared: Service) -> dict[str, dict[str, Told]]:
+def models(shared: Service) -> dict[str, dict[str, Told]]:
     """All models: name → what GET /models/{name} tells."""
     return {"models": {name: _told(shared, model) for name, model in shared.directory.models.items()}}
 
 
 @router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL)
-def one_model(shared: Service, name: Name) -> Told:
+def model(shared: Service, name: Name) -> Told:
     """State, position, rows, lag, version, classes, eigenvalues, solution, bytes."""
     return _told(shared, shared.directory.model(name))
 
 
 @router.delete("/models/{name}", status_code=204, responses=schemas.MODEL)
-def delete(shared: Service, name: Name) -> None:
+def delete_model(shared: Service, name: Name) -> None:
     """Forget the model and its snapshots; the log stays."""
     shared.running.remove_model(name)
 
@@ -80,6 +99,58 @@ def projection(
     return Response(told.to_arrow() if accept == ARROW_STREAM else told.to_safetensors(), media_type=accept)
 
 
+@router.get("/models/{name}/export", response_class=Response, responses=FILE | schemas.MODEL)
+def export(shared: Service, name: Name) -> Response:
+    """The model as a saved estimator, as it is now: a snapshot's file, for `stream_dr.load` or another service's PUT."""
+    content = stream_dr.export_model(shared.directory.model(name))
+    return Response(
+        content, media_type=OCTETS, headers={"Content-Disposition": f'attachment; filename="{name}.safetensors"'}
+    )
+
+
+class _SavedRoute(APIRoute):
+    """A route for bodies that are the file of a saved estimator."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Leave every other body to the next route."""
+        given = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
+        return super().matches(scope) if media_type(given) in SAVED else (Match.NONE, {})
+
+
+saved_router = APIRouter(route_class=_SavedRoute)
+
+
+@saved_router.put("/models/{name}", include_in_schema=False)
+async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> Told:
+    """As put_model, of a saved estimator, which goes on from where it was."""
+    content = b"".join([piece async for piece in request.stream()])
+    return await asyncio.get_running_loop().run_in_executor(shared.slow, _begin, shared, response, name, content)
+
+
+def _begin(shared: Shared, response: Response, name: str, content: bytes) -> Told:
+    try:
+        estimator = stream_dr.load(content)
+    except (errors.DamagedFile, errors.ForeignFile, errors.UnknownFormat) as e:
+        raise Problem("malformed_input", str(e), reason=e.code) from None
+    with _fitting():
+        return _made(shared, response, *shared.running.add_saved(name, estimator))
+
+
+@contextmanager
+def _fitting() -> Iterator[None]:
+    """What does not fit the stream is the model, not the request."""
+    try:
+        yield
+    except REFUSALS as e:
+        raise Problem("model_refuses_stream", str(e), reason=e.code) from e
+
+
+def _made(shared: Shared, response: Response, model: stream_dr.Model, new: bool) -> Told:
+    response.status_code = 201 if new else 200
+    response.headers["Location"] = f"/models/{model.name}"
+    return _told(shared, model)
+
+
 def _told(shared: Shared, model: stream_dr.Model) -> Told:
     return model.describe(shared.directory.position)
 
@@ -95,6 +166,7 @@ def put_router() -> APIRouter:
         status_code=201,
         response_model=schemas.ModelState,
         responses=MADE | schemas.BODY | schemas.MODEL,
+        openapi_extra={"requestBody": {"content": _FILE}},
     )
     def put_model(
         response: Response,
@@ -104,18 +176,16 @@ def put_router() -> APIRouter:
     ) -> Told:
         """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background.
 
-        Of a model that is there, `publish` and `refine` may be changed by this.
+        Of a model that is there, `publish` and `refine` may be changed by this. A body of octets (also called
+        `application/safetensors`) is the file of a saved estimator: the model answers at once and goes on from it, with the
+        next batch; the same file again is 200, and an empty stream takes its kind of targets, labels and columns' names.
         """
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
         refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None
-        try:
-            model, new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
-        except (stream_dr.errors.TargetKindMismatch, stream_dr.errors.InvalidWeights) as e:
-            raise Problem("model_refuses_stream", str(e), reason=e.code) from e
-        response.status_code = 201 if new else 200
-        response.headers["Location"] = f"/models/{name}"
-        return _told(shared, model)
+        with _fitting():
+            made = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
+        return _made(shared, response, *made)
 
     return routes
 
@@ -139,7 +209,10 @@ def _spec(key: str) -> type[BaseModel]:
         __doc__=first,
         estimator=(Literal[key], ...),
         params=(params, Field(default_factory=params)),
-        start=(int | Literal["start", "now"], Field("start", alias="from", description="start, now or a position")),
+        start=(
+            int | Literal["start", "now"],
+            Field("start", alias="from", title="Start", description="start, now or a position"),
+        ),
         publish=(
             schemas.Policy | None,
             Field(None, description="when to publish; default: the service's settings"),

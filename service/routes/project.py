@@ -25,7 +25,7 @@ router = APIRouter(tags=["project"])
 
 def _many(model: type[BaseModel]) -> dict[str, Any]:
     """What FastAPI is told of a route that takes rows and answers with a model, or in Arrow."""
-    told: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.BYTES}}}
+    told: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.bytes_of("an Arrow stream")}}}
     return {
         "openapi_extra": schemas.ROWS_BODY,
         "responses": told | schemas.BODY | schemas.MODEL | schemas.problems(406),
@@ -40,9 +40,7 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
 
 
 @router.post("/transform", **_many(schemas.Projected))
-async def transform_many(
-    request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]
-) -> Response:
+async def transform(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Project many rows, the same rows as /partial_fit takes; targets are ignored, and no rows give none."""
     return await _answer(request, shared, query.model, _project)
 

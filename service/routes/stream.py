@@ -6,6 +6,7 @@ page fetches with one.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, StreamingResponse
 from prometheus_client.exposition import choose_encoder
 
 from service import schemas
+from service.examples import EXAMPLES
 from service.problems import Problem
 from service.shared import Service, Shared
 
@@ -23,6 +25,13 @@ _PAGE = Path(__file__).parent.parent / "dashboard" / "index.html"
 BEAT, CATCHING_UP, SILENCE = 0.2, 1.0, 15.0
 """Seconds: between two events at least; until a look at models that have not learned all there is; until an unchanged
 stream says that it is alive."""
+EVENT = f"event: overview\ndata: {json.dumps(EXAMPLES['Overview'])}\n\n"
+METRIC = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
+
+
+def _of(media: str, example: str) -> schemas.Answers:
+    """What FastAPI is told of a route that answers in text."""
+    return {200: {"content": {media: {"schema": {"type": "string"}, "example": example}}}}
 
 
 @router.get("/stream", response_model=schemas.StreamState)
@@ -33,16 +42,19 @@ def stream(shared: Service) -> dict[str, Any]:
     return told | directory.schema.describe()
 
 
-@router.get("/events", response_class=StreamingResponse)
+@router.get("/events", response_class=StreamingResponse, responses=_of("text/event-stream", EVENT))
 async def events(shared: Service) -> Response:
-    """Server-sent events: position, rows, lag and each model's figures, whenever they change."""
+    """Server-sent events: position, rows, lag and each model's figures, whenever they change.
+
+    Each is called `overview`, and its data is JSON of the form Overview.
+    """
     if shared.metrics.listeners >= shared.settings.max_listeners:
         raise Problem("overloaded", "Too many /events connections are open; try again later.", {"Retry-After": "5"})
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_changes(shared), 200, headers, "text/event-stream")
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@router.get("/metrics", response_class=PlainTextResponse, responses=_of("text/plain", METRIC))
 def metrics(request: Request, shared: Service) -> Response:
     """Prometheus metrics, in its text form or as OpenMetrics, by Accept."""
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
@@ -64,7 +76,7 @@ def readyz(shared: Service) -> schemas.Health:
     return schemas.Health(status="ready")
 
 
-@router.get("/", response_class=HTMLResponse)
+@router.get("/", response_class=HTMLResponse, responses=_of("text/html", "<!doctype html>"))
 def dashboard() -> Response:
     """The dashboard."""
     csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"

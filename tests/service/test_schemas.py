@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from service import schemas
+from service.examples import EXAMPLES
 from tests.service.serving import Served, arrow, in_thread, post
 
 
@@ -63,6 +64,39 @@ def test_a_failed_model_a_job_and_many_rows_have_the_form_that_is_shown(served: 
     assert many.json()["id"] == ["x"]
     answered(many, schemas.Projected)
     answered(served.http.post("/partial_fit", json={"rows": [[1, 2]], "labels": ["a"]}), schemas.Receipt)
+
+
+def test_every_operation_has_a_name_a_description_and_an_example(served: Served) -> None:
+    document = served.http.get("/openapi.json").json()
+    operations = [told for methods in document["paths"].values() for told in methods.values()]
+    assert len({told["operationId"] for told in operations}) == len(operations)
+    for told in operations:
+        assert told["description"]
+        parts = [told.get("requestBody", {}), *(told["responses"].get(status, {}) for status in ("200", "201", "202"))]
+        contents = [content for part in parts for content in part.get("content", {}).values()]
+        names = [content["schema"].get("$ref", "").rpartition("/")[2] for content in contents]
+        shown = [document["components"]["schemas"][name].get("examples") for name in names if name]
+        shown += [content.get("example") or content.get("examples") for content in contents]
+        shown += [p.get("examples") or p["schema"].get("examples") for p in told.get("parameters", [])]
+        assert any(shown), told["operationId"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_has_its_form(name: str) -> None:
+    getattr(schemas, name).model_validate(EXAMPLES[name])
+
+
+def test_every_array_says_what_it_holds(served: Served) -> None:
+    document = served.http.get("/openapi.json").json()
+
+    def arrays(part: object) -> Iterator[dict[str, Any]]:
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        for each in inner:
+            yield from arrays(each)
+        if isinstance(part, dict) and part.get("type") == "array":
+            yield part
+
+    assert all("items" in array or "prefixItems" in array for array in arrays(document))
 
 
 def test_every_example_of_a_model_makes_one(served: Served) -> None:
