@@ -19,6 +19,8 @@ COMMANDS = (
     "inspect",
     "transform",
     "refine",
+    "plot",
+    "report",
     "verify",
     "backup",
     "restore",

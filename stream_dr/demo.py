@@ -22,6 +22,7 @@ from stream_dr.client import Client
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.warm_up import warm_up
+from stream_dr.plotting.report import write_report
 from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.targets import class_targets
@@ -113,6 +114,13 @@ def table(address: str, data: Digits, rates: dict[str, float]) -> list[Line]:
             projected = one_nearest(z, data.y, z_held_out, data.y_held_out)
             lines.append(Line(name, z.shape[1], told["rows"], rates.get(name), projected, full))
     return lines
+
+
+def report(directory: Path) -> Path:
+    """Write the report of the directory, which may be served meanwhile; where."""
+    with Directory(directory, writable=False) as opened:
+        write_report(opened, directory / "report.html")
+    return directory / "report.html"
 
 
 def one_nearest(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> float:

@@ -42,7 +42,7 @@ def demo(
     def run(address: str) -> None:
         """What is done over HTTP once the service answers, in a thread of its own; the service has the main one."""
         try:
-            _ask(address, shards[steps.REPLAYED :], data, rates, exit)
+            _ask(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
             failed.append(e)
         if exit or failed:
@@ -57,7 +57,7 @@ def demo(
     raise typer.Exit(status)
 
 
-def _ask(address: str, shards: list[Path], data: Any, rates: dict[str, float], exit: bool) -> None:
+def _ask(address: str, dir: Path, shards: list[Path], data: Any, rates: dict[str, float], exit: bool) -> None:
     from stream_dr import demo as steps
 
     answers = list(steps.post_shards(address, shards))
@@ -67,8 +67,9 @@ def _ask(address: str, shards: list[Path], data: Any, rates: dict[str, float], e
     one = steps.ask_one(address, first)
     say(f"GET /transform: version {one['version']}, position {one['position']}, solution {one['solution']}")
     _show(steps.table(address, data, rates), steps.SPLIT)
+    result(f"\nEverything there is to see is in {steps.report(dir)}")
     if not exit:
-        result("\nServing until Ctrl-C. Try:\n")
+        result(f"\nServing until Ctrl-C. Look at {address}/ or try:\n")
         for line in steps.curl_lines(address, first):
             result(line)
 

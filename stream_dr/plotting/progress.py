@@ -12,6 +12,9 @@ from stream_dr.plotting.recorded import recorded, records_of, when
 PANELS = (("accuracy", "accuracy", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
 """What a model's record holds, its name, and its axis, from above."""
 
+FEW = 20
+"""Records up to which each is marked."""
+
 MARKS = {"version": ("triangle-up", 6), "refined": ("diamond", 10), "failed": ("x", 11)}
 """Symbol and size of what happens to a model."""
 

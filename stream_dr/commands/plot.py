@@ -1,0 +1,39 @@
+"""`stream-dr plot`: one figure of a directory."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_dr.commands.output import result
+
+
+def plot(
+    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A file in .html, .png, .svg or .pdf.")],
+    kind: Annotated[
+        str, typer.Option(help="projection, spectrum, loadings, progress, convergence or drift.")
+    ] = "projection",
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose; progress is of all.")] = None,
+    rows: Annotated[int, typer.Option(min=1, max=100_000, help="projection: so many of the newest rows.")] = 10_000,
+    dimensions: Annotated[int, typer.Option(min=2, max=3, help="projection: 2 or 3.")] = 2,
+    component: Annotated[int, typer.Option(min=1, help="loadings: of which component.")] = 1,
+    width: Annotated[int, typer.Option(min=100, help="Of a picture, in pixels.")] = 900,
+    height: Annotated[int, typer.Option(min=100, help="Of a picture, in pixels.")] = 560,
+) -> None:
+    """Draw one figure of a directory's models; also while it is being served.
+
+    A page (.html) holds all it needs. A picture takes the extra `plot` and Chromium or Chrome.
+
+        stream-dr plot D --model lda -o lda.html
+        stream-dr plot D --model lda --kind loadings --component 2 -o lda.svg
+    """
+    from stream_dr.engine.directory import Directory
+    from stream_dr.plotting.files import write
+    from stream_dr.plotting.of_directory import Wanted, figure_of
+
+    with Directory(directory, writable=False) as opened:
+        chosen = None if model is None else opened.model(model)
+        figure = figure_of(opened, kind, chosen, Wanted(rows, dimensions, component - 1))
+    write(figure, out, width, height)
+    result(f"{kind} written to {out}")

@@ -1,0 +1,30 @@
+"""`stream-dr report`: everything there is to see of a directory, as one page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_dr.commands.output import result
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A file in .html.")],
+    rows: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Projections are of so many of the newest rows.")
+    ] = 10_000,
+) -> None:
+    """Write one page with every figure of every model, the schema, the state of the log, and how each number was obtained.
+
+    The page needs no other file and no network. The directory may be served meanwhile.
+    """
+    from stream_dr.engine.directory import Directory
+    from stream_dr.errors import InvalidParameter
+    from stream_dr.plotting.report import write_report
+
+    if out.suffix != ".html":
+        raise InvalidParameter(f"{out} ends in {out.suffix!r}; a report is a file in .html.")
+    with Directory(directory, writable=False) as opened:
+        write_report(opened, out, rows)
+    result(f"report written to {out}")

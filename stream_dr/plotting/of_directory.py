@@ -1,0 +1,74 @@
+"""Of a directory: each figure of one of its models, from what is published, the newest rows of the log, and the records."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import plotly.graph_objects as go
+
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.model import Model
+from stream_dr.engine.newest import Newest, newest_rows
+from stream_dr.engine.schema import Facts
+from stream_dr.errors import InvalidParameter
+from stream_dr.plotting.convergence import convergence
+from stream_dr.plotting.drift import drift
+from stream_dr.plotting.figure import inner, nothing, text
+from stream_dr.plotting.loadings import loadings
+from stream_dr.plotting.progress import progress
+from stream_dr.plotting.projection import points
+from stream_dr.plotting.spectrum import spectrum
+
+KINDS = ("projection", "spectrum", "loadings", "progress", "convergence", "drift")
+
+
+class Wanted(NamedTuple):
+    """What a figure is to show. rows: the newest ones, at most so many. dimensions: 2 or 3. component: from 0."""
+
+    rows: int = 10_000
+    dimensions: int = 2
+    component: int = 0
+
+
+def figure_of(
+    directory: Directory,
+    kind: str,
+    model: Model | None = None,
+    wanted: Wanted = Wanted(),
+    newest: Newest | None = None,
+    records: Sequence[Facts] | None = None,
+) -> go.Figure:
+    """The figure of that kind (KINDS) of a model; `progress` is of all.
+
+    newest, records: where they were read already. Raises InvalidParameter (unknown kind, no model named), and what
+    reading the log raises.
+    """
+    if kind not in KINDS:
+        raise InvalidParameter(f"there is no figure {kind!r}; there are {', '.join(KINDS)}.")
+    told: list[Facts] = list(directory.records.read() if records is None and kind in KINDS[3:] else records or [])
+    if kind == "progress":
+        return progress(told)
+    if model is None:
+        raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
+    name = text(model.name)
+    if kind == "convergence":
+        return convergence(told, model.name, title=f"{name}: convergence of refine")
+    if kind == "drift":
+        return drift(told, model.name, title=f"{name}: drift")
+    return _of_projection(directory, kind, model, wanted, newest)
+
+
+def _of_projection(directory: Directory, kind: str, model: Model, wanted: Wanted, newest: Newest | None) -> go.Figure:
+    published, name = model.published, text(model.name)
+    if published is None:
+        return nothing(f"{name}: {kind}", "nothing is published yet")
+    projection = published.projection
+    title = f"{name}: version {published.version}"
+    if kind == "spectrum":
+        return spectrum(projection, title=f"{name}: spectrum")
+    if kind == "loadings":
+        width = getattr(getattr(inner(projection), "loadings", None), "shape", (0, 0))[1]
+        component = min(wanted.component, max(0, width - 1))  # the next version may have fewer
+        names = directory.schema.names if projection.kind != "mapped" else None
+        return loadings(projection, component, names=names, title=f"{name}: loadings")
+    rows = newest if newest is not None else newest_rows(directory, wanted.rows)
+    return points(rows.project(projection), rows.targets, wanted.dimensions, max(1, wanted.rows), 0, title)

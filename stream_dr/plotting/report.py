@@ -1,0 +1,98 @@
+"""Report: one page that holds every figure of a directory's models, its schema and the state of its log; no other file
+and no network is needed to read it."""
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from stream_dr.disk import write_atomically
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.model import Model
+from stream_dr.engine.newest import newest_rows
+from stream_dr.plotting.of_directory import KINDS, Wanted, figure_of
+
+HOW = {
+    "projection": "The newest rows of the log that are still learned, projected by the version that is published; crosses "
+    "are the means of each label's rows among them. Components keep sign and order from version to version.",
+    "spectrum": "The eigenvalues of the published solution, and their cumulative share of the sum of those shown.",
+    "loadings": "The entries of the published component that are largest by size; features without a name are numbered.",
+    "progress": "Recorded once a second while models learned. Accuracy: the nearest class mean among the rows tested "
+    "before, on rows that were not learned yet, over the last 2,000 tested; the dotted line: always the last label.",
+    "convergence": "Of the last refine: the relative residual of the equations solved, and the largest principal angle to "
+    "the pass before.",
+    "drift": "Principal angles between the components of each recorded version and those of the one recorded before it.",
+}
+"""How the numbers of each figure were obtained."""
+
+_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top;font-weight:400}
+th{color:#666}.how{color:#555;max-width:60rem}h2{border-top:1px solid #ccc;padding-top:1rem}td{overflow-wrap:anywhere}"""
+
+
+def write_report(directory: Directory, path: Path, rows: int = 10_000) -> None:
+    """Write the page. rows: the newest ones, of which projections are drawn. Raises what reading the log raises."""
+    page = "".join(_page(directory, rows))
+    write_atomically(path, lambda file: file.write(page.encode()))
+
+
+def _page(directory: Directory, rows: int) -> Iterator[str]:
+    newest, records = newest_rows(directory, rows), directory.records.read()
+    wanted = Wanted(rows)
+    yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+    yield f"<title>stream_dr: {escape(directory.path.name)}</title><style>{_STYLE}</style>"
+    yield f"<script>{get_plotlyjs()}</script></head><body><h1>{escape(directory.path.name)}</h1>"
+    yield from _stream(directory)
+    yield from _shown("progress", figure_of(directory, "progress", records=records))
+    for model in directory.models.values():
+        yield from _model(directory, model)
+        for kind in KINDS:
+            if kind != "progress":
+                yield from _shown(kind, figure_of(directory, kind, model, wanted, newest, records))
+    yield "</body></html>\n"
+
+
+def _stream(directory: Directory) -> Iterator[str]:
+    schema = directory.schema
+    names = f" ({', '.join(schema.names[:20])}{' …' if len(schema.names) > 20 else ''})" if schema.names else ""
+    labels = ", ".join(map(str, schema.labels[:50])) + (" …" if len(schema.labels) > 50 else "")
+    yield "<h2>The stream</h2>" + _table(
+        ("log", f"positions {directory.log.first} to {directory.position}, {directory.rows:,} rows"),
+        ("rows", f"{schema.layout or 'none yet'}, {schema.features:,} features{names}"),
+        ("targets", schema.target_kind or "none yet"),
+        ("labels", f"{len(schema.labels)}: {labels}" if schema.labels else "none"),
+        ("weights", {None: "none yet", True: "yes", False: "no"}[schema.weighted]),
+    )
+
+
+def _model(directory: Directory, model: Model) -> Iterator[str]:
+    told = model.describe(directory.position)
+    params = ", ".join(f"{name}={value!r}" for name, value in told["params"].items())
+    facts = [
+        ("method", f"{told['estimator']}({params})"),
+        ("state", f"{told['state']}, {told['lag']} events behind the log"),
+        ("rows", f"{told['rows']:,} learned, {told['rows_skipped']:,} without a target left out"),
+        (
+            "published",
+            f"version {told['version']}, {told['components']} components, {told['solution'] or 'no solution'}",
+        ),
+        ("not in it", f"{told['stale_rows']:,} rows"),
+        ("state's size", f"{told['bytes']:,} bytes"),
+    ]
+    if model.failure is not None:
+        facts.append(
+            ("failed", f"at position {model.failure.position} ({model.failure.code}): {model.failure.message}")
+        )
+    yield f"<h2>{escape(model.name)}</h2>" + _table(*facts)
+
+
+def _table(*facts: tuple[str, object]) -> str:
+    rows = (f"<tr><th scope=row>{name}<td>{escape(str(fact))}" for name, fact in facts)
+    return f"<table>{''.join(rows)}</table>"
+
+
+def _shown(kind: str, figure: go.Figure) -> Iterator[str]:
+    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="480px", config={"responsive": True})
+    yield f"<p class=how>{HOW[kind]}</p>"
