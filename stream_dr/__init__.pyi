@@ -48,5 +48,7 @@ from .estimators.srp import SRP as SRP
 from .estimators.wmv import WMV as WMV
 from .feature_maps import hashing as hashing
 from .feature_maps import random_fourier as random_fourier
+from .feature_maps import table as table
+from .feature_maps import text as text
 
 __version__: str

@@ -16,10 +16,8 @@ import scipy.sparse as sp
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
 from stream_dr.frames import is_frame, matrix_of, table_of
+from stream_dr.raw_rows import LARGEST, RawRows, refuse_raw
 from stream_dr.sparse_rows import as_csr, check_indices, refuse_complex
-
-LARGEST = 1e100
-"""Values beyond this size are refused: their squares would not be finite."""
 
 Rows = Any
 """(rows, features) ndarray or CSR."""
@@ -28,7 +26,8 @@ Rows = Any
 class Block(NamedTuple):
     """One batch of rows.
 
-    X: (rows, features) C-ordered float32 or float64 ndarray, or CSR with sorted distinct indices.
+    X: (rows, features) C-ordered float32 or float64 ndarray, or CSR with sorted distinct indices; RawRows where a feature
+        map makes numbers of them (`table`, `text`).
     y: None, a `Targets`, or raw targets of length rows.
     weights: None or (rows,) float64, each ≥ 0.
     ids: None or a list of rows strings, echoed by transform.
@@ -135,7 +134,10 @@ def _not_taken(X: Any) -> NotNumeric:
 
 
 def check_rows(block: Block) -> None:
-    """Raise InvalidIndex or NotFinite for rows that no compiled loop may see; a block that is checked costs nothing."""
+    """Raise InvalidIndex or NotFinite for rows that no compiled loop may see, and SchemaMismatch or InvalidRows for
+    RawRows; a block that is checked costs nothing."""
+    if isinstance(block.X, RawRows):
+        refuse_raw(block.X)
     if block.checked:
         return
     if block.sparse:

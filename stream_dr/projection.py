@@ -18,6 +18,8 @@ import scipy.sparse as sp
 from stream_dr.block import Rows
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
+from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, unseen
+from stream_dr.raw_rows import RawRows, raw_of, refuse_raw
 from stream_dr.readout import Readout
 
 
@@ -177,13 +179,15 @@ class Mapped(NamedTuple):
     """A feature map, then the projection learned from mapped rows.
 
     feature_map: the map's spec as JSON. names: the columns' names where the map goes by name and all batches had the
-    same, else None. width: features seen. inner: the projection of mapped rows; `loadings`, `mean`, … are its own.
+    same, else None. width: features seen. inner: the projection of mapped rows; `loadings`, `mean`, … are its own. table:
+    a table's statistics as they were, where the map has some.
     """
 
     feature_map: str
     names: tuple[str, ...] | None
     width: int
     inner: Any
+    table: TableState | None = None
 
     @property
     def kind(self) -> str:
@@ -225,12 +229,26 @@ class Mapped(NamedTuple):
         """The same projection with its components in another order (components,) and with signs (components,) ±1."""
         return self._replace(inner=self.inner.oriented(order, signs))
 
-    def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the columns that the map makes, which `loadings` has as rows; None where they have none."""
+        return None if self.table is None else feature_names_of(feature_map(self.feature_map), self.table)
+
+    def unseen(self, X: RawRows) -> int:
+        """Values of which nothing is made: categories never met, columns never met."""
+        return 0 if self.table is None else unseen(feature_map(self.feature_map), self.table, X)
+
+    def apply(self, X: Rows | RawRows, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Map rows (rows, features), dense or CSR, and project them, some thousand at a time. Raises WidthMismatch.
 
-        names: of X's columns, for a map that goes by name; any may come.
+        names: of X's columns, for a map that goes by name; any may come. X is RawRows for a map with statistics.
         """
         made, names = feature_map(self.feature_map), names or self.names
+        if self.table is not None:
+            rows = X if isinstance(X, RawRows) else raw_of(X, names)
+            return np.asarray(self.inner.apply(mapped_rows(made, self.table, rows)))
+        if isinstance(X, RawRows):
+            refuse_raw(X)
         if names is None or not made.by_name:
             if not sp.issparse(X):
                 check_width(X, self.width)

@@ -8,14 +8,14 @@ Cost: 8 bytes a number, 4 a text and each distinct text once.
 Why this way: numerics know no Arrow; what a map asks of a column (its distinct texts, which values are missing) is at hand.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from stream_dr.errors import InvalidRows, NotFinite
+from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch
 
 LARGEST = 1e100
-"""As in block.py."""
+"""Values beyond this size are refused: their squares would not be finite."""
 
 NUMBERS = ("number", "integer", "boolean", "date", "time")
 """Kinds of columns whose values are float64; dates and times are days since 1970-01-01 (UTC)."""
@@ -77,10 +77,31 @@ class RawRows:
         return self.columns[self.names.index(name)] if name in self.names else None
 
 
-def raw_of(X: np.ndarray, names: tuple[str, ...] | None) -> RawRows:
-    """Dense rows (rows, features) as columns of numbers, called x0, x1 … where they have no names."""
-    names = names or tuple(f"x{i}" for i in range(X.shape[1]))
-    columns = tuple(RawColumn("number", np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names)))
+def refuse_raw(rows: RawRows) -> NoReturn:
+    """Raise what rows of a table are told where only numbers are learned: InvalidRows for gaps, else SchemaMismatch."""
+    way = 'Take feature_map={"map": "table"} (stream_dr.table()), encode it, or leave it out.'
+    for name, column in zip(rows.names, rows.columns, strict=True):
+        if column.kind in ("text", "date", "time"):
+            raise SchemaMismatch(f"column {name} is {column.kind}; features are numbers. {way}", column=name)
+    for name, column in zip(rows.names, rows.columns, strict=True):
+        if column.missing.any():
+            row = int(column.missing.argmax())
+            raise InvalidRows(f"column {name} is null in row {row}; send a value. {way}", row=row, column=name)
+    raise InvalidRows(f"the rows are a table's columns, and this model learns numbers. {way}")
+
+
+def places(X: Any) -> tuple[str, ...]:
+    """What the columns of rows (rows, features) are called that have no names: x0, x1 …"""
+    return tuple(f"x{i}" for i in range(X.shape[1]))
+
+
+def raw_of(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
+    """Dense rows (rows, features) as columns of numbers, called x0, x1 … where they have no names. Raises InvalidRows."""
+    if hasattr(X, "indptr"):
+        raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
+    names = names or places(X)
+    kind = {"b": "boolean", "i": "integer", "u": "integer"}.get(X.dtype.kind, "number")
+    columns = tuple(RawColumn(kind, np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names)))
     return RawRows(names, columns, X.shape[0])
 
 

@@ -5,16 +5,18 @@ Numbers, booleans, dates and timestamps (days since 1970, UTC), strings and dict
 Cost: a pass over each column in Arrow's kernels; each distinct text becomes one Python string.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.rows import BESIDE
 from stream_dr.arrow.targets import is_text, numbers_of
+from stream_dr.block import as_rows
 from stream_dr.errors import InvalidRows, SchemaMismatch
+from stream_dr.frames import is_frame, table_of
 from stream_dr.label_codes import by_appearance
-from stream_dr.raw_rows import RawColumn, RawRows
+from stream_dr.raw_rows import RawColumn, RawRows, places, raw_of
 
 EXACT = 2**53
 """Integers past this are texts: float64 does not tell them apart."""
@@ -22,21 +24,21 @@ EXACT = 2**53
 _UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
-def raw_from_arrow(batch: Any) -> RawRows:
+def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
     """A record batch, or a table or anything else with Arrow's C stream or array interface, as RawRows.
 
-    Left out are the columns that stand beside features. Raises SchemaMismatch naming all columns of a type that is not
+    beside: names of columns that are left out. Raises SchemaMismatch naming all columns of a type that is not
     taken, InvalidRows for a frame that Arrow cannot hold, NotFinite.
     """
     batch = batch if isinstance(batch, pa.RecordBatch) else _one_batch(batch)
-    fields = [field for field in batch.schema if field.name not in BESIDE]
+    fields = [field for field in batch.schema if field.name not in beside]
     odd = [f"{field.name} is {field.type}" for field in fields if not taken(field.type)]
     if odd:
         raise SchemaMismatch(
             f"column {', column '.join(odd)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
             column=odd[0].split(" is ")[0],
         )
-    columns = [_column(c) for c, field in zip(batch.columns, batch.schema, strict=True) if field.name not in BESIDE]
+    columns = [_column(c) for c, field in zip(batch.columns, batch.schema, strict=True) if field.name not in beside]
     return RawRows(tuple(field.name for field in fields), tuple(columns), batch.num_rows)
 
 
@@ -59,13 +61,69 @@ def plain(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
+def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
+    """RawRows of anything that is a table (frames.py), of texts, or of a dense array or lists.
+
+    names: of an array's columns; None: x0, x1 … Raises InvalidRows, SchemaMismatch or NotFinite.
+    """
+    if isinstance(X, RawRows):
+        return X
+    if isinstance(X, list) and X and all(isinstance(row, Mapping) for row in X):
+        return raw_from_dicts(X)
+    if isinstance(X, list | tuple | np.ndarray) and len(X) and all(isinstance(text, str) for text in X):
+        return raw_from_texts(X)
+    if (hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2) or is_frame(X):
+        return raw_from_arrow(_named(X))
+    if not hasattr(X, "indptr"):
+        dense = np.asarray(X)
+        if dense.dtype == object and dense.ndim == 2:
+            names = names or places(dense)
+            columns = [_guessed(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
+            return raw_from_arrow(pa.table(columns, list(names)))
+        if dense.dtype.kind in "fiub" and dense.ndim == 2:
+            return raw_of(dense, names)
+    return raw_of(as_rows(X)[0], names)  # which says what is wrong
+
+
+def raw_from_texts(texts: Iterable[str]) -> RawRows:
+    """Texts as the one column `text`."""
+    return RawRows(("text",), (RawColumn("text", *_texts(pa.array(list(texts), pa.string()))),))
+
+
+def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
+    """Rows as dicts of values; what a row lacks, None and NaN are missing. Raises InvalidRows or SchemaMismatch."""
+    names = tuple(dict.fromkeys(str(name) for row in rows for name in row))
+    columns = [_guessed([row.get(name) for row in rows], name) for name in names]
+    return raw_from_arrow(pa.table(columns, list(names))) if names else RawRows((), (), len(rows))
+
+
+def _guessed(values: list[Any], name: str) -> pa.Array:
+    """Python's values as a column. Raises SchemaMismatch naming the first row of another type than those before it."""
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, OverflowError) as e:
+        there = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
+        first = type(there[0][1])
+        row, value = next((given for given in there if type(given[1]) is not first), there[0])
+        raise SchemaMismatch(
+            f"row {row}, column {name} is {value!r}; the column begins with {first.__name__}. Give a column one type.",
+            row=row,
+            column=name,
+        ) from e
+
+
+def _named(X: Any) -> pa.Table:
+    """A frame as an Arrow table; a column of texts by itself is called by its name, or text."""
+    if getattr(X, "ndim", 2) == 1 or not (hasattr(X, "columns") or hasattr(X, "column_names")):
+        return pa.table({getattr(X, "name", None) or "text": pa.array(X, from_pandas=True)})
+    return _one_batch(X)
+
+
 def _one_batch(given: Any) -> pa.RecordBatch:
     """Any table as one record batch."""
     try:
-        if hasattr(given, "iloc"):  # pandas: as Arrow's stream, but without an index among the columns
-            given = pa.Table.from_pandas(given, preserve_index=False)
-        table = pa.table(given).combine_chunks()
-    except (pa.ArrowException, TypeError, ValueError) as e:
+        table = pa.table(given if isinstance(given, pa.Table) else table_of(given)).combine_chunks()
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as e:
         raise InvalidRows(
             f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
         ) from e

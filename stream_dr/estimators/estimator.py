@@ -29,21 +29,20 @@ from stream_dr.block import Block, as_weights
 from stream_dr.errors import (
     CannotMerge,
     CannotUnlearn,
-    EmptyInput,
     FewerComponents,
     InvalidWeights,
     NotFitted,
     TargetsRequired,
-    WidthMismatch,
 )
 from stream_dr.estimators.documented import documented
 from stream_dr.estimators.holder import Holder, held
-from stream_dr.estimators.named_columns import in_order, rows_and_names
+from stream_dr.estimators.named_columns import in_order, refuse_empty_rows, refuse_width, rows_and_names
 from stream_dr.estimators.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import feature_map
 from stream_dr.frames import batches_of, is_stream, parts
 from stream_dr.label_codes import label_array
 from stream_dr.projection import Projection
+from stream_dr.raw_rows import places
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import Targets, check_label_type
 
@@ -71,6 +70,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Names of the features, where the first rows were a table of named columns.
     classes_ : ndarray (classes,)
         Labels learned so far, sorted; empty where there are none.
+    mapped_names_ : ndarray (mapped features,), object
+        Names of the columns that a feature map of tables makes: `age`, `age missing`, `sex=female`.
     state_ : State
         All that is remembered, immutable: what snapshots hold and `merge` adds.
     holder_ : Holder
@@ -218,7 +219,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, where the first batch was a table of named columns."""
-        names = self.holder().names
+        names = getattr(self.holder().accumulator, "table_names", None) or self.holder().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
         return np.asarray(names, dtype=object)
@@ -233,6 +234,14 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def state_(self) -> Any:
         """The State: all that is remembered, immutable."""
         return self.holder().accumulator.freeze()
+
+    @property
+    def mapped_names_(self) -> np.ndarray:
+        """Names (mapped features,) of the columns that a map of tables makes, which `components_` has as columns."""
+        names = getattr(self.projection(), "feature_names", None)
+        if names is None:
+            raise AttributeError(f"{type(self).__name__} has no map that gives its columns names.")
+        return np.asarray(names, dtype=object)
 
     @property
     def _n_features_out(self) -> int:
@@ -288,15 +297,15 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         block = X if isinstance(X, Block) else Block(X)
         y, weights = block.y if y is None else y, block.weights if weights is None else weights
         by_name = self.goes_by_name()
-        rows, names = rows_and_names(block.X, by_name)
+        rows, names = rows_and_names(block.X, by_name, self.takes_tables(), block.names)
         names = block.names or names
         if refuse_empty:
-            self._refuse_empty(rows)
-        if started and not (by_name and names):
+            refuse_empty_rows(rows)
+        if started and not (by_name and names and names != places(rows)):
             if not by_name:
                 rows, names = in_order(holder.names, names, rows, type(self).__name__)
             if not hasattr(rows, "indptr") and rows.shape[1] != accumulator.n_features:
-                self._refuse_width(rows.shape[1], accumulator.n_features)
+                refuse_width(rows.shape[1], accumulator.n_features, type(self).__name__)
         weights = as_weights(weights, rows.shape[0])
         targets = self._parse_targets(accumulator, y, rows.shape[0]) if need_targets or y is not None else None
         parsed = Block(rows, targets, weights, names=names, width_stated=block.width_stated, checked=True)
@@ -325,12 +334,12 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         block = X if isinstance(X, Block) else Block(X)
         by_name, learned = self.goes_by_name(), self.n_features_in_
-        rows, names = rows_and_names(block.X, by_name)
+        rows, names = rows_and_names(block.X, by_name, self.takes_tables(), block.names)
         if not by_name:
             rows, _ = in_order(self.holder().names, names, rows, type(self).__name__)
         grows = hasattr(rows, "indptr") and (by_name or not block.width_stated)
-        if not (by_name and names) and not grows and rows.shape[1] != learned:
-            self._refuse_width(rows.shape[1], learned)
+        if not (by_name and names and names != places(rows)) and not grows and rows.shape[1] != learned:
+            refuse_width(rows.shape[1], learned, type(self).__name__)
         projected = np.asarray(projection.apply(rows, names) if by_name else projection.apply(rows))
         return projected.astype(rows.dtype, copy=False) if keep_dtype else projected
 
@@ -338,6 +347,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Whether columns are told apart by name, by a feature map, so that any may come."""
         spec = getattr(self, "feature_map", None)
         return spec is not None and feature_map(spec).by_name
+
+    def takes_tables(self) -> bool:
+        """Whether a feature map makes numbers of a table's columns, whatever they hold."""
+        spec = getattr(self, "feature_map", None)
+        return spec is not None and bool(feature_map(spec).learns)
 
     def holder(self) -> Holder:
         """What fit made: the accumulator and what was solved of it. Raises NotFitted."""
@@ -384,15 +398,3 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 "nearest to them. Read eigenvalues_, and project with transform."
             )
         return getattr(projection, name)
-
-    def _refuse_width(self, given: int, known: int) -> None:
-        raise WidthMismatch(
-            f"X has {given} features, but {type(self).__name__} is expecting {known} features as input. "
-            "Send those columns or start a new model."
-        )
-
-    def _refuse_empty(self, rows: Any) -> None:
-        if rows.shape[0] == 0:
-            raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
-        if rows.shape[1] == 0:
-            raise EmptyInput(f"Found array with 0 feature(s) (shape={rows.shape}) while a minimum of 1 is required.")

@@ -11,7 +11,7 @@ from typing import Any
 
 from stream_dr.feature_maps import feature_map
 from stream_dr.projection import Mapped, Projection
-from stream_dr.statistics.mapped import MappedAccumulator, MappedState
+from stream_dr.statistics.mapped import MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -33,7 +33,9 @@ def check_feature_map(spec: Any) -> None:
 
 def accumulate(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
     """The accumulator `build(state)`, behind the map of `spec` where there is one."""
-    return build(state) if spec is None else MappedAccumulator(spec, build, state)
+    if spec is None:
+        return build(state)
+    return (TableAccumulator if feature_map(spec).learns else MappedAccumulator)(spec, build, state)
 
 
 def solved(state: Any, solve: Callable[[Any], Projection]) -> Projection:
@@ -47,7 +49,7 @@ def through(state: Any, projection: Projection) -> Projection:
     """A projection of mapped rows as one of rows, where the state has a map."""
     if not isinstance(state, MappedState):
         return projection
-    return Mapped(state.feature_map, state.names, state.n_features, projection)
+    return Mapped(state.feature_map, state.names, state.n_features, projection, state.table)
 
 
 def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:

@@ -4,17 +4,28 @@ Why this way: a table's columns are matched by name, never by place, so that two
 """
 
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from stream_dr.block import as_rows
-from stream_dr.errors import WidthMismatch
+from stream_dr.errors import EmptyInput, WidthMismatch
 from stream_dr.feature_maps.hashing import are_named_rows, named_rows
+from stream_dr.raw_rows import RawRows, refuse_raw
 
 
-def rows_and_names(X: Any, by_name: bool) -> tuple[Any, tuple[str, ...] | None]:
-    """Rows and names of X, which may also be a list of dicts where columns go by name."""
+def rows_and_names(
+    X: Any, by_name: bool, raw: bool = False, names: tuple[str, ...] | None = None
+) -> tuple[Any, tuple[str, ...] | None]:
+    """Rows and names of X, which may also be a list of dicts where columns go by name; raw: as RawRows, of anything that is
+    a table, or texts. names: of X's columns, where they are known."""
+    if raw:
+        from stream_dr.arrow.raw import raw_rows
+
+        rows = raw_rows(X, names)
+        return rows, rows.names
+    if isinstance(X, RawRows):
+        refuse_raw(X)
     if not (by_name and are_named_rows(X)):
         return as_rows(X)
     rows, names = named_rows(X)
@@ -45,3 +56,18 @@ def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> N
         f"The feature names should match those that were passed during fit of {who}. "
         f"Missing: {missing[:5]}; unexpected: {extra[:5]}. Send the columns {list(known[:5])} … in that order."
     )
+
+
+def refuse_width(given: int, known: int, who: str) -> NoReturn:
+    """Raise WidthMismatch for rows of another width than learned."""
+    raise WidthMismatch(
+        f"X has {given} features, but {who} is expecting {known} features as input. "
+        "Send those columns or start a new model."
+    )
+
+
+def refuse_empty_rows(rows: Any) -> None:
+    """Raise EmptyInput unless there are rows, and features."""
+    for axis, what in enumerate(("sample", "feature")):
+        if rows.shape[axis] == 0:
+            raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")

@@ -21,8 +21,9 @@ from stream_dr.errors import CannotRefine
 from stream_dr.estimators.holder import Holder
 from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.table import add, emptied, mapped_rows
 from stream_dr.solve.scatter_product import ScatterProduct
-from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.mapped import MappedState, raw_rows_of
 from stream_dr.statistics.moments.clock import aged
 from stream_dr.targets import labelled_rows
 
@@ -118,14 +119,19 @@ class MappedSource:
 
     def __init__(self, estimator: Any, state: MappedState, source: Any, names: tuple[str, ...] | None) -> None:
         self._estimator, self._source = estimator, source
-        self._map, self._width = feature_map(state.feature_map), state.n_features
+        self._map, self._width, self._table = feature_map(state.feature_map), state.n_features, state.table
         self._known = Holder(estimator.accumulator(state), names)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """(position, Block) of mapped rows, with their targets and weights."""
+        table = None if self._table is None else emptied(self._table)
         for position, given in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, given, None, None, need_targets=False)
-            rows = self._map.apply(block.X, self._width, block.names)
+            if table is None:
+                rows = self._map.apply(block.X, self._width, block.names)
+            else:  # by the statistics of the time, as they were learned
+                table = add(self._map, table, raw_rows_of(block))
+                rows = mapped_rows(self._map, table, raw_rows_of(block))
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 

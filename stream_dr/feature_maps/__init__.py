@@ -8,19 +8,23 @@ as it is: `LDA(feature_map=random_fourier(500, gamma=0.1))`, or `{"map": "random
 kernel
   PCA, KSPCA, KSRP, the kernel two-stage methods, approximately (fourier.py).
 - `hashing`: named features of any number to a fixed number of columns (hashing.py).
+- `table`, `text`: rows as a table has them (categories, dates, texts, gaps) to numbers; texts to weighted words (table.py).
 
-A map depends on its spec and on the rows' features only: maps of two machines agree, states merge as without one.
+The first two depend on their spec and on the rows' features only: maps of two machines agree, states merge as without one.
+The others have running statistics, which are part of a model's state and merge with it.
 Cost: what the map says, for each row learned or projected.
 
 Why this way: the spec is the parameter, so nothing has to convert it; what it draws is cached here, by spec and width.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.fourier import RandomFourier
 from stream_dr.feature_maps.hashing import Hashing
+from stream_dr.feature_maps.table import Table, Text
 
 
 class FeatureMap(Protocol):
@@ -41,6 +45,11 @@ class FeatureMap(Protocol):
         """Whether mapped rows are CSR."""
         ...
 
+    @property
+    def learns(self) -> bool:
+        """Whether it has running statistics: it takes RawRows, and table.py maps them."""
+        ...
+
     def out_features(self, width: int) -> int:
         """Columns of the mapped rows, at most, of rows so wide."""
         ...
@@ -49,16 +58,20 @@ class FeatureMap(Protocol):
         """Raise InvalidParameter when a value is outside its range."""
         ...
 
-    def apply(self, X: Any, width: int, names: tuple[str, ...] | None = None) -> Any:
-        """Mapped rows (rows, out_features) of rows X, dense or CSR; width: features of the stream so far."""
-        ...
-
     def bytes(self, width: int) -> int:
         """Memory the map itself takes for rows of this width."""
         ...
 
 
-MAPS: dict[str, Any] = {"random_fourier": RandomFourier, "hashing": Hashing}
+class PlainMap(FeatureMap, Protocol):
+    """A map without statistics."""
+
+    def apply(self, X: Any, width: int, names: tuple[str, ...] | None = None) -> Any:
+        """Mapped rows (rows, out_features) of rows X, dense or CSR; width: features of the stream so far."""
+        ...
+
+
+MAPS: dict[str, Any] = {"random_fourier": RandomFourier, "hashing": Hashing, "table": Table, "text": Text}
 """Every map by the name its spec has under "map"."""
 
 
@@ -74,19 +87,51 @@ def hashing(n_features: int = 4096, alternate_sign: bool = True) -> dict[str, An
     return _spec("hashing", Hashing(n_features, alternate_sign))
 
 
-def feature_map(spec: Any) -> FeatureMap:
+def table(
+    max_categories: int = 32,
+    n_hashed: int = 32,
+    n_words: int = 256,
+    one_hot: Sequence[str] = (),
+    hash: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    as_: dict[str, str] | None = None,
+    impute: str | float = "mean",
+) -> dict[str, Any]:
+    """The spec of a map of mixed columns; see table.Table for the parameters. Raises InvalidParameter."""
+    return _spec("table", Table(max_categories, n_hashed, n_words, one_hot, hash, drop, keep, as_, impute))
+
+
+def text(
+    n_features: int = 65536,
+    ngram_range: tuple[int, int] = (1, 1),
+    analyzer: str = "word",
+    lowercase: bool = True,
+    stop_words: str | None = None,
+    alternate_sign: bool = False,
+    sublinear_tf: bool = False,
+    norm: str | None = "l2",
+    idf: bool = True,
+    column: str | None = None,
+) -> dict[str, Any]:
+    """The spec of a map of texts; see table.Text for the parameters. Raises InvalidParameter."""
+    settings = (analyzer, lowercase, stop_words, alternate_sign, sublinear_tf, norm, idf, column)
+    return _spec("text", Text(n_features, ngram_range, *settings))
+
+
+def feature_map(spec: Any) -> Any:
     """The map of a spec (a dict, or its JSON). Raises InvalidParameter naming what is wrong."""
     given = _parsed(spec) if isinstance(spec, str) else spec
     if not isinstance(given, dict) or given.get("map") not in MAPS:
         raise InvalidParameter(
             f"feature_map={spec!r}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, "
-            "as stream_dr.random_fourier() and stream_dr.hashing() give it."
+            "as stream_dr.random_fourier(), hashing(), table() and text() give it."
         )
     kind, values = MAPS[given["map"]], {k: v for k, v in given.items() if k != "map"}
     unknown = [name for name in values if name not in kind._fields]
     if unknown:
         raise InvalidParameter(f"feature_map {given['map']!r} has no {unknown[0]!r}; it has {', '.join(kind._fields)}.")
-    made: FeatureMap = kind(**values)
+    made = kind(**values)
     made.check()
     return made
 
@@ -106,4 +151,6 @@ def _parsed(text: str) -> Any:
 
 def _spec(name: str, made: NamedTuple) -> dict[str, Any]:
     made.check()  # type: ignore[attr-defined]
-    return {"map": name, **made._asdict()}
+    return {"map": name} | {
+        k: list(v) if isinstance(v, tuple) else v for k, v in made._asdict().items()
+    }  # as JSON has it

@@ -40,11 +40,13 @@ from stream_dr.raw_rows import RawRows
 
 
 class TableState(NamedTuple):
-    """rows: learned. width: columns made so far. columns: what is remembered of each column, in order of appearance."""
+    """rows: learned. width: columns made so far. columns: what is remembered of each column, in order of appearance. mixed:
+    whether a merge has brought together parts that hashed other categories."""
 
     rows: int = 0
     width: int = 0
     columns: tuple[TableColumn, ...] = ()
+    mixed: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -217,7 +219,13 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
         if column.made:
             column, width = learned(column, read_as(column, values, rows.rows), making, width, sign)
         columns.append(column)
-    return TableState(state.rows + sign * rows.rows, width, tuple(columns))
+    return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
+
+
+def emptied(state: TableState) -> TableState:
+    """The same columns with nothing learned: to learn the same rows anew."""
+    nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
+    return state._replace(rows=0, columns=tuple(nothing))
 
 
 def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:
@@ -272,6 +280,8 @@ def most_columns(spec: Table | Text, state: TableState) -> int:
 def lasting(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
     """Whether these rows are mapped to the same numbers at any time: no mean fills them, no idf weighs them."""
     making = spec.making()
+    if state.mixed:
+        return False
     for column in state.columns:
         values = rows.column(column.name)
         if column.kind == "text" and making.words.idf and (values is None or not values.missing.all()):
@@ -289,9 +299,14 @@ def joined(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState
     if set(theirs) != set(a.names):
         extra = min(set(theirs) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
-    goes, columns = np.zeros(b.width, dtype=np.int64), []
+    goes, columns, mixed = np.zeros(b.width, dtype=np.int64), [], a.mixed or b.mixed
     for column in a.columns:
+        mixed |= (
+            column.kind == "category"
+            and set(column.categories) != set(theirs[column.name].categories)
+            and (column.hashed >= 0 or theirs[column.name].hashed >= 0)
+        )
         column, places, width = merged(column, theirs[column.name], making, width)
         goes[list(places)] = list(places.values())
         columns.append(column)
-    return TableState(a.rows + b.rows, width, tuple(columns)), goes
+    return TableState(a.rows + b.rows, width, tuple(columns), mixed), goes

@@ -12,12 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.block import Block, check_rows
-from stream_dr.errors import CannotMerge, WidthMismatch, other_width
+from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map
+from stream_dr.feature_maps.columns import TableColumn
+from stream_dr.feature_maps.table import TableState, add, joined, lasting, mapped_rows, most_columns
 from stream_dr.label_codes import Label
 from stream_dr.projection import Columns, Linear, Mapped, mapped_parts
+from stream_dr.raw_rows import RawRows, raw_of
 from stream_dr.readout import Readout
+from stream_dr.statistics.moments.plan import EXACT_WIDTH
 from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.renumbered import renumbered
 
 
 class MappedState(NamedTuple):
@@ -25,7 +30,7 @@ class MappedState(NamedTuple):
 
     rows, rows_skipped, target_kind, labels: the inner state's. n_features: width before the map. feature_map: spec as
     JSON. names: the columns' names where the map goes by name and all batches had the same, else None. inner: the
-    state.
+    state. table: the statistics of a map that has some.
     """
 
     rows: int
@@ -36,11 +41,18 @@ class MappedState(NamedTuple):
     feature_map: str
     names: tuple[str, ...] | None
     inner: Any
+    table: TableState | None = None
 
     def merge(self, other: "MappedState") -> "MappedState":
         """Both states as one. Raises CannotMerge where the maps differ or the inner states cannot be merged."""
         if self.feature_map != other.feature_map:
             raise CannotMerge(f"states of the maps {self.feature_map} and {other.feature_map} cannot be merged.")
+        if self.table is not None and other.table is not None:
+            table, goes = joined(feature_map(self.feature_map), self.table, other.table)
+            inner = self.inner.merge(renumbered(other.inner, goes, table.width))
+            return _of_table(inner, self.feature_map, table)
+        if self.table is not None or other.table is not None:  # one of them has learned nothing
+            return self if self.table is not None else other
         inner = self.inner.merge(other.inner)
         if not self.rows or not other.rows:
             given = self if self.rows else other
@@ -113,7 +125,7 @@ class MappedAccumulator:
 
     def _each(self, block: Block, act: Callable[[Block], None]) -> None:
         """Act on some rows at a time, of which there are never many; an error leaves the inner state as it was."""
-        check_rows(block)
+        self._check(block)
         parts = mapped_parts(block.rows, self._map)
         if len(parts) < 2:
             act(block)
@@ -125,6 +137,9 @@ class MappedAccumulator:
         except BaseException:
             self.inner = self._build(before)
             raise
+
+    def _check(self, block: Block) -> None:
+        check_rows(block)
 
     def _mapped(self, block: Block, width: int) -> Block:
         check_rows(block)
@@ -148,11 +163,78 @@ class MappedAccumulator:
         return max(width, self.n_features), None
 
 
+class TableAccumulator(MappedAccumulator):
+    """An accumulator of the rows that a map with running statistics makes of RawRows, or of dense rows; one owner.
+
+    A batch is added to the statistics first, then mapped by them. n_features: columns of the table.
+    """
+
+    def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
+        super().__init__(spec, build, state)
+        self.table = None if state is None else state.table
+
+    def add(self, block: Block) -> None:
+        """Learn one batch. Raises SchemaMismatch, InvalidRows, what the inner accumulator raises; then nothing changed."""
+        rows, before = raw_rows_of(block), self.table
+        if not rows.rows:
+            return
+        self.table = add(self._map, before, rows)
+        try:
+            self._each(block._replace(X=rows), lambda part: self.inner.add(self._part(part)))
+        except BaseException:
+            self.table = before
+            raise
+        self._names = self.table.names
+        self.n_features = len(self._names)
+
+    def remove(self, block: Block, **options: Any) -> None:
+        """Take out a batch learned before. Raises CannotUnlearn for rows that other means filled, or other idf weighed, when
+        they were learned; with a constant `impute`, and without idf, there are none such."""
+        rows = raw_rows_of(block)
+        if self.table is None or not lasting(self._map, self.table, rows):
+            raise CannotUnlearn(
+                "these rows have missing numbers or words, which were filled or weighed by the means and frequencies of "
+                "their time. Learn anew without them (a directory's models are), or take a constant impute, or idf=False."
+            )
+        left = add(self._map, self.table, rows, sign=-1)
+        self.inner.remove(self._part(block._replace(X=rows)), **options)
+        self.table = left
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Names of the table's columns."""
+        return () if self.table is None else self.table.names
+
+    def freeze(self) -> MappedState:
+        """The state so far; the inner accumulator's cost."""
+        inner = self.inner.freeze()
+        return _around(inner, 0, self._spec, None) if self.table is None else _of_table(inner, self._spec, self.table)
+
+    def _check(self, block: Block) -> None:
+        """Nothing: RawRows are checked when they are made."""
+
+    def _part(self, block: Block) -> Block:
+        """Some rows, mapped. The width is stated, so that the whole scatter is kept, unless too many columns may come."""
+        table = self.table or TableState()
+        stated = most_columns(self._map, table) <= EXACT_WIDTH
+        X = mapped_rows(self._map, table, block.X)
+        return block._replace(X=X, names=None, width_stated=stated, checked=True)
+
+
+def raw_rows_of(block: Block) -> RawRows:
+    """A block's rows as columns of a table. Raises InvalidRows for sparse ones."""
+    return block.X if isinstance(block.X, RawRows) else raw_of(block.X, block.names)
+
+
+def _of_table(inner: Any, spec: str, table: TableState) -> MappedState:
+    return _around(inner, len(table.columns), spec, table.names)._replace(table=table)
+
+
 def _around(inner: Any, width: int, spec: str, names: tuple[str, ...] | None) -> MappedState:
     return MappedState(
         inner.rows, inner.rows_skipped, width, inner.target_kind, tuple(inner.labels), spec, names, inner
     )
 
 
-for kind in (Linear, Readout, Columns, Mapped):
+for kind in (Linear, Readout, Columns, Mapped, TableState, TableColumn):
     nested_state(kind)

@@ -3,7 +3,8 @@
 An Accumulator is mutable and has one owner: `add(block)` learns one batch, `freeze()` hands out an immutable State that
 later adds do not change. All checks happen before the first write, so a refused batch leaves it as it was.
 
-A State is a NamedTuple whose fields are ndarrays, int, float, str, bool, None, tuples of labels, or other such NamedTuples.
+A State is a NamedTuple whose fields are ndarrays, int, float, str, bool, None, tuples of labels, other such NamedTuples, or
+tuples of those of one class.
 Additive states also have `merge(other) → State` and, through their accumulator, `remove(block)`.
 
 Why this way: `pack` and `unpack` need no knowledge of any state, so a snapshot's format never changes with an estimator,
@@ -72,6 +73,9 @@ def _describe(state: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[st
             fields[name] = {"array": key, "shape": list(value.shape)}
         elif hasattr(value, "_fields"):
             fields[name] = {"state": _describe(value, f"{key}.", arrays), "class": type(value).__name__}
+        elif isinstance(value, tuple) and value and all(hasattr(part, "_fields") for part in value):
+            parts = [_describe(part, f"{key}.{i}.", arrays) for i, part in enumerate(value)]
+            fields[name] = {"states": parts, "class": type(value[0]).__name__}
         elif isinstance(value, tuple):
             fields[name] = {"tuple": _plain(value)}
         else:
@@ -100,6 +104,11 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict
             values[name] = arrays[value["array"]].reshape(value["shape"])
         elif "state" in value:
             values[name] = _restore(STATES[value["class"]], f"{prefix}{name}.", arrays, value["state"])
+        elif "states" in value:
+            kind_of = STATES[value["class"]]
+            values[name] = tuple(
+                _restore(kind_of, f"{prefix}{name}.{i}.", arrays, v) for i, v in enumerate(value["states"])
+            )
         else:
             values[name] = _nested(value["tuple"])
     return kind(**values)

@@ -86,6 +86,19 @@ class LabelSets(NamedTuple):
         """With label j called codes[j]."""
         return self._replace(sets=tuple(tuple(sorted(int(codes[c]) for c in s)) for s in self.sets))
 
+    def renumbered(self, goes: np.ndarray, width: int) -> Self:
+        """With feature i called goes[i], of `width` features."""
+        if self.dense:
+            mean, low = np.zeros((2, len(self.mean), width))
+            mean[:, goes[: self.mean.shape[1]]], low[:, goes[: self.low.shape[1]]] = self.mean, self.low
+            return self._replace(mean=mean, low=low)
+        there = np.flatnonzero(self.keys >= 0)
+        keys = self.keys[there]
+        table = PairTable(np.zeros(0, dtype=np.int64), np.zeros(0))
+        table.add((keys >> SHIFT << SHIFT) | goes[keys & ((1 << SHIFT) - 1)], self.sums[there])
+        keys, sums = table.copies()
+        return self._replace(keys=keys, sums=sums)
+
     def scaled(self, factor: float) -> Self:
         """With every sum multiplied by factor."""
         return self._replace(weights=self.weights * factor, sums=self.sums * factor)

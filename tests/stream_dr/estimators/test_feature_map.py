@@ -154,7 +154,7 @@ def test_rows_may_be_dicts_where_the_map_goes_by_name():
     close(model.transform(DICTS), whole.transform(DICTS))
     assert model.predict(DICTS).tolist() == labels
     assert model.transform([{"never met": 4.0}]).shape == (1, 1)
-    with pytest.raises(ValueError, match="not numbers"):
+    with pytest.raises(ValueError, match="no numbers"):
         stream_dr.ClassMeans().fit(DICTS, labels)
 
 

@@ -1,0 +1,267 @@
+"""feature_map=table() and text(): every estimator learns a table's columns as they are, and texts."""
+
+import datetime
+import inspect
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+
+import stream_dr
+from stream_dr import ESTIMATORS, LDA, PCA, table, text
+from stream_dr.errors import (
+    CannotMerge,
+    CannotUnlearn,
+    InvalidParameter,
+    InvalidRows,
+    SchemaMismatch,
+    StreamDRError,
+    WidthMismatch,
+)
+from stream_dr.statistics.protocol import pack, unpack
+
+KEYS = [key for key in ESTIMATORS if "feature_map" in inspect.signature(ESTIMATORS[key]).parameters]
+QUICK = ("lda", "ccipca", "hsl", "information_gain")
+"""What one state each stands for; the others run in `make test-all`."""
+
+
+def some(keys: list[str]) -> list[Any]:
+    return [pytest.param(key, marks=() if key in QUICK else pytest.mark.test_all) for key in keys]
+
+
+def frame(rows: int = 80, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    day = pd.Timestamp("2020-02-29")
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows) + 1000 * seed,
+            "age": np.where(rng.random(rows) < 0.2, np.nan, rng.normal(40, 10, rows)),
+            "sex": rng.choice(["female", "male", "räka"], rows),
+            "when": [day + datetime.timedelta(hours=int(h)) for h in rng.integers(0, 9999, rows)],
+            "paid": rng.random(rows) < 0.5,
+            "town": [None if rng.random() < 0.1 else f"town {i}" for i in rng.integers(0, 50, rows)],
+            "note": [" ".join(rng.choice(["red", "green", "blue", "grey", "pink"], 5)) + f" {i}" for i in range(rows)],
+        }
+    )
+
+
+X, SPEC = frame(), table(n_words=16, max_categories=6, n_hashed=4)
+Y = np.where((X["sex"] == "female") | (X["age"] > 50), "yes", "no")
+EXACT: dict[str, Any] = {**SPEC, "impute": 0.0}
+"""No row is filled by a mean, so all can be unlearned and merged exactly."""
+
+
+def targets(key: str, y: np.ndarray = Y) -> Any:
+    kinds = ESTIMATORS[key].target_kinds
+    return None if not kinds else y if "class" in kinds else [[str(v)] for v in y]
+
+
+def close(a: np.ndarray, b: np.ndarray, tolerance: float = 1e-7) -> None:
+    assert a.shape == b.shape
+    assert a == pytest.approx(b, rel=tolerance, abs=tolerance * max(1.0, np.abs(b).max(initial=0.0)))
+
+
+@pytest.mark.parametrize("key", some(KEYS))
+def test_every_estimator_learns_projects_and_comes_back(key: str, tmp_path: Any) -> None:
+    y = targets(key)
+    model = ESTIMATORS[key](feature_map=SPEC)
+    for start in range(0, 80, 40):
+        part = slice(start, start + 40)
+        model.partial_fit(X[part], *(() if y is None else (y[part],)))
+    Z = model.transform(X)
+    assert np.isfinite(Z).all()
+    assert Z.shape[1] > 0
+    assert np.array_equal(model.transform(pl.from_pandas(X)), Z)
+    close(model.transform(X.iloc[:5][reversed(list(X))]), Z[:5])
+    model.save(tmp_path / "m.safetensors")
+    again = stream_dr.load(tmp_path / "m.safetensors")
+    assert np.array_equal(again.transform(X), Z)
+    for m in (model, again):
+        m.partial_fit(X[:7], *(() if y is None else (y[:7],)))
+    assert np.array_equal(again.transform(X), model.transform(X))
+
+
+@pytest.mark.parametrize("key", some([key for key in KEYS if ESTIMATORS[key].additive]))
+def test_unequal_parts_merge_to_the_whole_and_rows_go_out_again(key: str) -> None:
+    y = targets(key)
+    given = [() if y is None else (y[part],) for part in (slice(5), slice(5, 80), slice(80))]
+    options: dict[str, Any] = {"feature_map": EXACT | {"max_categories": 100}}
+    if "gamma" in inspect.signature(ESTIMATORS[key]).parameters:
+        options["gamma"] = 1.0
+    small, large = (
+        ESTIMATORS[key](**options).partial_fit(X[p], *g) for p, g in zip((slice(5), slice(5, 80)), given, strict=False)
+    )
+    whole = ESTIMATORS[key](**options).partial_fit(X[:5], *given[0]).partial_fit(X[5:], *given[1])
+    before = whole.transform(X)
+    merged = small.merge(large)
+    close(np.abs(merged.transform(X)), np.abs(before), 1e-5)
+    assert set(merged.state_.table.names) == set(X)
+    whole.partial_fit(X[20:30], *([y[20:30]] if y is not None else []))
+    whole.unlearn(X[20:30], *([y[20:30]] if y is not None else []))
+    close(np.abs(whole.transform(X)), np.abs(before), 1e-5)
+
+
+def test_columns_have_names_and_numbers_are_those_of_the_table() -> None:
+    model = PCA(feature_map=SPEC).fit(X)
+    names = model.mapped_names_.tolist()
+    assert model.feature_names_in_.tolist() == list(X)
+    assert {
+        "age",
+        "age missing",
+        "sex=räka",
+        "when",
+        "when week sin",
+        "paid",
+        "town #3",
+        "town missing",
+        "note #15",
+    } <= set(names)
+    assert not any(name.startswith("id") for name in names)
+    assert model.components_.shape[1] == len(names)
+    mean = dict(zip(names, model.mean_, strict=True))
+    assert mean["age"] == pytest.approx(X["age"].mean())  # gaps are filled by it
+    assert mean["sex=female"] == pytest.approx((X["sex"] == "female").mean())
+    assert mean["age missing"] == pytest.approx(X["age"].isna().mean())
+    assert mean["when"] == pytest.approx(20.16 + 9999 / 2 / 8766, abs=0.1)
+
+
+def test_what_later_rows_may_be() -> None:
+    model = PCA(n_components=2, feature_map=SPEC).fit(X)
+    one = X.iloc[[0]]
+    never = one.assign(sex="other")
+    apart = {
+        n: c for n, c in zip(model.mapped_names_, model.components_.T, strict=True) if n == f"sex={one['sex'].iloc[0]}"
+    }
+    close(model.transform(one) - model.transform(never), np.array([*apart.values()]))
+    gone = model.transform(one.drop(columns="age"))
+    close(gone, model.transform(one.assign(age=np.nan)))
+    close(model.transform(one.assign(new="column")), model.transform(one))
+    close(model.transform(one.assign(age=str(one["age"].iloc[0]))), model.transform(one))
+    with pytest.raises(SchemaMismatch, match=r"row 1, column age is 'old' \(text\), not a number"):
+        model.transform(X[:2].assign(age=["30", "old"]))
+    with pytest.raises(SchemaMismatch, match="row 0, column when is '3' "):
+        model.transform(one.assign(when=3))
+    with pytest.raises(WidthMismatch, match="3 features"):
+        PCA(feature_map=SPEC).fit(np.eye(4)).transform(np.eye(3))
+    with pytest.raises(InvalidRows, match="sparse rows are no table"):
+        PCA(feature_map=SPEC).fit(__import__("scipy.sparse").sparse.csr_matrix(np.eye(3)))
+    with pytest.raises(StreamDRError, match="no numbers"):
+        PCA().fit(X)
+
+
+def test_a_refused_batch_changes_nothing() -> None:
+    model = LDA(gamma=1.0, feature_map=SPEC).fit(X, Y)
+    before, Z = pack(model.state_)[1], model.transform(X)
+    for rows, y in ((X.assign(age="old"), Y), (frame(80, 1), list(range(80)))):
+        with pytest.raises(StreamDRError):
+            model.partial_fit(rows, y)
+    assert pack(model.state_)[1] == before
+    assert np.array_equal(model.transform(X), Z)
+
+
+def test_rows_that_a_mean_filled_are_not_unlearned_by_another() -> None:
+    model = LDA(gamma=1.0, feature_map=SPEC).fit(X, Y)
+    with pytest.raises(CannotUnlearn, match="constant impute"):
+        model.unlearn(X[:10], Y[:10])
+    whole = X.assign(age=1.0)
+    model.partial_fit(whole[:10], Y[:10]).unlearn(whole[:10], Y[:10])
+    with pytest.raises(CannotUnlearn, match="never had the value"):
+        LDA(feature_map=EXACT).fit(X, Y).unlearn(X[:10].assign(sex="never"), Y[:10])
+
+
+def test_parts_of_other_columns_or_kinds_do_not_merge() -> None:
+    with pytest.raises(CannotMerge, match="'paid'"):
+        PCA(feature_map=SPEC).fit(X).merge(PCA(feature_map=SPEC).fit(X.drop(columns="paid")))
+    with pytest.raises(CannotMerge, match="column age is number in one state and category"):
+        PCA(feature_map=SPEC).fit(X).merge(PCA(feature_map=SPEC).fit(X.assign(age=[f"{i % 3}" for i in range(80)])))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"max_categories": -1}, {"as_": {"a": "colour"}}, {"drop": "age"}, {"impute": "median"}]
+)
+def test_parameters_out_of_range_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter, match=next(iter(bad))):
+        table(**bad)
+
+
+value = st.none() | st.floats(-1e6, 1e6) | st.just(float("nan"))
+word = st.none() | st.text(max_size=5)
+hostile = st.integers(0, 6).flatmap(
+    lambda n: st.fixed_dictionaries(
+        {"a": st.lists(value, min_size=n, max_size=n), "b": st.lists(word, min_size=n, max_size=n)}
+    )
+)
+
+
+@pytest.mark.test_all
+@given(st.lists(hostile, min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_hostile_tables_are_learned_in_parts_as_they_are_merged(tables: list[dict[str, list[Any]]]) -> None:
+    spec = table(impute=0, max_categories=100, as_={"a": "number", "b": "category"})
+    frames = [pd.DataFrame({k: pd.Series(v, dtype=object) for k, v in t.items()}) for t in tables]
+    straight, parts = PCA(feature_map=spec), []
+    for rows in frames:
+        straight.partial_fit(rows)
+        parts.append(PCA(feature_map=spec).partial_fit(rows))
+    merged = parts[0]
+    for other in parts[1:]:
+        merged.merge(other)
+    a, b = straight.state_, merged.state_
+    assert a.rows == b.rows
+    if not a.rows:
+        return
+    order = [merged.mapped_names_.tolist().index(name) for name in straight.mapped_names_]
+    one, other = a.inner.centred(), b.inner.centred()
+    assert len(order) == len(one.mean) == len(other.mean)
+    close(other.mean[order], one.mean)
+    close(other.scatter[np.ix_(order, order)], one.scatter)
+    arrays, told = pack(a)
+    again = unpack(type(a), arrays, told)
+    assert again.table.names == a.table.names
+    assert np.array_equal(straight.transform(frames[0]), straight.transform(frames[0]))
+
+
+def test_ten_thousand_categories_take_bounded_room() -> None:
+    rows = pd.DataFrame({"who": [f"u{i % 10_000}" for i in range(20_000)], "n": np.arange(20_000.0)})
+    model = PCA(n_components=1, feature_map=table()).fit(rows)
+    assert len(model.mapped_names_) == 32 + 32 + 1
+
+
+def test_texts_are_those_of_the_hashing_vectorizer_and_tfidf() -> None:
+    texts = X["note"].tolist()
+    counts = HashingVectorizer(n_features=64, alternate_sign=False, norm=None, ngram_range=(1, 2)).transform(texts)
+    plain = PCA(n_components=3, feature_map=text(64, (1, 2), idf=False)).fit(texts)
+    from sklearn.preprocessing import normalize
+
+    rows = normalize(counts).toarray()
+    close(plain.mean_, rows.mean(0))
+    close(plain.transform(texts), (rows - plain.mean_) @ plain.components_.T)
+    weighted = PCA(n_components=3, feature_map=text(64, (1, 2))).fit(pd.Series(texts))
+    close(weighted.mean_, np.asarray(TfidfTransformer().fit_transform(counts).mean(0)).ravel())
+    halves = [PCA(feature_map=text(64, (1, 2))).fit(texts[part]) for part in (slice(40), slice(40, None))]
+    merged = halves[0].merge(halves[1]).state_.table.columns[0]
+    assert merged.present == 80
+    assert np.array_equal(merged.counts, (counts != 0).sum(0).A1)
+    with pytest.raises(CannotUnlearn, match="idf=False"):
+        weighted.unlearn(texts[:5])
+    plain.unlearn(texts[:40])
+    close(plain.mean_, rows[40:].mean(0))
+
+
+def test_refine_reads_texts_as_they_were_weighed() -> None:
+    texts, labels = X["note"].tolist(), X["sex"].tolist()
+    batches = [(texts[i : i + 20], labels[i : i + 20]) for i in range(0, 80, 20)]
+    model = LDA(gamma=1.0, feature_map=text(5000))
+    exact = LDA(gamma=1.0, feature_map=text(512), scatter="exact")
+    for rows, y in batches:
+        model.partial_fit(rows, y)
+        exact.partial_fit(rows, y)
+    assert model.solution_ == "diagonal"
+    model.refine(batches)
+    assert model.solution_ == "refined"
+    assert model.score(texts, labels) == pytest.approx(exact.score(texts, labels), abs=0.1)
