@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.datasets.convert import TFIDF, Options, convert
+from stream_dr.datasets.convert import TFIDF, convert
+from stream_dr.datasets.sources import Options
 from stream_dr.estimators import make
 from stream_dr.estimators.refining import refine_steps
 from stream_dr.shards.dataset import Dataset, open_dataset

@@ -7,7 +7,8 @@ import argparse
 import tempfile
 
 from benchmarks.news20 import compare, data
-from stream_dr.datasets.convert import Options, convert
+from stream_dr.datasets.convert import convert
+from stream_dr.datasets.sources import Options
 from stream_dr.shards.dataset import open_dataset
 
 if __name__ == "__main__":

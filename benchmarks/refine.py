@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from benchmarks.news20 import data
-from stream_dr.datasets.convert import Options, convert
+from stream_dr.datasets.convert import convert
+from stream_dr.datasets.sources import Options
 from stream_dr.estimators import make
 from stream_dr.estimators.refining import refine_steps
 from stream_dr.shards.dataset import Dataset, open_dataset

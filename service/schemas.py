@@ -90,14 +90,14 @@ class Rows(BaseModel):
     labels: list[Label | list[Label] | None] | None = None
     target: list[float | list[float] | None] | None = None
     weights: list[Annotated[float, Field(ge=0)]] | None = None
-    ids: list[str] | None = None
+    ids: list[str | int] | None = None
 
 
 class Unlearn(BaseModel, extra="forbid", strict=True):
     """Rows to take out: by the positions of their events, or by their ids."""
 
     positions: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field([], max_length=10_000)
-    ids: list[Annotated[str, Field(max_length=1_000)]] = Field([], max_length=10_000)
+    ids: list[Annotated[str, Field(max_length=1_000)] | int] = Field([], max_length=10_000)
 
 
 class Refine(BaseModel, extra="forbid", strict=True):
@@ -154,7 +154,7 @@ class Answer(BaseModel):
     version: int
     position: int
     solution: str
-    id: list[str] | None = None
+    id: list[str | int] | None = None
     unseen: int = 0
 
 

@@ -5,6 +5,7 @@ from . import plotting as plotting
 from .adapters.river import to_river as to_river
 from .block import Block as Block
 from .client import Client as Client
+from .datasets.sources import open_source as open_source
 from .engine.directory import Directory as Directory
 from .engine.draft import Receipt as Receipt
 from .engine.draft import one_row as one_row

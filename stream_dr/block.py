@@ -8,7 +8,7 @@ Why this way: the numerics never see Arrow, files or pandas, and a batch arrives
 """
 
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,8 @@ from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
 from stream_dr.frames import is_frame, matrix_of, table_of
 from stream_dr.raw_rows import LARGEST, RawRows, refuse_raw
 from stream_dr.sparse_rows import as_csr, check_indices, refuse_complex
+
+Ids = list[str] | list[int]
 
 Rows = Any
 """(rows, features) ndarray or CSR."""
@@ -30,7 +32,7 @@ class Block(NamedTuple):
         map makes numbers of them (`table`, `text`).
     y: None, a `Targets`, or raw targets of length rows.
     weights: None or (rows,) float64, each ≥ 0.
-    ids: None or a list of rows strings, echoed by transform.
+    ids: None or a list of rows strings, or of rows integers, echoed by transform.
     names: None or the features' names, in column order.
     width_stated: False when a sparse batch's width is only its largest index so far.
     checked: whether these very rows were looked at as `check_rows` does, and need not be again.
@@ -39,7 +41,7 @@ class Block(NamedTuple):
     X: Any
     y: Any = None
     weights: np.ndarray | None = None
-    ids: list[str] | None = None
+    ids: Ids | None = None
     names: tuple[str, ...] | None = None
     width_stated: bool = True
     checked: bool = False
@@ -72,7 +74,7 @@ class Block(NamedTuple):
             X=self.X[rows],
             y=None if self.y is None else self.y.take(rows),
             weights=None if self.weights is None else self.weights[rows],
-            ids=None if self.ids is None else [self.ids[i] for i in rows.tolist()],
+            ids=None if self.ids is None else cast(Ids, [self.ids[i] for i in rows.tolist()]),
         )
 
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block, read_arrow, write_arrow
-from stream_dr.block import Block, as_rows, as_weights
+from stream_dr.block import Block, Ids, as_rows, as_weights
 from stream_dr.label_codes import label_array
 from stream_dr.target_parsing import parse_targets, refuse_ambiguous
 from stream_dr.targets import KINDS, Targets
@@ -58,7 +58,7 @@ class Client:
         X: Any,
         y: Any = None,
         sample_weight: Any = None,
-        ids: Sequence[str] | None = None,
+        ids: Sequence[str] | Sequence[int] | None = None,
         key: str | None = None,
         wait: bool = False,
         target: str = "auto",
@@ -166,7 +166,7 @@ class Client:
         return dict(self._send("GET", f"/jobs/{_segment('job', id)}").json())
 
     def unlearn(
-        self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None, wait: bool = False
+        self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None, wait: bool = False
     ) -> dict[str, Any]:
         """Take rows out again, by the positions of their batches or by their ids, not by both; as partial_fit."""
         what = {"positions": _several("positions", positions), "ids": _several("ids", ids)}
@@ -281,14 +281,19 @@ def _several(name: str, given: Any) -> list[Any]:
     return list(given)
 
 
-def _ids(ids: Sequence[str], rows: int) -> list[str]:
-    """One string a row. Raises InvalidRows."""
+def _ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
+    """One string a row, or one integer of 64 bits a row. Raises InvalidRows."""
     given = _several("ids", ids)
     if len(given) != rows:
         raise errors.InvalidRows(f"{len(given)} ids are given for {rows} rows; give one a row.")
+    if given and all(isinstance(id, int | np.integer) and -(2**63) <= id < 2**63 for id in given):
+        return [int(id) for id in given]
     for row, id in enumerate(given):
         if not isinstance(id, str) or not _is_unicode(id):
-            raise errors.InvalidRows(f"the id of row {row} is {id!r}; ids are strings of Unicode characters.", row=row)
+            raise errors.InvalidRows(
+                f"the id of row {row} is {id!r}; ids are strings of Unicode characters, or integers of 64 bits.",
+                row=row,
+            )
     return given
 
 

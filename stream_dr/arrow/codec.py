@@ -35,7 +35,7 @@ from stream_dr.arrow.rows import (
 )
 from stream_dr.arrow.sound import check_batches, check_types, first_line
 from stream_dr.arrow.targets import arrow_from_targets, is_text, targets_from_arrow
-from stream_dr.block import Block, as_weights, check_finite
+from stream_dr.block import Block, Ids, as_weights, check_finite
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import KINDS, Targets
@@ -45,6 +45,7 @@ __all__ = [
     "block_from_arrow",
     "block_from_json",
     "check_file",
+    "id_array",
     "json_rows",
     "read_arrow",
     "write_arrow",
@@ -144,7 +145,7 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     if block.weights is not None:
         columns["weight"] = pa.array(block.weights)
     if block.ids is not None:
-        columns["id"] = pa.array(block.ids, pa.string())
+        columns["id"] = id_array(block.ids)
     batch = pa.record_batch(columns)
     if block.sparse and block.width_stated:
         batch = batch.replace_schema_metadata({"n_features": str(block.features)})
@@ -210,10 +211,15 @@ def _weights(batch: pa.RecordBatch) -> np.ndarray | None:
         return as_weights(column.to_numpy(zero_copy_only=False), batch.num_rows)
 
 
-def _ids(batch: pa.RecordBatch) -> list[str]:
+def id_array(ids: Ids) -> pa.Array:
+    """Ids as a column: int64 or string."""
+    return pa.array(ids, pa.int64() if ids and isinstance(ids[0], int) else pa.string())
+
+
+def _ids(batch: pa.RecordBatch) -> Ids:
     column = batch.column("id")
-    if not is_text(column.type):
-        raise SchemaMismatch(f"column id is {column.type}; it must be string.", column="id")
+    if not (is_text(column.type) or pa.types.is_integer(column.type)) or column.type == pa.uint64():
+        raise SchemaMismatch(f"column id is {column.type}; it must be string or int64.", column="id")
     refuse_null(column, "id")
-    ids: list[str] = column.to_pylist()
+    ids: Ids = column.to_pylist()
     return ids

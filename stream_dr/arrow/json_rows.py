@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from stream_dr.arrow.csr import WIDEST, canonical_csr
 from stream_dr.arrow.json_targets import NUMBER, name_of, number_array, targets_from_json
-from stream_dr.block import Block, as_weights, check_finite
+from stream_dr.block import Block, Ids, as_weights, check_finite
 from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, MalformedInput, SchemaMismatch
 
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
@@ -166,9 +166,11 @@ def _numeric_weights(weights: Any) -> Any:
     return weights
 
 
-def _ids(ids: Any, rows: int) -> list[str] | None:
+def _ids(ids: Any, rows: int) -> Ids | None:
     if ids is None:
         return None
-    if not isinstance(ids, list) or len(ids) != rows or not all(type(v) is str for v in ids):
-        raise SchemaMismatch(f"ids must be {rows} strings, one a row.", column="ids")
-    return ids
+    kinds = {type(v) for v in ids} if isinstance(ids, list) and len(ids) == rows else {None}
+    if not (kinds <= {str} or (kinds == {int} and all(-(2**63) <= v < 2**63 for v in ids))):
+        raise SchemaMismatch(f"ids must be {rows} strings, or {rows} integers of 64 bits, one a row.", column="ids")
+    found: Ids = ids
+    return found

@@ -142,7 +142,7 @@ class History:
                 if chosen.any():
                     yield block.take(np.flatnonzero(chosen))
 
-    def pick(self, positions: Sequence[int], ids: Sequence[str]) -> Removal:
+    def pick(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
         """What an unlearn request names: whole events by position, single rows by id (looked up in the log, O(its bytes)).
 
         Raises InvalidParameter (nothing named, no such position, an id that no row has) and HistoryGone.
@@ -153,7 +153,7 @@ class History:
         for position in positions:
             self._check_position(position)
         removal: Removal = dict.fromkeys(positions)
-        return self._by_ids(set(ids), removal) if ids else removal
+        return self._by_ids(set(map(str, ids)), removal) if ids else removal
 
     def check_removable(self, removal: Removal) -> None:
         """Raise HistoryGone where what a removal names, or a model needs for it, has been dropped."""
@@ -262,10 +262,10 @@ class History:
         found: set[str] = set()
         for position, block, numbers in self._numbered(self._log.first - 1, self._log.last):
             named = zip(numbers.tolist(), block.ids or (), strict=False)
-            rows = [number for number, name in named if name in wanted]
+            rows = [number for number, name in named if str(name) in wanted]
             if rows and position not in removal:
                 removal[position] = rows
-            found.update(name for name in block.ids or () if name in wanted)
+            found.update(str(name) for name in block.ids or () if str(name) in wanted)
         if wanted - found:
             raise InvalidParameter(f"no learned row has the ids {sorted(wanted - found)[:5]}; nothing was taken out.")
         return removal

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.codec import write_arrow
-from stream_dr.block import Block
+from stream_dr.arrow.codec import id_array, write_arrow
+from stream_dr.block import Block, Ids
 from stream_dr.engine.model import Model
 from stream_dr.engine.query import fitted
 from stream_dr.engine.schema import Facts, Schema
@@ -39,7 +39,7 @@ class Prediction(NamedTuple):
     classes: tuple[Label, ...]
     scores: np.ndarray
     probable: bool
-    ids: list[str] | None = None
+    ids: Ids | None = None
     unseen: int = 0
 
     def to_json(self) -> Facts:
@@ -56,7 +56,7 @@ class Prediction(NamedTuple):
         fixed_size_list<double>; the rest is schema metadata, classes as JSON."""
         import json
 
-        columns: dict[str, pa.Array] = {} if self.ids is None else {"id": pa.array(self.ids, pa.string())}
+        columns: dict[str, pa.Array] = {} if self.ids is None else {"id": id_array(self.ids)}
         columns[_COLUMN[self.kind]] = pa.array(self.predicted)
         flat = pa.array(np.ascontiguousarray(self.scores).ravel())
         name = "probabilities" if self.probable else "scores"

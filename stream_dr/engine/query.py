@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stream_dr.arrow.codec import write_arrow
-from stream_dr.block import Block, check_finite
+from stream_dr.arrow.codec import id_array, write_arrow
+from stream_dr.block import Block, Ids, check_finite
 from stream_dr.disk import write_atomically
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.model import Model
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
     position: int
     solution: str
     z: np.ndarray
-    ids: list[str] | None = None
+    ids: Ids | None = None
     unseen: int = 0
 
     def to_json(self) -> Facts:
@@ -65,7 +65,7 @@ class Answer(NamedTuple):
         metadata."""
         width = self.z.shape[1]
         flat = pa.array(np.ascontiguousarray(self.z).ravel())
-        columns: dict[str, pa.Array] = {} if self.ids is None else {"id": pa.array(self.ids, pa.string())}
+        columns: dict[str, pa.Array] = {} if self.ids is None else {"id": id_array(self.ids)}
         columns["z"] = pa.FixedSizeListArray.from_arrays(flat, width) if width else pa.array([[]] * len(self.z))
         told = {k: str(getattr(self, k)) for k in ("model", "version", "position", "solution", "unseen")}
         batch = pa.record_batch(list(columns.values()), names=list(columns)).replace_schema_metadata(told)

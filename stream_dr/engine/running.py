@@ -213,7 +213,7 @@ class Running:
         )
 
     def unlearn(
-        self, positions: Sequence[int] = (), ids: Sequence[str] = (), key: str | None = None
+        self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None
     ) -> "Future[Receipt]":
         """Append an event that takes rows out again; a repetition under the same key changes nothing.
 

@@ -1,19 +1,25 @@
 """columns: a table's columns to a Block, by the part each plays.
 
-Columns named as label, labels, target, weight or id are those; all others are features, dense, names kept, in the file's
-order. Shared by csv and Parquet.
+Columns named as label, labels, target, weight or id are those; all others are features, names kept, in the file's order.
+Features are numbers, of which a dense matrix is made, or columns as a table has them: texts, dates, numbers with gaps.
 
-Why this way: both formats give Arrow batches, and what a column means is the caller's to say, not the format's.
+Why this way: csv, JSON lines, Parquet and Arrow files all give Arrow batches, and what a column means is the caller's to
+say, not the format's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from stream_dr.block import Block
-from stream_dr.errors import InvalidTargets, SchemaMismatch
+from stream_dr.arrow.codec import block_from_arrow
+from stream_dr.arrow.raw import raw_from_arrow
+from stream_dr.arrow.targets import is_text
+from stream_dr.block import Block, Ids, check_finite
+from stream_dr.errors import InvalidTargets, SchemaMismatch, StreamDRError
+from stream_dr.frames import matrix_of
 from stream_dr.targets import Targets, class_targets, continuous_targets
 
 
@@ -21,7 +27,8 @@ class Roles(NamedTuple):
     """Which columns are no features.
 
     label: one label a row. labels: indicator columns (0 or 1), their names being the labels. target: continuous columns.
-    weight, id: as they say. drop: columns left out.
+    weight, id: as they say. drop: columns left out. raw: features are columns as a table has them; None: unless the
+    first piece has numbers alone, without gaps. kinds: (column, "number", "date", "time", "category" or "text") as declared.
     """
 
     label: str | None = None
@@ -30,6 +37,8 @@ class Roles(NamedTuple):
     weight: str | None = None
     id: str | None = None
     drop: tuple[str, ...] = ()
+    raw: bool | None = False
+    kinds: tuple[tuple[str, str], ...] = ()
 
     def taken(self) -> tuple[str, ...]:
         """All columns that are no features. Raises InvalidTargets when more than one kind of targets is named."""
@@ -38,26 +47,111 @@ class Roles(NamedTuple):
         single = tuple(c for c in (self.label, self.weight, self.id) if c is not None)
         return single + self.labels + self.target + self.drop
 
+    def numbers(self) -> tuple[str, ...]:
+        """The columns beside the features that must hold numbers."""
+        return (*self.labels, *self.target, *((self.weight,) if self.weight is not None else ()))
+
     def features(self, columns: Sequence[str]) -> list[str]:
-        """The feature columns among `columns`. Raises SchemaMismatch naming a column that is not there."""
-        taken = self.taken()
-        for name in taken:
-            if name not in columns:
-                raise SchemaMismatch(f"there is no column {name!r}; there are {list(columns)[:10]} …")
+        """The feature columns among `columns`. Raises SchemaMismatch naming all columns that are not there."""
+        taken = set(self.taken())
+        gone = sorted(taken - set(columns))
+        if gone:
+            named = ", ".join(map(repr, gone))
+            raise SchemaMismatch(f"there is no column {named}; there are {list(columns)[:10]} …", column=gone[0])
         features = [c for c in columns if c not in taken]
         if not features:
             raise SchemaMismatch("no column is left for the features.")
         return features
 
 
+def is_layout(names: Sequence[str]) -> bool:
+    """Whether these columns are rows as a shard has them: `features`, or `indices` and `values`."""
+    return "features" in names or {"indices", "values"} <= set(names)
+
+
+def feature_columns(names: Sequence[str], roles: Roles) -> list[str] | None:
+    """The feature columns; None where columns are the layout of a shard. Raises SchemaMismatch as Roles.features does."""
+    return None if roles._replace(raw=False) == Roles() and is_layout(names) else roles.features(names)
+
+
+def blocks_of(
+    batch: pa.RecordBatch,
+    features: Sequence[str] | None,
+    roles: Roles,
+    rows: int,
+    fail: Callable[[StreamDRError, int], None],
+) -> Iterator[Block]:
+    """Blocks of at most `rows` rows of a batch; features None: as a shard has them. fail(error, rows before): to raise what
+    is wrong with a block as the file's own error."""
+    for at in range(0, batch.num_rows, rows):
+        part = batch.slice(at, rows)
+        try:
+            block = block_from_arrow(part) if features is None else block_of(part, features, roles)
+        except StreamDRError as e:
+            fail(e, at)
+            raise
+        yield block
+
+
 def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Block:
-    """One Block of a record batch. Raises SchemaMismatch naming a column that is not numbers or has nulls."""
-    X = np.empty((batch.num_rows, len(features)))
-    for j, name in enumerate(features):
-        X[:, j] = numbers(batch.column(name), name)
+    """One Block of a record batch. Raises SchemaMismatch naming columns that are not numbers or have nulls, NotFinite."""
+    if roles.raw:
+        X: Any = raw_from_arrow(batch.select(list(features)))
+        return Block(X, targets_of(batch, roles), *_beside(batch, roles), X.names)
+    table = pa.Table.from_batches([batch.select(list(features))])
+    for name, column in zip(features, table.columns, strict=True):
+        _refuse_null(column, name)
+    try:
+        X, names = matrix_of(table)
+    except TypeError as e:  # NotNumeric
+        raise SchemaMismatch(str(e)) from e
+    check_finite(X)
+    return Block(X, targets_of(batch, roles), *_beside(batch, roles), names)
+
+
+def _beside(batch: pa.RecordBatch, roles: Roles) -> tuple[np.ndarray | None, Ids | None]:
+    """Weights and ids."""
     weights = None if roles.weight is None else numbers(batch.column(roles.weight), roles.weight)
-    ids = None if roles.id is None else [str(v) for v in batch.column(roles.id).to_pylist()]
-    return Block(X, targets_of(batch, roles), weights, ids, tuple(features))
+    return weights, None if roles.id is None else ids_of(batch.column(roles.id), roles.id)
+
+
+def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
+    """Whether features are to be told as a table has them: as roles say, or as a first piece of them looks."""
+    if roles.raw is not None or features is None:
+        return bool(roles.raw)
+    return any(not _plain(first.schema.field(name).type) or first.column(name).null_count for name in features)
+
+
+def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
+    """The type in which a feature of a table is to be read that a first piece shows like this.
+
+    Whole numbers are floats, for later ones may have fractions, unless all differ: then they may be ids.
+    """
+    kind = column.type
+    if declared in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
+        return pa.string()
+    if declared in ("date", "time"):
+        return kind if pa.types.is_date(kind) else pa.timestamp("us")
+    if declared == "number":
+        return pa.float64()
+    distinct = pa.types.is_integer(kind) and pc.count_distinct(column).as_py() == len(column) > 1
+    return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
+
+
+def _plain(kind: pa.DataType) -> bool:
+    """Whether a column of this type is numbers, or vectors of them."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(numbers or pa.types.is_boolean(kind) or isinstance(kind, pa.BaseExtensionType))
+
+
+def ids_of(column: pa.Array, name: str) -> Ids:
+    """A column of ids: integers as they are, everything else as text. Raises SchemaMismatch for a row without one."""
+    _refuse_null(column, name)
+    if pa.types.is_integer(column.type) or is_text(column.type):
+        return column.to_pylist()
+    return [str(v) for v in column.to_pylist()]
 
 
 def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
@@ -76,14 +170,20 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
     return None
 
 
-def numbers(column: Any, name: str) -> np.ndarray:
+def numbers(column: pa.Array, name: str) -> np.ndarray:
     """A column as (rows,) float64. Raises SchemaMismatch."""
-    if column.null_count:
-        row = next(i for i, v in enumerate(column.to_pylist()) if v is None)
-        raise SchemaMismatch(f"column {name!r} has no value in row {row} of the batch; fill or drop it.", row=row)
+    _refuse_null(column, name)
     try:
         return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
         raise SchemaMismatch(
-            f"column {name!r} is {column.type}, not numbers ({e}); name it as label or drop it."
+            f"column {name!r} is {column.type}, not numbers ({e}); name it as label or drop it.", column=name
         ) from e
+
+
+def _refuse_null(column: pa.Array | pa.ChunkedArray, name: str) -> None:
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise SchemaMismatch(
+            f"column {name!r} has no value in row {row} of the batch; fill or drop it.", row=row, column=name
+        )

@@ -1,30 +1,60 @@
 """csv: delimited text by column, through Arrow's incremental reader; unpacks gz, bz2, xz and zip members.
 
-Features are read as float64; the label column's type is decided by the first piece of the file (whole numbers, words or
-booleans). Memory: one piece (1 MiB by default) and its parsed columns. Time: Arrow's.
+Features that are numbers are read as float64; other columns' types are decided by the first piece of the file (words,
+dates, booleans; labels may be whole numbers). Memory: one piece (1 MiB, or a few lines of a wide file) and its parsed
+columns. Time: Arrow's.
 
 Why this way: Arrow guesses types from the first piece and fails where a later one disagrees (0, then 0.5); so the file
-is opened twice, and the second time every feature is stated to be a float.
+is opened twice, and the second time every feature is stated to be a float. Arrow's errors name no line: then the file is
+read again to find it.
 """
 
 import csv
+import io
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import IO, Any, NamedTuple, NoReturn
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from stream_dr.block import LARGEST, Block, check_finite
-from stream_dr.datasets.readers.columns import Roles, block_of
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes, read_lines
+from stream_dr.block import LARGEST, Block
+from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_bytes
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 
 PIECE = 1 << 20
-"""Bytes parsed at once."""
+"""Bytes parsed at once, at least."""
 
-_WORDS = {pa.float64(): "number (finite, at most 1e100 in size); name the column as label or drop it"}
+MOST_COLUMNS = 100_000
+"""Columns a file may have: each is an object of its own."""
+
+_LOOKED_AT = 10_000
+"""Rows that are looked at together when a bad one is searched."""
+
+GAPS = frozenset(pacsv.ConvertOptions().null_values)
+"""What a missing number may be written as."""
+
+_WORDS = {
+    pa.float64(): "number (finite, at most 1e100 in size); name the column as label or drop it",
+    pa.int64(): "whole number, as the first ones are; say --as COLUMN=number or category",
+    pa.bool_(): "true or false, as the first ones are",
+}
+
+
+class Form(NamedTuple):
+    """How a file is written. header: whether the first line names the columns; None: it does, and is refused where the
+    names are numbers, as of a row. decimal: what stands before a number's fraction."""
+
+    delimiter: str = ","
+    header: bool | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
 
 
 def read_csv(
@@ -32,90 +62,229 @@ def read_csv(
     roles: Roles = Roles(),
     *,
     delimiter: str = ",",
-    header: bool = True,
+    header: bool | None = None,
+    decimal: str = ".",
+    encoding: str = "utf-8",
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Blocks of dense float64 rows, names kept. Without a header, columns are called f0, f1 …
+    """Blocks of dense float64 rows, or of rows as the table has them; names kept. Without a header, columns are called f0 …
 
-    Raises SourceMissing, SchemaMismatch (a named column is not there), MalformedInput naming file and line.
+    Raises SourceMissing, SchemaMismatch (a named column is not there), MalformedInput naming file, line and column.
     """
-    parse = pacsv.ParseOptions(delimiter=delimiter)
-    read = pacsv.ReadOptions(block_size=PIECE, autogenerate_column_names=not header)
-    columns, kinds = _schema(path, read, parse)
-    features = roles.features(columns)
-    types = {name: pa.float64() for name in features}
-    types.update({name: pa.string() for name in (roles.id, roles.label) if name is not None})
-    if roles.label is not None and not pa.types.is_floating(kinds[roles.label]):
-        types[roles.label] = kinds[roles.label]
-    convert = pacsv.ConvertOptions(column_types=types, include_columns=[c for c in columns if c not in roles.drop])
-    line = 1 + int(header)
-    with _opened(path, read, parse, convert, types) as reader:
-        for batch in reader:
-            for at in range(0, batch.num_rows, rows):
-                try:
-                    yield _block(batch.slice(at, rows), features, roles, str(path), line + at)
-                except MalformedInput:  # blank lines are no rows: ask the lines themselves
-                    _name_the_line(path, delimiter, dict.fromkeys(features, pa.float64()), header)
-                    raise
-            line += batch.num_rows
+    file = CsvFile(path, Form(delimiter, header, decimal, encoding))
+    features = roles.features(file.names)
+    file.check_commas([name for name in features if name not in dict(roles.kinds)])
+    roles = roles._replace(raw=needs_raw(file.first, features, roles))
+    types = dict.fromkeys((*features, *roles.numbers()), pa.float64())
+    if roles.raw:
+        types |= {name: type_of(file.first.column(name), dict(roles.kinds).get(name)) for name in features}
+    types |= {name: pa.string() for name in (roles.id, roles.label) if name is not None}
+    if roles.label is not None and not pa.types.is_floating(kind := file.first.schema.field(roles.label).type):
+        types[roles.label] = pa.string() if pa.types.is_null(kind) else kind
+    line = file.first_line
+
+    def fail(error: StreamDRError, at: int) -> None:
+        file.blame(error, types, line + at)
+
+    file.gaps = bool(roles.raw)
+    texts = [name for name in features if types[name] == pa.string()]
+    for batch in file.batches(types, [name for name in file.names if name not in roles.drop]):
+        yield from blocks_of(_without_blanks(batch, texts), features, roles, rows, fail)
+        line += batch.num_rows
 
 
-def _schema(path: FileName, read: Any, parse: Any) -> tuple[list[str], dict[str, pa.DataType]]:
-    """Column names and the types the first piece suggests."""
-    with _opened(path, read, parse, None, {}) as reader:
-        schema = reader.schema
-    if len(set(schema.names)) < len(schema.names):
-        raise SchemaMismatch(f"{path}: a column name stands twice; rename it.")
-    kinds = {name: schema.field(name).type for name in schema.names}
-    return schema.names, {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in kinds.items()}
+def _without_blanks(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
+    """The batch with null where a text is empty."""
+    for name in names:
+        column = batch.column(name)
+        filled = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+        batch = batch.set_column(batch.schema.get_field_index(name), name, filled)
+    return batch
 
 
-@contextmanager
-def _opened(path: FileName, read: Any, parse: Any, convert: Any, types: Any) -> Iterator[pacsv.CSVStreamingReader]:
-    """The file's batches; what Arrow does not parse is told as the line it stands in."""
-    with open_bytes(path) as file:
+class CsvFile:
+    """A delimited text file. names: its columns. first: its first piece, of the types that suggests. first_line: the number
+    of its first row's line. gaps: whether numbers may be missing."""
+
+    def __init__(self, path: FileName, form: Form) -> None:
+        self.path, self.form = str(path), form
+        number, first = next(self._records(), (1, []))
+        self.names = self._names(first, number)
+        self.first_line = number + 1 if form.header is not False else 1
+        piece = max(PIECE, 4 * sum(len(field) + 3 for field in first))
+        self._read = pacsv.ReadOptions(
+            block_size=piece, column_names=self.names, skip_rows=self.first_line - 1, encoding=form.encoding
+        )
+        self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
+        with self._opened({}, None) as reader:
+            self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
+        self.gaps = False
+        binary = next((f.name for f in self.first.schema if pa.types.is_binary(f.type)), None)
+        if binary is not None:
+            self._name_the_line({})  # where it is no UTF-8
+
+    def batches(self, types: dict[str, pa.DataType], columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows, columns of these types. Raises MalformedInput naming the line that does not parse."""
+        with self._opened(types, columns) as reader:
+            yield from reader
+
+    @contextmanager
+    def _opened(self, types: dict[str, pa.DataType], columns: Any) -> Iterator[pacsv.CSVStreamingReader]:
+        convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
+        with open_bytes(self.path) as file:
+            counted = _Quotes(file)
+            try:
+                with pacsv.open_csv(counted, self._read, self._parse, convert) as reader:
+                    yield reader
+                    if counted.quotes % 2 and counted.ended:
+                        self._refuse_open_quote()
+            except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
+                self._name_the_line(types)
+                raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
+
+    def check_commas(self, names: list[str]) -> None:
+        """Raise MalformedInput where a column's texts are numbers with a comma before the fraction."""
+        for name in names if self.form.decimal == "." else ():
+            column = self.first.column(name)
+            if pa.types.is_string(column.type):
+                texts = column.filter(pc.not_equal(column, ""))
+                numbers = pc.all(pc.match_substring_regex(texts, r"^\s*[-+]?\d[\d.]*(,\d+)?\s*$")).as_py()
+                if numbers and pc.any(pc.match_substring(texts, ",")).as_py():
+                    self._name_the_line({name: pa.float64()})
+
+    def _refuse_open_quote(self) -> None:
+        """Raise MalformedInput where the last row is within quotes that do not end."""
+        begins, ends, fields = 1, 0, [""]
+        for line, record in self._records():
+            begins, ends, fields = ends + 1, line, record
+        if ends > begins or fields[-1].endswith("\n"):
+            self._fail(begins, "a quote begins in this row that does not end; close or remove it.")
+
+    def blame(self, error: StreamDRError, types: dict[str, pa.DataType], line: int) -> NoReturn:
+        """Raise what is wrong with a block whose first row is about at this line, naming its line."""
+        if isinstance(error, SchemaMismatch | NotFinite):
+            self._name_the_line(types)
+        raise MalformedInput(f"{self.path}, after line {line - 1}: {error}", file=self.path, line=line) from error
+
+    def _names(self, first: list[str], line: int) -> list[str]:
+        """The columns' names. Raises MalformedInput where they cannot be told apart or are no names."""
+        if not first:
+            self._fail(1, "no row in it. Give a file that holds rows.")
+        if len(first) > MOST_COLUMNS:
+            self._fail(
+                line,
+                f"{len(first)} columns, and at most {MOST_COLUMNS} are read from a table. Write rows that wide as libsvm.",
+            )
+        if self.form.header is False:
+            return [f"f{j}" for j in range(len(first))]
+        seen: dict[str, int] = {}
+        for j, name in enumerate(first, 1):
+            if not name.strip() and len(first) > 1 and "" in seen:
+                self._fail(line, f"columns {seen['']} and {j} have no name; give them names.", j)
+            if name in seen:
+                self._fail(line, f"columns {seen[name]} and {j} are both called {name!r}; rename one.", j)
+            seen[name] = j
+        if self.form.header is None and all(map(_is_number, first)) and not _count_up(first):
+            self._fail(
+                line, f"the columns' names are numbers ({first[0]}, …), as of a row; say --no-header or --header."
+            )
+        return first
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """Each row's fields, and the number of the line it ends in. Raises MalformedInput."""
+        with open_bytes(self.path) as file:
+            lines = self._lines(file) if self.form.encoding == "utf-8" else self._decoded(file)
+            reader = csv.reader(lines, delimiter=self.form.delimiter)
+            line = 0
+            try:
+                for fields in reader:
+                    line = reader.line_num
+                    if fields:
+                        yield line, fields
+            except csv.Error as e:
+                self._fail(line + 1, f"a row begins here that does not end well ({e}); is a quote left open?")
+
+    def _lines(self, file: Any) -> Iterator[str]:
         try:
-            with pacsv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as reader:
-                yield reader
-        except (pa.ArrowInvalid, pa.ArrowKeyError) as e:
-            _name_the_line(path, parse.delimiter, types, not read.autogenerate_column_names)
-            raise MalformedInput(f"{path}: {e}", file=str(path)) from e
+            for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
+                if len(line) > LONGEST:
+                    self._fail(number, f"longer than {LONGEST} bytes; is this a text file?")
+                if b"\0" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
+                    self._fail(number, "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16.")
+                yield (line.removeprefix(MARK) if number == 1 else line).decode()
+        except UnicodeDecodeError as e:
+            odd = f"byte 0x{line[e.start]:02x} at {e.start + 1} is no UTF-8"
+            self._fail(number, f"{odd}; say the file's encoding, such as --encoding latin-1.")
+        except (OSError, EOFError) as e:
+            raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
+
+    def _decoded(self, file: Any) -> Iterator[str]:
+        with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
+            yield from iter(partial(text.readline, LONGEST), "")
+
+    def _name_the_line(self, types: dict[str, pa.DataType]) -> None:
+        """Raise MalformedInput for the first row that is ragged, or has a field that is not of its column's type."""
+        records = itertools.islice(self._records(), int(self.form.header is not False), None)
+        places = [
+            (j, name, types[name]) for j, name in enumerate(self.names) if name in types and types[name] != pa.string()
+        ]
+        while some := list(itertools.islice(records, _LOOKED_AT)):
+            whole = all(len(fields) == len(self.names) for _, fields in some)
+            if whole and all(self._parse_all([fields[j] for _, fields in some], kind) for j, _, kind in places):
+                continue
+            for line, fields in some:
+                if len(fields) != len(self.names):
+                    self._fail(line, f"{len(fields)} fields where {len(self.names)} are needed.")
+                for j, name, kind in places:
+                    if not fields[j].strip() or (self.gaps and fields[j] in GAPS):
+                        if kind == pa.float64() and not self.gaps:
+                            self._fail(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
+                    elif not self._parse_all([fields[j]], kind):
+                        self._fail(line, f"{fields[j]!r} in column {name!r} is no {_word(fields[j], kind)}.", j + 1)
+
+    def _parse_all(self, fields: list[str], kind: pa.DataType) -> bool:
+        texts = [field.strip().replace(self.form.decimal, ".") for field in fields]
+        gaps = GAPS if self.gaps else frozenset({""}) - ({""} if kind == pa.float64() else set())
+        try:
+            values = pa.array([text for text in texts if text not in gaps], pa.string()).cast(kind)
+        except pa.ArrowException:
+            return False
+        return kind != pa.float64() or bool((np.abs(values.to_numpy(zero_copy_only=False)) <= LARGEST).all())
+
+    def _fail(self, line: int, why: str, column: int | None = None) -> NoReturn:
+        raise MalformedInput(f"{self.path}, line {line}: {why}", file=self.path, line=line, column=column)
 
 
-def _name_the_line(path: FileName, delimiter: str, types: dict[str, pa.DataType], header: bool) -> None:
-    """Raise MalformedInput for the first line that does not parse; quoted line breaks are not followed."""
-    names: list[str] = []
-    for lines in read_lines(path, comment=b""):
-        for i in range(lines.rows):
-            fields = next(csv.reader([lines.text(i)], delimiter=delimiter))
-            if not names:
-                names = fields if header else [f"f{j}" for j in range(len(fields))]
-                if header:
-                    continue
-            if len(fields) != len(names):
-                lines.fail(i, f"{len(fields)} fields where {len(names)} are needed.")
-            for name, field in zip(names, fields, strict=True):
-                if name in types and types[name] == pa.float64() and not field.strip():
-                    lines.fail(i, f"column {name!r} has no value; fill it or leave the row out.")
-                if name in types and not _parses(field, types[name]):
-                    lines.fail(i, f"{field!r} in column {name!r} is no {_WORDS.get(types[name], types[name])}.")
+class _Quotes:
+    """A file that counts its quotes. ended: whether it was read to its end."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.quotes, self.ended = file, 0, False
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        data = self._file.read(size)
+        self.quotes += data.count(b'"')
+        self.ended = self.ended or not data
+        return data
 
 
-def _parses(field: str, kind: pa.DataType) -> bool:
+def _word(field: str, kind: pa.DataType) -> str:
+    if kind == pa.float64() and _is_number(field.replace(",", ".")):
+        return "number; where a comma stands before the fraction, say --decimal ,"
+    return _WORDS.get(kind, str(kind))
+
+
+def _is_number(text: str) -> bool:
     try:
-        value = pa.array([field.strip()]).cast(kind)[0].as_py()
-    except pa.ArrowInvalid:
+        float(text)
+    except ValueError:
         return False
-    return not isinstance(value, float) or abs(value) <= LARGEST
+    return True
 
 
-def _block(batch: pa.RecordBatch, features: list[str], roles: Roles, path: str, line: int) -> Block:
-    try:
-        block = block_of(batch, features, roles)
-        check_finite(block.X)
-    except (SchemaMismatch, NotFinite) as e:
-        where = f"{path}, line {line + int(e.details['row'])}" if "row" in e.details else path
-        raise MalformedInput(f"{where}: {e}", file=path) from e
-    except StreamDRError as e:
-        raise MalformedInput(f"{path}, lines {line} to {line + batch.num_rows - 1}: {e}", file=path) from e
-    return block
+def _count_up(names: list[str]) -> bool:
+    """Whether numbers are what programs call columns that have no names: 0, 1, 2 …, or years."""
+    return all(name.isdigit() for name in names) and all(int(b) == int(a) + 1 for a, b in itertools.pairwise(names))

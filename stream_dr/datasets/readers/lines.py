@@ -33,6 +33,9 @@ MARK = b"\xef\xbb\xbf"
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
+PACKED = (*_OPENERS, ".zip")
+"""Suffixes of packed files."""
+
 
 class Lines(NamedTuple):
     """A group of lines that are neither blank nor comments.

@@ -1,42 +1,79 @@
-"""parquet: a Parquet file by column, a row group's batch at a time.
+"""parquet: a Parquet file by column, a row group's batch at a time; arrow: an Arrow IPC file or stream, a batch at a time.
 
-Files in stream_dr's own layout need no reader: they are shards already. Memory: one batch and what
-Arrow buffers of its row group (a file with one huge row group is decoded column chunk by column chunk, not at once). Nothing
-is fetched ahead: Arrow keeps what it has fetched until the file is closed. Page checksums are verified where there are any.
+Files in stream_dr's own layout need no reader, for they are shards already, unless they are packed. Memory: one batch, and
+of Parquet what Arrow buffers of its row group (one huge row group is decoded column chunk by column chunk, not at once).
+Nothing is fetched ahead: Arrow keeps what it has fetched until the file is closed. Page checksums are verified where there
+are any.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stream_dr.block import Block, check_finite
-from stream_dr.datasets.readers.columns import Roles, block_of
-from stream_dr.datasets.readers.lines import BLOCK_ROWS
+from stream_dr.block import Block
+from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes
 from stream_dr.disk import FileName
-from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, SourceMissing
+from stream_dr.errors import MalformedInput, SourceMissing, StreamDRError
 
 
 def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, MalformedInput naming file and row."""
-    try:
+    if not Path(path).is_file():
+        raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
+    with _readable(path, "a Parquet file"):
         file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
-    except FileNotFoundError as e:
-        raise SourceMissing(f"there is no file {path}; give the path of a file that is there.") from e
-    except (pa.ArrowInvalid, OSError) as e:
-        raise MalformedInput(f"{path} is not a Parquet file ({e}).", file=str(path)) from e
     with file:
-        columns = file.schema_arrow.names
-        features = roles.features(columns)
-        row = 0
-        try:
-            for batch in file.iter_batches(rows, columns=[c for c in columns if c not in roles.drop]):
-                block = block_of(batch, features, roles)
-                check_finite(block.X)
-                yield block
-                row += batch.num_rows
-        except (SchemaMismatch, NotFinite) as e:
-            at = row + int(e.details.get("row", 0))
-            raise MalformedInput(f"{path}, row {at}: {e}", file=str(path), row=at) from e
-        except (pa.ArrowInvalid, OSError) as e:
-            raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
+        names = file.schema_arrow.names
+        features = feature_columns(names, roles)
+        columns = [name for name in names if name not in roles.drop]
+        yield from _blocks(path, file.iter_batches(rows, columns=columns), features, roles, rows)
+
+
+def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+    """Blocks of an Arrow IPC file or stream, which may be packed (gz, bz2, xz). Raises as `read_parquet` does."""
+    with open_bytes(path) as file:
+        with _readable(path, "an Arrow file"):
+            reader = _stream(file)
+        yield from _blocks(path, reader, feature_columns(reader.schema.names, roles), roles, rows)
+
+
+def _stream(file: IO[bytes]) -> pa.RecordBatchReader:
+    """The stream that a file is, or has inside."""
+    start = file.read(6)
+    if start == b"ARROW1":
+        file.read(2)
+    else:
+        file.seek(0)
+    return pa.ipc.open_stream(file)
+
+
+def _blocks(
+    path: FileName, batches: Iterable[pa.RecordBatch], features: list[str] | None, roles: Roles, rows: int
+) -> Iterator[Block]:
+    row = 0
+
+    def fail(error: StreamDRError, at: int) -> None:
+        at += row + int(error.details.get("row", 0))
+        raise MalformedInput(f"{path}, row {at}: {error}", file=str(path), row=at) from error
+
+    try:
+        for batch in batches:
+            batch.validate(full=True)
+            roles = roles._replace(raw=needs_raw(batch, features, roles))
+            yield from blocks_of(batch, features, roles, rows, fail)
+            row += batch.num_rows
+    except (pa.ArrowException, OSError, EOFError) as e:
+        raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
+
+
+@contextmanager
+def _readable(path: FileName, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as e:
+        raise MalformedInput(f"{path} is not {kind} ({e}).", file=str(path)) from e

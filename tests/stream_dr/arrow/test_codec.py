@@ -315,7 +315,7 @@ NAN, INF = math.nan, math.inf
         (GOOD | {"weight": [1.0, -1.0]}, errors.InvalidWeights, "row 1"),
         (GOOD | {"weight": [1.0, NAN]}, errors.InvalidWeights, "row 1"),
         (GOOD | {"weight": [1.0, None]}, errors.InvalidRows, "weight"),
-        (GOOD | {"id": [1, 2]}, errors.SchemaMismatch, "id"),
+        (GOOD | {"id": [1.5, 2.5]}, errors.SchemaMismatch, "id"),
         (GOOD | {"id": ["a", None]}, errors.InvalidRows, "id"),
     ],
 )
@@ -467,3 +467,9 @@ def test_a_null_array_of_any_length_is_refused_without_looking_through_it():
     lists = pa.ListArray.from_arrays(pa.array([0, many], pa.int32()), pa.nulls(many))
     with pytest.raises(errors.InvalidTargets, match="a label of row 0 is null"):
         block_from_arrow(pa.record_batch({"a": [1.0], "labels": lists}))
+
+
+def test_integer_ids_stay_integers():
+    block = Block(np.eye(2), ids=[7, -8])
+    assert block_from_arrow(arrow_from_block(block)).ids == [7, -8]
+    assert arrow_from_block(block).schema.field("id").type == pa.int64()

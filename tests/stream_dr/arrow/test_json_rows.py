@@ -38,6 +38,7 @@ def test_bytes_are_parsed_and_extras_kept():
     block = block_from_json(b'{"rows": [[1], [2]], "weights": [1, 0.5], "ids": ["x", "y"], "target": [[1, 2], [3, 4]]}')
     assert block.weights.tolist() == [1.0, 0.5]
     assert block.ids == ["x", "y"]
+    assert block_from_json(b'{"rows": [[1], [2]], "ids": [7, 8]}').ids == [7, 8]
     assert block.y.values.tolist() == [[1, 2], [3, 4]]
 
 
@@ -121,7 +122,7 @@ ROW = [[1.0, 2.0], [3.0, 4.0]]
         ({"rows": ROW, "weights": ["1", "1"]}, errors.InvalidWeights, "numbers"),
         ({"rows": ROW, "weights": [1]}, errors.InvalidWeights, "one weight a row"),
         ({"rows": ROW, "ids": ["a"]}, errors.SchemaMismatch, "ids"),
-        ({"rows": ROW, "ids": [1, 2]}, errors.SchemaMismatch, "ids"),
+        ({"rows": ROW, "ids": [1, "b"]}, errors.SchemaMismatch, "ids"),
     ],
 )
 def test_what_is_not_rows_is_refused_by_row_and_column(obj, error, named):

@@ -7,13 +7,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from stream_dr.datasets.convert import FORMATS, TFIDF, Options, convert, read
+from stream_dr.datasets.convert import TFIDF, convert
+from stream_dr.datasets.sources import FORMATS, Options, open_source
 from stream_dr.datasets.tfidf import load_tfidf
 from stream_dr.errors import InvalidParameter, MalformedInput, OutputExists
 from stream_dr.shards.dataset import open_dataset
@@ -38,7 +40,13 @@ def made(tmp_path):
     (tmp_path / "a.csv").write_text("a,b,y\n0.5,0,1\n0,2,2\n1,1,1\n")
     pq.write_table(pa.table({"a": [0.5, 0, 1], "b": [0.0, 2, 1], "y": [1, 2, 1]}), tmp_path / "a.parquet")
     scipy.io.savemat(tmp_path / "a.mat", {"fea": sp.csc_matrix([[0.5, 0], [0, 2], [1, 1]]), "gnd": [[1], [2], [1]]})
+    rows = pa.table({"a": [0.5, 0, 1], "b": [0.0, 2, 1], "y": [1, 2, 1]})
+    with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema) as file:
+        file.write_table(rows)
+    (tmp_path / "a.jsonl").write_text("".join(f"{orjson.dumps(row).decode()}\n" for row in rows.to_pylist()))
     return {
+        "jsonl": ("a.jsonl", Options(label="y")),
+        "arrow": ("a.arrow", Options(label="y")),
         "libsvm": ("a.svm", Options()),
         "vw": ("a.vw", Options()),
         "rcv1": ("a.dat", Options(topics=tmp_path / "topics", n_features=2)),
@@ -90,11 +98,11 @@ def test_tfidf_and_the_same_weighting_for_held_out_rows(tmp_path):
 def test_options_and_formats_that_are_not(tmp_path):
     path = tmp_path / made(tmp_path)["libsvm"][0]
     with pytest.raises(InvalidParameter, match="formats are libsvm"):
-        list(read([path], "excel"))
+        open_source(path, "excel")
     with pytest.raises(InvalidParameter, match="delimiter says nothing about libsvm"):
-        list(read([path], "libsvm", Options(delimiter=";")))
+        open_source(path, "libsvm", delimiter=";")
     with pytest.raises(InvalidParameter, match="topics"):
-        list(read([path], "rcv1"))
+        open_source(path, "rcv1")
 
 
 def test_an_error_leaves_no_manifest_and_shards_are_not_overwritten(tmp_path):

@@ -1,0 +1,101 @@
+"""jsonl: a JSON object a line, through Arrow's incremental reader; unpacks gz, bz2, xz and zip members.
+
+Features are numbers, or vectors of them; a line may also be a row as a shard has it (`{"indices": [3, 17],
+"values": [0.5, 1.2], "label": "a"}`). A key that is missing in a line is a missing value. Memory: one piece and its columns.
+Types are those of the first piece, but for features, which are floats.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.json as pajson
+
+from stream_dr.block import LARGEST, Block
+from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw, type_of
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes, read_lines
+from stream_dr.disk import FileName
+from stream_dr.errors import MalformedInput, StreamDRError
+
+PIECE = 1 << 20
+"""Bytes parsed at once."""
+
+_KINDS = {int: "number", float: "number", str: "string", bool: "boolean", list: "list", dict: "object"}
+
+
+def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+    """Blocks of rows. Raises SourceMissing, SchemaMismatch (a named key is in no line of the first piece), MalformedInput
+    naming file and line."""
+    with _opened(path, None, {}) as reader:
+        schema = reader.schema
+        first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
+    features = feature_columns(schema.names, roles)
+    floats = {name: _floats(schema.field(name).type) for name in (*(features or ()), *roles.numbers())}
+    if needs_raw(first, features, roles):
+        roles, floats = roles._replace(raw=True), {}
+        kinds = dict(roles.kinds)
+        table = {name: type_of(first.column(name), kinds.get(name)) for name in features or ()}
+        schema = pa.schema([pa.field(f.name, table.get(f.name, f.type)) for f in schema])
+    schema = pa.schema([pa.field(f.name, floats.get(f.name, f.type)) for f in schema])
+    row = 0
+
+    def fail(error: StreamDRError, at: int) -> None:
+        at += row + int(error.details.get("row", 0))
+        _name_the_line(path, floats)
+        raise MalformedInput(f"{path}, row {at}: {error}", file=str(path), row=at) from error
+
+    with _opened(path, schema, floats) as reader:
+        for batch in reader:
+            yield from blocks_of(batch, features, roles, rows, fail)
+            row += batch.num_rows
+
+
+def _floats(kind: pa.DataType) -> pa.DataType:
+    """The type in which a feature is read that looks like `kind`."""
+    if pa.types.is_list(kind):
+        return pa.list_(_floats(kind.value_type))
+    return pa.float64() if pa.types.is_integer(kind) or pa.types.is_null(kind) else kind
+
+
+@contextmanager
+def _opened(path: FileName, schema: pa.Schema | None, floats: dict[str, Any]) -> Iterator[Any]:
+    parse = pajson.ParseOptions(explicit_schema=schema, newlines_in_values=False)
+    with open_bytes(path) as file:
+        try:
+            with pajson.open_json(file, pajson.ReadOptions(block_size=PIECE), parse) as reader:
+                yield reader
+        except (pa.ArrowException, OSError, EOFError) as e:
+            _name_the_line(path, floats)
+            raise MalformedInput(f"{path}: {e}", file=str(path)) from e
+
+
+def _name_the_line(path: FileName, floats: dict[str, Any]) -> None:
+    """Raise MalformedInput for the first line that is no object, or holds another type than lines before, or no number."""
+    known: dict[str, str] = {}
+    for lines in read_lines(path, comment=b""):
+        for i in range(lines.rows):
+            try:
+                found = orjson.loads(lines.text(i))
+            except orjson.JSONDecodeError as e:
+                lines.fail(i, f"no JSON ({e}).")
+            if not isinstance(found, dict):
+                lines.fail(i, "no JSON object; a line is an object of one row's columns.")
+            for name, value in found.items():
+                kind = _KINDS.get(type(value), "null")
+                if kind != "null" and known.setdefault(name, kind) != kind:
+                    lines.fail(
+                        i, f"{value!r} in column {name!r} is a {kind}, and was a {known[name]} in the lines before."
+                    )
+            for name, kind in floats.items():
+                if kind == pa.float64() and not _is_number(found.get(name)):
+                    lines.fail(
+                        i,
+                        f"{found.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill it, or "
+                        "leave the row or the column out.",
+                    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) <= LARGEST

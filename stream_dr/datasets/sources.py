@@ -1,0 +1,196 @@
+"""sources: files of the field's formats as batches, read one after the other and as often as asked.
+
+Each format is a reader in datasets/readers; this file knows a file's format by its name, and which option belongs to which.
+Memory is one block, whatever the file's size (MATLAB's format excepted, see its reader).
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stream_dr.block import Block
+from stream_dr.datasets.readers.columns import Roles
+from stream_dr.datasets.readers.csv import read_csv
+from stream_dr.datasets.readers.jsonl import read_jsonl
+from stream_dr.datasets.readers.libsvm import read_libsvm
+from stream_dr.datasets.readers.lines import PACKED
+from stream_dr.datasets.readers.matlab import read_matlab
+from stream_dr.datasets.readers.mulan import read_arff
+from stream_dr.datasets.readers.parquet import read_ipc, read_parquet
+from stream_dr.datasets.readers.rcv1 import read_lyrl2004
+from stream_dr.datasets.readers.vw import read_vw
+from stream_dr.disk import FileName
+from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
+from stream_dr.raw_rows import RawRows
+
+
+class Options(NamedTuple):
+    """How a file is to be read; what a format has no use for must be left alone.
+
+    target: libsvm, vw: "auto" or the kind of targets. zero_based, one_based: where columns are numbered from. n_features:
+    width to state for sparse rows. topics: rcv1's topics file. labels: arff: MULAN's XML; mat: the labels' variable;
+    of tables: indicator columns, separated by commas. label: the class attribute or column. targets, weight, id, drop:
+    columns of tables. raw, kinds: as in Roles. features, subset: mat's variables. delimiter, header, decimal, encoding: csv.
+    """
+
+    target: str = "auto"
+    zero_based: bool = False
+    one_based: bool = False
+    n_features: int | None = None
+    topics: FileName | None = None
+    labels: str | None = None
+    label: str | None = None
+    targets: str | None = None
+    weight: str | None = None
+    id: str | None = None
+    drop: str | None = None
+    features: str | None = None
+    subset: str | None = None
+    delimiter: str = ","
+    header: bool | None = None
+    decimal: str = "."
+    encoding: str = "utf-8"
+    raw: bool | None = None
+    kinds: tuple[tuple[str, str], ...] = ()
+
+
+_COLUMNS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds")
+_READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
+    "libsvm": (read_libsvm, ("target", "zero_based", "n_features")),
+    "vw": (read_vw, ("target", "one_based", "n_features")),
+    "rcv1": (read_lyrl2004, ("topics", "n_features")),
+    "arff": (read_arff, ("labels", "label")),
+    "mat": (read_matlab, ("labels", "features", "subset")),
+    "csv": (read_csv, (*_COLUMNS, "delimiter", "header", "decimal", "encoding")),
+    "jsonl": (read_jsonl, _COLUMNS),
+    "parquet": (read_parquet, _COLUMNS),
+    "arrow": (read_ipc, _COLUMNS),
+}
+"""The reader of each format, and which options it has a use for."""
+FORMATS = tuple(_READERS)
+TABLES = ("csv", "jsonl", "parquet", "arrow")
+"""Formats whose columns have names and parts to play."""
+
+_SUFFIXES = {
+    ".svm": "libsvm", ".svmlight": "libsvm", ".libsvm": "libsvm", ".vw": "vw", ".arff": "arff", ".mat": "mat",
+    ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet",
+    ".arrow": "arrow", ".arrows": "arrow", ".ipc": "arrow", ".feather": "arrow",
+}  # fmt: skip
+
+
+def format_of(path: FileName) -> str:
+    """A file's format by its name, of a packed one by what stands before. Raises InvalidParameter."""
+    name = Path(str(path).partition("!")[2] or str(path))
+    if name.suffix.lower() in PACKED:
+        name = name.with_suffix("")
+    if name.suffix.lower() not in _SUFFIXES:
+        raise InvalidParameter(
+            f"{path}: its name does not say which format it has; give --format (format=), one of {', '.join(FORMATS)}."
+        )
+    return _SUFFIXES[name.suffix.lower()]
+
+
+class FileSource:
+    """Files read as one stream of batches, in the order given: a Source for refine and evaluate.
+
+    paths: the files. format: of all of them. options: how they are read; of a table whose first piece settles whether its
+    features are numbers alone, `raw` says which. Raises InvalidParameter (an option that the format has no use for) and what
+    looking at a table's first piece raises.
+    """
+
+    def __init__(self, paths: Sequence[FileName], format: str, options: Options = Options()) -> None:
+        if format not in FORMATS:
+            raise InvalidParameter(f"there is no format {format!r}; formats are {', '.join(FORMATS)}.")
+        self.paths, self.format = tuple(Path(path) for path in paths), format
+        reader, takes = _READERS[format]
+        given = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
+        for name in given:
+            if name not in takes and name != "raw":
+                raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
+        if format == "rcv1" and options.topics is None:
+            raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
+        if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
+            options = options._replace(delimiter="\t")
+        self.options = options
+        self._reader, self._takes = reader, takes
+        if format in TABLES and options.raw is None:
+            first = next(self._blocks(self.paths[0]), None)
+            self.options = options._replace(raw=first is not None and isinstance(first.X, RawRows))
+
+    @property
+    def raw(self) -> bool:
+        """Whether features are columns as a table has them."""
+        return bool(self.options.raw)
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows, from the start. Raises MalformedInput (no row at all, a file that changed meanwhile), SourceMissing, and
+        what the reader raises."""
+        rows = 0
+        for path in self.paths:
+            before = _identity(path)
+            for block in self._blocks(path):
+                rows += block.rows
+                yield block
+            if _identity(path) != before:
+                raise MalformedInput(
+                    f"{path} was written to while it was read; read it again once it is whole.", file=str(path)
+                )
+        if rows == 0:
+            raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
+
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """(number, Block) of the batches, for after < number ≤ until."""
+        for number, block in enumerate(self.blocks()):
+            if until is not None and number > until:
+                return
+            if number > after:
+                yield number, block
+
+    def _blocks(self, path: Path) -> Iterator[Block]:
+        options = self.options
+        given: dict[str, Any] = {
+            name: value
+            for name, value in options._asdict().items()
+            if name in self._takes and value != Options._field_defaults[name]
+        }
+        if self.format in TABLES:
+            given = {name: value for name, value in given.items() if name not in _COLUMNS} | {"roles": _roles(options)}
+        return self._reader(path, **given)
+
+
+def open_source(
+    paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **given: Any
+) -> FileSource:
+    """A file, or several as one, as batches that are read when asked for: csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff
+    or mat, packed (gz, bz2, xz, zip members) or not.
+
+    format: by the first file's name where it is None. given: Options by name: label="y", weight=…, id=…, drop="a,b" … Raises
+    InvalidParameter, SourceMissing, MalformedInput.
+    """
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not several:
+        raise InvalidParameter("no file is named; name one or several.")
+    unknown = set(given) - set(Options._fields)
+    if unknown:
+        raise InvalidParameter(f"{', '.join(sorted(unknown))}: no option; options are {', '.join(Options._fields)}.")
+    return FileSource(several, format or format_of(several[0]), (options or Options())._replace(**given))
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    archive = Path(str(path).partition("!")[0])
+    try:
+        status = archive.stat()
+    except FileNotFoundError as e:
+        raise SourceMissing(
+            f"there is no file {archive}; give the path of a file that is there.", file=str(path)
+        ) from e
+    return status.st_size, status.st_mtime_ns
+
+
+def _roles(options: Options) -> Roles:
+    def names(text: str | None) -> tuple[str, ...]:
+        return () if text is None else tuple(name.strip() for name in text.split(","))
+
+    o = options
+    return Roles(o.label, names(o.labels), names(o.targets), o.weight, o.id, names(o.drop), o.raw, o.kinds)

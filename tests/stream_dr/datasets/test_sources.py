@@ -1,0 +1,159 @@
+"""Files as batches: formats by name, the same rows from every format, and bad input told by file, line and column."""
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import stream_dr
+from stream_dr.datasets.sources import format_of, open_source
+from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
+from stream_dr.raw_rows import RawRows
+
+TABLE = pa.table({"a": [0.5, 0.0, 1.0], "b": [0, 2, 1], "y": ["u", "v", "u"]})
+LINES = b'{"a":0.5,"b":0,"y":"u"}\n{"a":0,"b":2,"y":"v"}\n{"a":1,"b":1,"y":"u"}\n'
+
+
+def write(path, name):
+    path = path / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(write(path.parent, name.removesuffix(".gz")).read_bytes()))
+    elif ".jsonl" in name:
+        path.write_bytes(LINES)
+    elif ".parquet" in name:
+        pq.write_table(TABLE, path)
+    elif ".feather" in name:
+        pyarrow.feather.write_feather(TABLE, path, compression="zstd")
+    elif ".arrow" in name:
+        with pa.ipc.new_stream(path, TABLE.schema) as stream:
+            stream.write_table(TABLE)
+    else:
+        tab = "\t" if ".tsv" in name else ","
+        path.write_text(
+            tab.join("aby")
+            + "\n"
+            + "".join(f"{a}{tab}{b}{tab}{y}\n" for a, b, y in zip(*TABLE.to_pydict().values(), strict=True))
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["x.csv", "x.CSV.gz", "x.tsv", "x.jsonl", "x.jsonl.gz", "x.parquet", "x.feather", "x.arrow", "x.arrow.gz"]
+)
+def test_the_same_rows_from_every_format_by_its_name(tmp_path, name):
+    path = write(tmp_path, name.replace("CSV", "csv"))
+    source = open_source(path.rename(tmp_path / name), label="y")
+    for _ in range(2):
+        (block,) = source.blocks()
+        np.testing.assert_array_equal(block.X, [[0.5, 0], [0, 2], [1, 1]])
+        assert (block.names, block.y.row_labels(), source.raw) == (("a", "b"), ["u", "v", "u"], False)
+
+
+def test_a_name_that_says_nothing_and_options_that_are_not(tmp_path):
+    assert [format_of(name) for name in ("a.svm.bz2", "a.zip!b.arff", "a.ndjson.xz")] == ["libsvm", "arff", "jsonl"]
+    for call in (lambda: open_source("a.txt"), lambda: open_source([]), lambda: open_source("a.csv", labl="y")):
+        with pytest.raises(InvalidParameter):
+            call()
+    with pytest.raises(SourceMissing):
+        open_source(tmp_path / "none.csv")
+
+
+def test_a_line_may_be_a_row_as_a_shard_has_it(tmp_path):
+    (tmp_path / "a.jsonl").write_text(
+        '{"indices": [3, 17], "values": [0.5, 1], "label": "a"}\n{"indices": [], "values": [], "label": "b"}\n'
+    )
+    (block,) = open_source(tmp_path / "a.jsonl").blocks()
+    assert (block.sparse, block.X.shape, block.X[0, 17], block.y.labels) == (True, (2, 18), 1.0, ("a", "b"))
+
+
+def test_words_gaps_and_dates_are_rows_as_the_table_has_them(tmp_path):
+    (tmp_path / "a.csv").write_text("n,c,d,y\n1,x,2024-01-01,u\n,y,2024-01-02,v\n3,,,u\n")
+    source = open_source(tmp_path / "a.csv", label="y")
+    (block,) = source.blocks()
+    assert source.raw
+    assert isinstance(block.X, RawRows)
+    assert [column.kind for column in block.X.columns] == ["number", "text", "date"]
+    assert [column.missing.tolist() for column in block.X.columns] == [
+        [False, True, False],
+        *[[False, False, True]] * 2,
+    ]
+    (block,) = open_source(tmp_path / "a.csv", label="y", kinds=(("n", "category"),)).blocks()
+    assert block.X.column("n").labels == ("1", "3")
+
+
+def test_integer_ids_stay_integers(tmp_path):
+    pq.write_table(pa.table({"a": [1.0, 2.0], "n": [7, 8]}), tmp_path / "a.parquet")
+    (block,) = open_source(tmp_path / "a.parquet", id="n").blocks()
+    assert block.ids == [7, 8]
+    assert stream_dr.Block(block.X, ids=block.ids).take(np.array([1])).ids == [8]
+
+
+BAD = {
+    "latin-1": ("a,é\n1,2\n".encode("latin-1"), "line 1: byte 0xe9 at 3 is no UTF-8.*--encoding"),
+    "latin-1 far down": (b"a,b\n" + b"1,x\n" * 30_000 + "1,é\n".encode("latin-1"), "line 30002: byte 0xe9"),
+    "utf-16": ("a,b\n1,2\n".encode("utf-16"), "line 1: .*--encoding utf-16"),
+    "ragged": (b"a,b\n1,2\n1,2,3\n", "line 3: 3 fields where 2"),
+    "ragged after a line break in quotes": (b'a,b\n"x\ny",2\n1\n', "line 4: 1 fields where 2"),
+    "two columns of one name": (b"a,b,a\n1,2,3\n", "line 1: columns 1 and 3 are both called 'a'"),
+    "two columns without a name": (b",a,\n1,2,3\n", "line 1: columns 1 and 3 have no name"),
+    "a header of numbers": (b"5.1,3.5,0\n4.9,3.0,1\n", "line 1: .*numbers.*--no-header"),
+    "a million columns": (b",".join(b"c%d" % i for i in range(1_000_000)) + b"\n", "line 1: 1000000 columns"),
+    "decimal commas": (b"a;b\n" + b"1;2\n" * 270_000 + b"1;2,5\n", "line 270002: '2,5' in column 'b'.*--decimal"),
+    "a fraction after a comma at the start": (b'a,b\n1,"2,5"\n2,3\n', "line 2: '2,5' in column 'b'.*--decimal"),
+    "nothing": (b"", "line 1: no row"),
+    "a quote that never ends": (b'a,b\n1,"x\n' + b"2,y\n" * 50_000, "line 2: a row begins here.*quote left open"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_csv_is_told_by_file_line_and_column(tmp_path, kind):
+    text, said = BAD[kind]
+    (tmp_path / "bad.csv").write_bytes(text)
+    with pytest.raises(MalformedInput, match=rf"bad\.csv.*{said}"):
+        list(open_source(tmp_path / "bad.csv", delimiter=";" if "commas" in kind else ",").blocks())
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (b'{"a":1}\n{"a":2\n', "line 2: no JSON"),
+        (b'{"a":1}\n[2]\n', "line 2"),
+        (b'{"a":1}\n{"a":"x"}\n', "line 2: 'x' in column 'a' is a string"),
+    ],
+)
+def test_a_bad_line_of_json_is_told(tmp_path, lines, said):
+    (tmp_path / "bad.jsonl").write_bytes(lines)
+    with pytest.raises(MalformedInput, match=rf"bad\.jsonl.*{said}"):
+        list(open_source(tmp_path / "bad.jsonl", raw=False).blocks())
+
+
+def test_encodings_decimal_commas_quotes_and_headers_that_are_said(tmp_path):
+    (tmp_path / "a.csv").write_bytes('é;"b\nc"\n1,5;"2,0"\n'.encode("latin-1"))
+    (block,) = open_source(tmp_path / "a.csv", delimiter=";", decimal=",", encoding="latin-1").blocks()
+    assert (block.names, block.X.tolist()) == (("é", "b\nc"), [[1.5, 2.0]])
+    (tmp_path / "b.csv").write_text("0.5,2\n0.1,3\n", encoding="utf-16")
+    (block,) = open_source(tmp_path / "b.csv", header=False, encoding="utf-16").blocks()
+    assert block.X.tolist() == [[0.5, 2], [0.1, 3]]
+    (block,) = open_source(tmp_path / "b.csv", header=True, encoding="utf-16").blocks()
+    assert block.names == ("0.5", "2")
+    (tmp_path / "c.csv").write_text("0,1,2\n4,5,6\n")  # what pandas calls columns without names
+    assert next(open_source(tmp_path / "c.csv").blocks()).names == ("0", "1", "2")
+
+
+def test_a_file_that_grows_or_vanishes_while_it_is_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "1,2\n" * 400_000)
+    blocks = open_source(path).blocks()
+    next(blocks)
+    with open(path, "a") as file:
+        file.write("3,4\n")
+    with pytest.raises(MalformedInput, match=r"a\.csv was written to while it was read"):
+        list(blocks)
+    blocks = open_source(path).blocks()
+    next(blocks)
+    path.unlink()
+    with pytest.raises(SourceMissing, match=r"a\.csv"):
+        list(blocks)
