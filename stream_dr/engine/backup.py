@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 from stream_dr.disk import TEMPORARY, DirectoryLock, fsync_directory, is_full, no_room
 from stream_dr.engine.model_table import MODELS_NAME, ModelTable
+from stream_dr.engine.records import RECORDS
 from stream_dr.engine.references import PLACES
 from stream_dr.engine.snapshot import FAILED, START, snapshot_files, snapshot_folder
 from stream_dr.engine.verify import verify
@@ -76,7 +77,7 @@ def _moment(directory: Path, made: Path, copy: LogCopy, files: ExitStack) -> dic
 
 def _files(directory: Path, names: list[tuple[str, int]]) -> list[Path]:
     """What there is beside the log, within the directory: of these models (name, id)."""
-    found = [directory / PLACES]
+    found = [directory / PLACES, directory / RECORDS]
     for folder in (snapshot_folder(directory, *name) for name in names):
         found += [folder / FAILED, folder / START, *snapshot_files(folder)]
     return [path.relative_to(directory) for path in found if path.exists()]

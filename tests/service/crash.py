@@ -2,7 +2,7 @@
 
 `run` does it, `check` proves the exactly-once effect: positions have no gap, no key is there twice, whatever was
 acknowledged is at the position it was acknowledged with, and every model's state equals, bit for bit, that of a run of the
-same batches in the same order that nothing interrupted.
+same batches in the same order that nothing interrupted. A `Turn` says what there is beside plain batches.
 """
 
 import json
@@ -20,37 +20,87 @@ from typing import Any, NamedTuple
 import httpx
 
 from stream_dr import Directory, Limits, Running, rows_draft
+from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.block import Block
 from stream_dr.engine.snapshot import state_sha256
+from stream_dr.engine.verify import verify
+from stream_dr.targets import class_targets
+from tests.service.posting import batch
 from tests.service.serving import ROOT, SMALL
 
 POINTS = ("log.after_commit", "log.before_commit", "snapshot.tmp", "snapshot.rename", "snapshot.dir_fsync")
-MODELS = {"lda": "lda", "means": "class_means", "pca": "ccipca", "skm": "iskm"}
+DROPPING = ("log.drop",)
+FORGETTING = ("log.rewrite", "log.rewritten", "log.erased")
 SMALLEST = Limits(min_free_bytes=0)
+Specs = dict[str, tuple[str, dict[str, Any]]]
+
+
+class Turn(NamedTuple):
+    """What a run has: models, failpoints, rows kept in the log (None: all), how many batches a client posts between two
+    that it has taken out (0: none), bytes of a file of bodies, and whether the disk refuses to write by turns."""
+
+    models: Specs = {"lda": ("lda", {}), "means": ("class_means", {}), "pca": ("ccipca", {}), "skm": ("iskm", {})}
+    points: tuple[str, ...] = POINTS
+    retain_rows: int | None = None
+    every: int = 0
+    file_bytes: int = 64 << 20
+    full: bool = False
+
+
+SUMS: Specs = {"lda": ("lda", {}), "means": ("class_means", {}), "pca": ("pca", {}), "skm": ("skm", {})}
+MANY: Specs = {
+    f"{key}{number}": (key, params)
+    for key, params in (
+        ("lda", {"gamma": 0.1}),
+        ("pca", {"standardize": True}),
+        ("ccipca", {"amnesic": 1.0}),
+        ("mmc", {}),
+    )
+    for number in range(8)
+}
+TURNS = {
+    "plain": Turn(),
+    "retention and unlearning": Turn(SUMS, (*POINTS, *DROPPING, *FORGETTING), 400, 20, 1 << 14),
+    "rebuilding": Turn(points=(*POINTS, *FORGETTING), every=50, file_bytes=1 << 16),
+    "many models": Turn(MANY, (*POINTS, *DROPPING), 1_000, 0, 1 << 14),
+    "disk full": Turn(SUMS, (*POINTS, *DROPPING, *FORGETTING), 1_000, 30, 1 << 15, True),
+}
+
+
+class Acknowledged(NamedTuple):
+    """What a client was told: the position of a batch, or of the taking out of the batch at `gone`."""
+
+    position: int
+    gone: int | None = None
 
 
 class Left(NamedTuple):
-    """What a run left: its directory, what clients had acknowledged, and how many kills were at a failpoint."""
+    """What a run left: its directory, what clients had acknowledged, by key, how many kills were at a failpoint, and what
+    there was."""
 
     directory: Path
-    acknowledged: dict[str, int]
+    acknowledged: dict[str, Acknowledged]
     at_failpoints: int
+    turn: Turn
 
 
 class Launcher:
-    """forking.py as a process of its own."""
+    """forking.py as a process of its own; said: where its messages go."""
 
-    def __init__(self, settings: dict[str, Any], answer_first: bool) -> None:
-        self._told = {"settings": settings, "answer_first": answer_first}
-        command = [sys.executable, "-m", "tests.service.forking", *MODELS.values()]
+    def __init__(self, settings: dict[str, Any], turn: Turn, answer_first: bool, said: Path) -> None:
+        self._told = {"settings": settings, "answer_first": answer_first, "file_bytes": turn.file_bytes}
+        keys = {key for key, _ in turn.models.values()}
+        command = [sys.executable, "-m", "tests.service.forking", *sorted(keys)]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_DR_")}
         pipe = subprocess.PIPE
-        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=clean)
+        with said.open("w", encoding="utf8") as file:
+            self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=file, text=True, cwd=ROOT, env=clean)
         assert self._line() == "ready"
 
-    def launch(self, failpoints: str = "") -> int:
-        """Start the service; its pid."""
+    def launch(self, failpoints: str = "", room: int | None = None) -> int:
+        """Start the service; its pid. room: bytes by which its files may grow."""
         assert self.popen.stdin is not None
-        self.popen.stdin.write(json.dumps(self._told | {"failpoints": failpoints}) + "\n")
+        self.popen.stdin.write(json.dumps(self._told | {"failpoints": failpoints, "room": room}) + "\n")
         self.popen.stdin.flush()
         return int(self._line())
 
@@ -71,7 +121,14 @@ class Launcher:
         return self.popen.stdout.readline().strip()
 
 
-def run(folder: Path, kills: int, seed: int, clients: Sequence[str] = ("one",), answer_first: bool = False) -> Left:
+def run(
+    folder: Path,
+    kills: int,
+    seed: int,
+    clients: Sequence[str] = ("one",),
+    answer_first: bool = False,
+    turn: Turn = TURNS["plain"],
+) -> Left:
     """Kill the service `kills` times at moments drawn from `seed`, every other one at a failpoint; then let it end."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(seed)
@@ -81,17 +138,19 @@ def run(folder: Path, kills: int, seed: int, clients: Sequence[str] = ("one",), 
         "snapshot_rows": 100,
         "snapshot_seconds": 0.1,
         "drain_timeout": 60,
+        "retain_rows": turn.retain_rows,
     }
     url = f"http://127.0.0.1:{settings['port']}"
-    launcher = Launcher(settings, answer_first)
+    launcher = Launcher(settings, turn, answer_first, folder / "said")
     posters: list[subprocess.Popen[bytes]] = []
     try:
         for number in range(kills):
-            at = f"{draw.choice(POINTS)}=kill@{draw.randint(1, 12)}" if number % 2 or answer_first else ""
-            pid = launcher.launch("log.before_commit=kill@5" if answer_first else at)
+            at = f"{draw.choice(turn.points)}=kill@{draw.randint(1, 12)}" if number % 2 or answer_first else ""
+            room = draw.randrange(1 << 16) if turn.full and draw.random() < 0.5 else None
+            pid = launcher.launch("log.before_commit=kill@5" if answer_first else at, room)
             _until_it_answers(url, pid)
             if number == 0:
-                posters = _start(url, clients, folder)
+                posters = _start(url, clients, folder, turn)
             patience = 30.0 if answer_first else 2.0  # the first surely comes to its failpoint, once clients are there
             _kill(pid, launcher, draw.uniform(0.02, 0.5) if not at else patience)
         pid = launcher.launch()
@@ -106,45 +165,64 @@ def run(folder: Path, kills: int, seed: int, clients: Sequence[str] = ("one",), 
             poster.wait()
         launcher.close()
     told = [json.loads((folder / f"{name}.json").read_text()) for name in clients]
-    return Left(folder / "D", {key: position for part in told for key, position in part}, kills // 2)
+    return Left(folder / "D", {key: Acknowledged(*rest) for part in told for key, *rest in part}, kills // 2, turn)
 
 
 def check(left: Left, reference: Path) -> int:
     """Raise AssertionError unless every batch acknowledged had its effect exactly once; the number of batches."""
     with Directory(left.directory, writable=False) as directory:
-        events = _events(directory)
+        events, last = _events(directory), directory.position
+        first, known = directory.log.first, {key: directory.log.find_key(key) for key in left.acknowledged}
         states = {name: state_sha256(m.accumulator.freeze()) for name, m in directory.models.items()}
-        reached = {name: m.position for name, m in directory.models.items()}
+        reached = {name: (m.position, m.failure) for name, m in directory.models.items()}
     at = {event.key: event.position for event in events}
-    assert [event.position for event in events] == list(range(len(events))), "positions have a gap"
+    assert [event.position for event in events] == list(range(first, last + 1)), "positions have a gap"
     assert len(at) == len(events), "a key is there twice"
-    lost = [key for key, position in left.acknowledged.items() if at.get(key) != position]
+    lost = [key for key, told in left.acknowledged.items() if getattr(known[key], "position", -1) != told.position]
     assert not lost, f"{len(lost)} acknowledged batches are not where they were acknowledged: {lost[:3]}"
-    assert set(at) == set(left.acknowledged)
-    assert set(reached.values()) == {len(events) - 1}, "a model has not applied the whole log"
-    expected = uninterrupted(events, reference)
-    differing = [name for name in states if states[name] != expected[name]]
+    by_position = {told.position: key for key, told in left.acknowledged.items()}
+    assert sorted(by_position) == list(range(last + 1)), "the log holds what nobody was acknowledged"
+    assert all(by_position[position] == key for key, position in at.items())
+    assert set(reached.values()) == {(last, None)}, "a model has not applied the whole log"
+    damage = [finding for finding in verify(left.directory) if finding.error]
+    assert not damage, damage
+    expected = uninterrupted(
+        [(key, left.acknowledged[key].gone) for _, key in sorted(by_position.items())], left, reference
+    )
+    differing = [name for name in left.turn.models if states[name] != expected[name]]
     assert not differing, f"the states of {differing} differ from an uninterrupted run's"
-    return len(events)
+    return last + 1
 
 
-def uninterrupted(events: Sequence[Any], path: Path) -> dict[str, str]:
-    """The states of the models after the same batches in the same order, with nothing in between."""
+def uninterrupted(sent: Sequence[tuple[str, int | None]], left: Left, path: Path) -> dict[str, str]:
+    """The states of the models after the same in the same order, with nothing in between: (key, position taken out)."""
     with Directory(path, limits=SMALLEST) as directory:
         running = Running(directory)
         running.start()
-        for name, key in MODELS.items():
-            running.add_model(name, key, {})
-        for event in events:
-            running.submit(rows_draft(event.body, "arrow", event.key)).result(30)
+        for name, (key, params) in left.turn.models.items():
+            running.add_model(name, key, params)
+        for key, gone in sent:
+            if gone is None:
+                running.submit(_draft(key)).result(30)
+            else:
+                running.unlearn([gone], key=key).result(30)
         running.stop()
         return {name: state_sha256(m.accumulator.freeze()) for name, m in directory.models.items()}
 
 
+def _draft(key: str) -> Any:
+    """A client's batch by its key."""
+    name, _, number = key.rpartition("-")
+    X, y = batch(name, int(number))
+    return rows_draft(bytes(write_arrow([arrow_from_block(Block(X, class_targets(y)))])), "arrow", key)
+
+
 def _events(directory: Directory) -> list[Any]:
     events: list[Any] = []
-    while found := directory.log.read(len(events) - 1):
+    after = directory.log.first - 1
+    while found := directory.log.read(after):
         events += found
+        after = found[-1].position
     return events
 
 
@@ -168,11 +246,11 @@ def _until_it_answers(url: str, pid: int) -> None:
         raise TimeoutError(f"{url} does not answer")
 
 
-def _start(url: str, clients: Sequence[str], folder: Path) -> "list[subprocess.Popen[bytes]]":
-    for name, key in MODELS.items():
-        httpx.put(f"{url}/models/{name}", json={"estimator": key}).raise_for_status()
+def _start(url: str, clients: Sequence[str], folder: Path, turn: Turn) -> "list[subprocess.Popen[bytes]]":
+    for name, (key, params) in turn.models.items():
+        httpx.put(f"{url}/models/{name}", json={"estimator": key, "params": params}).raise_for_status()
     command = [sys.executable, "-m", "tests.service.posting", url]
-    return [subprocess.Popen([*command, name, str(folder)], cwd=ROOT) for name in clients]
+    return [subprocess.Popen([*command, name, str(folder), str(turn.every)], cwd=ROOT) for name in clients]
 
 
 def _kill(pid: int, launcher: Launcher, seconds: float) -> None:

@@ -1,18 +1,21 @@
 """Forking: starts the service again and again, quickly; run as a program by crash.py.
 
-Reads one JSON line per launch ({"settings", "failpoints", "answer_first"}), forks a child that serves, and prints the
-child's pid. The parent has imported everything and compiled what the estimators in its arguments use, so a launch costs
-milliseconds.
+Reads one JSON line per launch ({"settings", "failpoints", "answer_first", "file_bytes", "room"}), forks a child that serves,
+and prints the child's pid. The parent has imported everything and compiled what the estimators in its arguments use, so a
+launch costs milliseconds.
 
 answer_first is the switch that must make the crash test fail: in that child alone, appends are acknowledged before they are
-committed.
+committed. room: once it answers, no file may become longer than the longest is, and so many bytes; None: as it likes.
 """
 
+import functools
 import json
 import os
+import resource
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import stream_dr
@@ -46,12 +49,20 @@ def answer_first() -> None:
     folder.check_end = lambda path, known: None
 
 
+def fill(told: dict[str, Any]) -> None:
+    """Let files grow by `room` bytes only."""
+    if told["room"] is not None:
+        longest = max(path.stat().st_size for path in Path(told["settings"]["dir"]).rglob("*") if path.is_file())
+        resource.setrlimit(resource.RLIMIT_FSIZE, (longest + told["room"], resource.RLIM_INFINITY))
+
+
 def child(told: dict[str, Any]) -> int:
     """Serve, in the forked process."""
     failpoints.arm(told["failpoints"])
+    Log.__init__ = functools.partialmethod(Log.__init__, file_bytes=told["file_bytes"])  # type: ignore[assignment]
     if told["answer_first"]:
         answer_first()
-    return serve(Settings(**told["settings"]), on_ready=lambda address: None)
+    return serve(Settings(**told["settings"]), on_ready=lambda address: fill(told))
 
 
 def main() -> None:

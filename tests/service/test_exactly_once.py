@@ -7,15 +7,17 @@ import pytest
 
 from tests.service import crash
 
-KILLS = 20
+KILLS = 8
 
 
 @pytest.mark.test_all
 @pytest.mark.slow
-def test_kills_at_random_moments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("turn", crash.TURNS)
+def test_kills_at_random_moments(tmp_path: Path, turn: str) -> None:
+    """The short form of `python -m benchmarks.kill_service`."""
     seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}; python -m benchmarks.kill_service --seed {seed} runs it again")
-    left = crash.run(tmp_path, KILLS, seed)
+    print(f"seed {seed}")
+    left = crash.run(tmp_path, KILLS, seed, ("one", "two"), turn=crash.TURNS[turn])
     assert left.at_failpoints == KILLS // 2
     assert crash.check(left, tmp_path / "reference") > KILLS
 
