@@ -13,6 +13,7 @@ _MODEL = {
     "rows_skipped": 0,
     "lag": 0,
     "version": 3,
+    "versions": [2, 3],
     "published_position": 812,
     "components": 1,
     "classes": ["a", "b"],

@@ -201,6 +201,7 @@ class ModelState(BaseModel):
     rows_skipped: int
     lag: int
     version: int
+    versions: list[int]
     published_position: int | None
     components: int
     classes: list[Label]

@@ -51,5 +51,6 @@ from .feature_maps import hashing as hashing
 from .feature_maps import random_fourier as random_fourier
 from .feature_maps import table as table
 from .feature_maps import text as text
+from .served_array import ServedArray as ServedArray
 
 __version__: str

@@ -5,21 +5,21 @@
         client.partial_fit(X, y)
         z = client.transform(X, model="lda")
 
-Every batch carries an idempotency key, and a batch whose answer was lost, or that the service had no room for, is sent again
-with the same key and the same bytes: however often it is sent, it is learned once. An error answer is raised as the class of
-`stream_dr.errors` that has its code.
+Every route that is no page has a method, called as its operation in /docs. Every batch carries an idempotency key, and a
+batch whose answer was lost, or that the service had no room for, is sent again with the same key and the same bytes: however
+often it is sent, it is learned once. An error answer is raised as the class of `stream_dr.errors` that has its code.
 
 Why this way: retrying is only safe with the key, so the two are not separate options.
 """
 
-import random
+import os
 import time
 import uuid
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-import httpx
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -27,13 +27,24 @@ import pyarrow as pa
 from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block, read_arrow, write_arrow
 from stream_dr.block import Block, Ids, as_rows, as_weights
+from stream_dr.connection import Connection, error_class, header
+from stream_dr.frames import is_stream, parts
 from stream_dr.label_codes import label_array
+from stream_dr.served_array import ServedArray
 from stream_dr.target_parsing import parse_targets, refuse_ambiguous
 from stream_dr.targets import KINDS, Targets
 
+if TYPE_CHECKING:
+    from stream_dr.estimators.estimator import Estimator
+
 _ARROW = "application/vnd.apache.arrow.stream"
-_AGAIN = (429, 502, 503, 504)
-"""Answers after which the same request may succeed."""
+_LOOKS = (0.02, 1.0)
+"""Seconds until a job is first looked at again, and at most."""
+
+Facts = dict[str, Any]
+"""What the service tells of something."""
+Watch = Callable[[Facts], object]
+"""Is told a job's progress whenever it is another."""
 
 
 class Client:
@@ -44,13 +55,7 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 60.0, retries: int = 8) -> None:
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise errors.InvalidParameter(
-                f"retries={retries!r}; give the number of attempts after the first, 0 or more."
-            )
-        headers = {"Authorization": f"Bearer {_told('token', token)}"} if token else {}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
-        self._retries = retries
+        self._service = Connection(url, token, timeout, retries)
         self._kind: str | None = None
 
     def partial_fit(
@@ -62,125 +67,208 @@ class Client:
         key: str | None = None,
         wait: bool = False,
         target: str = "auto",
-    ) -> dict[str, Any]:
+        check: bool = False,
+    ) -> Facts:
         """Send rows X (rows, features) with targets y, weights (rows,) and ids; answers {"position", "rows", "duplicate"}.
 
-        X: ndarray, scipy sparse, or a pandas, polars or Arrow table. key: idempotency key; made up when None. wait: answer
-        once every model has learned them. target: kind of y, as in an estimator; "auto" is what the stream has, and before
-        it has any is refused for whole floats and for one column of whole numbers, which may be either. Raises what the
-        service refuses with.
+        X: ndarray, scipy sparse, or a table: pandas, polars, Arrow, or whatever offers Arrow's interchange. A stream (a
+        reader, a data set, a lazy frame), without weights and ids, is sent batch by batch; the answer is the last one's, of
+        all rows. y: targets, or the name of X's column of them. key: idempotency key; made up when None; a stream's batches
+        have it with their number. wait: answer once every model has learned them. target: kind of y, as in an estimator;
+        "auto" is what the stream has, and before it has any is refused for whole floats and for one column of whole numbers,
+        which may be either. check: say what would be taken, and take nothing. Raises what the service refuses with.
         """
-        rows, names = as_rows(X)
-        weights = as_weights(sample_weight, rows.shape[0])
-        targets = None if y is None else self._targets(y, rows.shape[0], target)
-        block = Block(rows, targets, weights, None if ids is None else _ids(ids, rows.shape[0]), names)
-        headers = {"Content-Type": _ARROW, "Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
-        query = {"wait": "applied"} if wait else {}
-        answer = self._send("POST", "/partial_fit", params=query, content=_bytes(block), headers=headers)
-        return dict(answer.json())
+        key, rows, told = header("key", key or uuid.uuid4().hex), 0, Facts()
+        several = is_stream(X)
+        query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
+        for number, (part, targets) in enumerate(parts(X, y)):
+            body = self._batch(part, targets, sample_weight, ids, target)
+            headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if several else key}
+            told = self._service.send("POST", "/partial_fit", params=query, content=body, headers=headers).json()
+            rows += told["rows"]
+        return told | {"rows": rows}
 
-    def transform(self, X: Any, model: str | None = None) -> np.ndarray:
+    def unlearn(
+        self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None, wait: bool = False
+    ) -> Facts:
+        """Take rows out again, by the positions of their batches or by their ids, not by both; as partial_fit."""
+        what = {"positions": _several("positions", positions), "ids": _several("ids", ids)}
+        headers = {"Idempotency-Key": header("key", key or uuid.uuid4().hex)}
+        query = {"wait": "applied"} if wait else {}
+        return dict(self._service.send("POST", "/unlearn", params=query, **_json(what, headers)).json())
+
+    def transform(self, X: Any, model: str | None = None) -> ServedArray:
         """Project rows X (rows, features) to (rows, components) float64; model may be left out where there is only one."""
         answer = read_arrow(self._answer("/transform", X, model, _ARROW))
-        column = pa.Table.from_batches(answer).column("z").combine_chunks()
-        if not pa.types.is_fixed_size_list(column.type):
-            return np.zeros((len(column), 0))
-        return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+        table = pa.Table.from_batches(answer)
+        column = table.column("z").combine_chunks()
+        z = np.zeros((len(column), 0))
+        if pa.types.is_fixed_size_list(column.type):
+            z = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+        return ServedArray.of(z, _metadata(table))
 
-    def predict(self, X: Any, model: str | None = None) -> np.ndarray | list[list[Any]]:
-        """Predict the targets of rows X (rows, features): labels (rows,) or numbers (rows,) or (rows, k) as an array,
-        several labels a row as a list of lists. model may be left out where there is only one. Raises CannotPredict where
-        the model's method has no rule for targets."""
-        return self._predicted(X, model)[0]
+    def predict(self, X: Any, model: str | None = None) -> ServedArray:
+        """Predict the targets of rows X (rows, features): labels (rows,), numbers (rows,) or (rows, k), or lists (rows,)
+        where a row has several labels. model may be left out where there is only one. Raises CannotPredict where the model's
+        method has no rule for targets."""
+        told = self._predicted(X, model)
+        predicted = told["predicted"]
+        if not told["classes"]:
+            found = np.asarray(predicted, dtype=np.float64)
+        elif predicted and isinstance(predicted[0], list):
+            found = np.fromiter(predicted, dtype=object, count=len(predicted))
+        else:
+            found = label_array(predicted)
+        return ServedArray.of(found, told)
 
-    def predict_proba(self, X: Any, model: str | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def predict_proba(self, X: Any, model: str | None = None) -> tuple[ServedArray, np.ndarray]:
         """Posterior probabilities (rows, classes) float64 of rows X, and the classes (classes,) they are of. Raises
         CannotPredict where the model's method has none."""
-        _, facts = self._predicted(X, model)
-        if facts.get("probabilities") is None:
+        told = self._predicted(X, model)
+        if told.get("probabilities") is None:
             raise errors.CannotPredict(
-                f"model {facts['model']!r} predicts its targets without probabilities of classes."
+                f"model {told['model']!r} predicts its targets without probabilities of classes."
             )
-        classes = label_array(facts["classes"])
-        return np.array(facts["probabilities"], dtype=np.float64).reshape(-1, len(classes)), classes
+        classes = label_array(told["classes"])
+        found = np.array(told["probabilities"], dtype=np.float64).reshape(-1, len(classes))
+        return ServedArray.of(found, told), classes
 
-    def _predicted(self, X: Any, model: str | None) -> tuple[Any, dict[str, Any]]:
-        facts = orjson.loads(self._answer("/predict", X, model, "application/json"))
-        predicted = facts["predicted"]
-        if facts["classes"]:
-            several = bool(predicted) and isinstance(predicted[0], list)
-            return (predicted if several else label_array(predicted)), facts
-        return np.asarray(predicted, dtype=np.float64), facts
-
-    def _answer(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
-        """What a model says of rows X, in the form that `accept` names."""
-        rows, names = as_rows(X)
-        headers, query = {"Content-Type": _ARROW, "Accept": accept}, {"model": model or self._only_model()}
-        return self._send("POST", path, params=query, content=_bytes(Block(rows, names=names)), headers=headers).content
-
-    def models(self) -> dict[str, dict[str, Any]]:
+    def models(self) -> dict[str, Facts]:
         """Every model: name → state, position, rows, lag, version …"""
-        return dict(self._send("GET", "/models").json()["models"])
+        return dict(self._get("/models")["models"])
 
-    def model(self, name: str) -> dict[str, Any]:
+    def model(self, name: str) -> Facts:
         """One model's state, position, rows, lag, version … Raises UnknownModel."""
-        return dict(self._send("GET", _path(name)).json())
+        return self._get(_path(name))
 
     def put_model(
         self,
         name: str,
-        estimator: str,
+        estimator: "str | os.PathLike[str] | Estimator",
         start: str | int = "start",
-        publish: dict[str, Any] | None = None,
-        refine: dict[str, Any] | None = None,
+        publish: Facts | None = None,
+        refine: Facts | None = None,
         **params: Any,
-    ) -> dict[str, Any]:
+    ) -> Facts:
         """Make a model, or find it there with the same spec. Raises ModelExists, InvalidParameter, UnknownEstimator …
 
-        start: "start", "now" or a position. publish: {"rows", "seconds", "idle"}, when it is solved and published; None:
-        as the service is set. refine: {"rows", "seconds"}, when it is refined again by itself; {}: when asked, as with None
-        in a new model. A model that is there keeps a policy that is None. params: the estimator's.
+        estimator: a registry key, with its params; or a saved estimator (one that is fitted, or a Path of the file that
+        `save` or `export` has written), from which the model goes on: then nothing else is given. start: "start", "now" or a
+        position. publish: {"rows", "seconds", "idle"}, when it is solved and published; None: as the service is set. refine:
+        {"rows", "seconds"}, when it is refined again by itself; {}: when asked, as with None in a new model. A model that is
+        there keeps a policy that is None.
         """
         spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
-        return dict(self._send("PUT", _path(name), **_json(spec)).json())
-
-    def publish(self, name: str) -> dict[str, Any]:
-        """Publish the model as it is now, whatever its policy; what `model` gives. Raises NotFitted, ModelFailed."""
-        return dict(self._send("POST", f"{_path(name)}/publish").json())
+        if isinstance(estimator, str):
+            return dict(self._service.send("PUT", _path(name), **_json(spec)).json())
+        if params or start != "start" or publish is not None or refine is not None:
+            raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
+        headers = {"Content-Type": "application/octet-stream"}
+        return dict(self._service.send("PUT", _path(name), content=_file(estimator), headers=headers).json())
 
     def delete_model(self, name: str) -> None:
         """Forget a model; the log stays. Raises UnknownModel."""
-        self._send("DELETE", _path(name))
+        self._service.send("DELETE", _path(name))
 
-    def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> dict[str, Any]:
-        """Start the exact solution by passes over the log; the job, whose "id" `job` takes."""
+    def publish(self, name: str) -> Facts:
+        """Publish the model as it is now, whatever its policy; what `model` gives. Raises NotFitted, ModelFailed."""
+        return dict(self._service.send("POST", f"{_path(name)}/publish").json())
+
+    def projection(self, name: str, version: int | None = None) -> Facts:
+        """A model's projection: "version", "newest", "kind", "solution" … and its arrays: "mean" (features,), "components"
+        (components, features), "eigenvalues" (components,) of a linear one.
+
+        version: a kept one ("versions" of `model` has their numbers), which comes with what leads to the newest, "map"
+        (components then, components now) and "offset" (components now,): z_newest ≈ z · map + offset. Raises NotFitted,
+        UnknownVersion.
+        """
+        query = {} if version is None else {"version": version}
+        answer = self._service.send("GET", f"{_path(name)}/projection", params=query, headers={"Accept": _ARROW})
+        table = pa.ipc.open_stream(answer.content).read_all()
+        return _metadata(table) | {n: _tensor(table.column(n).chunk(0)) for n in table.column_names}
+
+    def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
+        """The model as it is now as an estimator, fitted, that goes on by itself. path: also write it to this file, which
+        `stream_dr.load` and `put_model` take. Raises ModelFailed."""
+        from stream_dr.engine.saved import load
+
+        content = self._service.send("GET", f"{_path(name)}/export").content
+        estimator = load(content)
+        if path is not None:
+            Path(path).write_bytes(content)
+        return estimator
+
+    def refine(
+        self, name: str, tol: float = 1e-6, max_passes: int = 20, wait: bool = False, progress: Watch | None = None
+    ) -> Facts:
+        """Start the exact solution by passes over the log; the job, whose "id" `job`, `wait_job` and `cancel_job` take.
+        wait: the job at its end, as of `wait_job`; progress: told of it meanwhile."""
         how = {"tol": tol, "max_passes": max_passes}
-        return dict(self._send("POST", f"{_path(name)}/refine", **_json(how)).json())
+        job = dict(self._service.send("POST", f"{_path(name)}/refine", **_json(how)).json())
+        return self.wait_job(job["id"], progress=progress) if wait else job
 
-    def snapshot(self, name: str) -> dict[str, Any]:
-        """Start a snapshot; the job."""
-        return dict(self._send("POST", f"{_path(name)}/snapshot").json())
+    def snapshot(self, name: str, wait: bool = False) -> Facts:
+        """Start a snapshot; the job. wait: the job at its end."""
+        job = dict(self._service.send("POST", f"{_path(name)}/snapshot").json())
+        return self.wait_job(job["id"]) if wait else job
 
-    def job(self, id: str) -> dict[str, Any]:
+    def job(self, id: str) -> Facts:
         """A job's state, progress and error. Raises UnknownJob."""
-        return dict(self._send("GET", f"/jobs/{_segment('job', id)}").json())
+        return self._get(f"/jobs/{_segment('job', id)}")
 
-    def unlearn(
-        self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None, wait: bool = False
-    ) -> dict[str, Any]:
-        """Take rows out again, by the positions of their batches or by their ids, not by both; as partial_fit."""
-        what = {"positions": _several("positions", positions), "ids": _several("ids", ids)}
-        query = {"wait": "applied"} if wait else {}
-        headers = {"Idempotency-Key": _told("key", key or uuid.uuid4().hex)}
-        return dict(self._send("POST", "/unlearn", params=query, **_json(what, headers)).json())
+    def wait_job(self, id: str, timeout: float | None = None, progress: Watch | None = None) -> Facts:
+        """The job once it is done or cancelled; progress is told how far it is. Raises the error that it failed with, and
+        TimeoutError after so many seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        pause, told = _LOOKS[0], None
+        while True:
+            job = self.job(id)
+            if progress is not None and job["progress"] != told:
+                progress(job["progress"])
+                told = job["progress"]
+            if job["state"] == "failed":
+                raise error_class(job["error"]["code"])(job["error"]["message"])
+            if job["state"] in ("done", "cancelled"):
+                return job
+            if end is not None and time.monotonic() + pause > end:
+                raise TimeoutError(f"job {id} of model {job['model']!r} is {job['state']} after {timeout} seconds.")
+            time.sleep(pause)
+            pause = min(1.5 * pause, _LOOKS[1])
 
-    def stream(self) -> dict[str, Any]:
+    def cancel_job(self, id: str) -> Facts:
+        """Ask a job to stop at its next safe point; the job. Raises UnknownJob."""
+        return dict(self._service.send("DELETE", f"/jobs/{_segment('job', id)}").json())
+
+    def stream(self) -> Facts:
         """Position, rows, schema, labels and target kind of the stream."""
-        return dict(self._send("GET", "/stream").json())
+        return self._get("/stream")
+
+    def events(self) -> Iterator[Facts]:
+        """Position, rows and each model's figures, now and whenever they change, until the service stops or nobody asks for
+        more. Raises RemoteError where the connection breaks off."""
+        with self._service.lines("/events") as lines:
+            for line in lines:
+                if line.startswith("data:"):
+                    yield orjson.loads(line.removeprefix("data:"))
+
+    def metrics(self) -> str:
+        """Prometheus metrics, in its text form."""
+        return self._service.send("GET", "/metrics").text
+
+    def livez(self) -> bool:
+        """Whether the process answers."""
+        try:
+            return self._service.once("/livez").is_success
+        except errors.RemoteError:
+            return False
+
+    def readyz(self) -> bool:
+        """Whether batches can be taken just now. Raises RemoteError where nobody answers."""
+        return self._service.once("/readyz").is_success
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._service.close()
 
     def __enter__(self) -> Self:
         return self
@@ -188,26 +276,27 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """The answer, after as many attempts as allowed. Raises the error it tells, or RemoteError."""
-        for attempt in range(self._retries + 1):
-            last = attempt == self._retries
-            try:
-                answer = self._http.request(method, path, **request)
-            except httpx.TransportError as e:
-                if last:
-                    raise errors.RemoteError(
-                        f"{self._http.base_url} did not answer ({type(e).__name__}: {e}) in {attempt + 1} attempts; "
-                        "is `stream-dr serve` running there?"
-                    ) from e
-                time.sleep(_pause(attempt))
-                continue
-            if answer.status_code not in _AGAIN or last:
-                break
-            time.sleep(max(_pause(attempt), _asked(answer)))
-        if answer.is_success:
-            return answer
-        raise error_of(answer)
+    def _get(self, path: str) -> Facts:
+        return dict(self._service.send("GET", path).json())
+
+    def _batch(
+        self, X: Any, y: Any, sample_weight: Any, ids: Sequence[str] | Sequence[int] | None, target: str
+    ) -> bytes:
+        """Rows and what is given with them, as they are sent."""
+        rows, names = as_rows(X)
+        weights = as_weights(sample_weight, rows.shape[0])
+        targets = None if y is None else self._targets(y, rows.shape[0], target)
+        return _bytes(Block(rows, targets, weights, None if ids is None else _ids(ids, rows.shape[0]), names))
+
+    def _predicted(self, X: Any, model: str | None) -> Facts:
+        return dict(orjson.loads(self._answer("/predict", X, model, "application/json")))
+
+    def _answer(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
+        """What a model says of rows X, in the form that `accept` names."""
+        rows, names = as_rows(X)
+        headers, query = {"Content-Type": _ARROW, "Accept": accept}, {"model": model or self._only_model()}
+        body = _bytes(Block(rows, names=names))
+        return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
     def _targets(self, y: Any, rows: int, target: str) -> Targets:
         """y as Targets of the stream's kind, or, where it has none, of `target` or of what y's form says beyond doubt."""
@@ -230,26 +319,29 @@ class Client:
         return names[0]
 
 
-def error_of(answer: httpx.Response) -> errors.StreamDRError:
-    """The error an answer tells: the class with its code, or with the reason's where the code is of the service alone, its
-    sentence, and its facts as details."""
-    try:
-        told = answer.json()
-        code, detail = told.pop("code"), told.pop("detail")
-    except (ValueError, KeyError, AttributeError, TypeError):
-        return errors.RemoteError(f"status {answer.status_code}: {answer.text[:200]}", status=answer.status_code)
-    facts = {name: fact for name, fact in told.items() if name not in ("type", "title")}
-    kind = _CLASSES.get(code) or _CLASSES.get(str(facts.get("reason")))
-    if kind is None:
-        return errors.RemoteError(f"{detail} ({code})", code=code, **facts)
-    return kind(detail, **facts)
+def _file(estimator: Any) -> bytes:
+    """The content of a saved estimator's file."""
+    if isinstance(estimator, os.PathLike):
+        return Path(estimator).read_bytes()
+    from stream_dr.engine.saved import saved_bytes
+
+    return saved_bytes(estimator)
 
 
-_CLASSES: dict[str, type[errors.StreamDRError]] = {}
-for _kind in vars(errors).values():
-    if isinstance(_kind, type) and issubclass(_kind, errors.StreamDRError):
-        _CLASSES.setdefault(_kind.code, _kind)
-_CLASSES["invalid_request"] = errors.InvalidParameter  # of the request, not of an estimator
+def _metadata(table: pa.Table) -> Facts:
+    """What an answer in Arrow tells beside its rows; numbers as numbers."""
+    told = {name.decode(): fact.decode() for name, fact in (table.schema.metadata or {}).items()}
+    return {name: orjson.loads(fact) if name in _NUMBERS else fact for name, fact in told.items()}
+
+
+_NUMBERS = ("version", "newest", "position", "rows", "refined_at", "residual", "map_residual", "unseen")
+
+
+def _tensor(column: pa.Array) -> np.ndarray:
+    """The one array that a column holds; what has no entry is a list."""
+    if isinstance(column, pa.FixedShapeTensorArray):
+        return column.to_numpy_ndarray()[0]
+    return np.asarray(column[0].as_py(), dtype=np.float64)
 
 
 def _bytes(block: Block) -> bytes:
@@ -263,15 +355,6 @@ def _json(content: Any, headers: dict[str, str] | None = None) -> dict[str, Any]
     except TypeError as e:
         raise errors.InvalidParameter(f"{content} cannot be said in JSON ({e}); give numbers, strings, lists.") from e
     return {"content": body, "headers": {"Content-Type": "application/json", **(headers or {})}}
-
-
-def _told(name: str, value: str) -> str:
-    """What stands in a header. Raises InvalidParameter."""
-    if not (isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()):
-        raise errors.InvalidParameter(
-            f"{name} goes into a header; it must be of printable ASCII characters and neither begin nor end with a space."
-        )
-    return value
 
 
 def _several(name: str, given: Any) -> list[Any]:
@@ -311,14 +394,3 @@ def _segment(kind: str, name: str) -> str:
 def _is_unicode(text: str) -> bool:
     """False for text with half a surrogate pair, which no encoding can say."""
     return all(not "\ud800" <= character <= "\udfff" for character in text)
-
-
-def _asked(answer: httpx.Response) -> float:
-    """Seconds that the answer asks to wait; a proxy's date is none."""
-    told = answer.headers.get("retry-after", "")
-    return float(told) if told.isdigit() else 0.0
-
-
-def _pause(attempt: int) -> float:
-    """Seconds before the next attempt; spread, so that many clients do not come back at once."""
-    return min(5.0, 0.1 * 2**attempt) * random.uniform(0.5, 1.0)

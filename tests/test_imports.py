@@ -38,6 +38,8 @@ RANK = {
     "sparse_rows": 1,
     "frames": 1,
     "raw_rows": 1,
+    "connection": 1,
+    "served_array": 1,
     "block": 2,
     "source": 3,
     "targets": 3,

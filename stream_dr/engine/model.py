@@ -360,6 +360,7 @@ class Model:
             "rows_skipped": self.rows_skipped,
             "lag": max(0, last - self.position),
             "version": self.published_version,
+            "versions": self.versions.numbers,
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),

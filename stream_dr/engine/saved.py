@@ -16,6 +16,7 @@ from stream_dr.engine.model import Spec
 from stream_dr.engine.schema import Facts
 from stream_dr.engine.snapshot_file import (
     Arrays,
+    file_bytes,
     packed,
     packed_projection,
     part,
@@ -35,6 +36,15 @@ from stream_dr.statistics.protocol import unpack
 def save(estimator: Any, path: str | Path) -> None:
     """Write an estimator or KNearest, fitted or not, to one file. Raises UnknownEstimator (not registered),
     InvalidParameter (no plain value, or changed after rows were learned with it) and InsufficientStorage."""
+    write_file(Path(path), *_contents(estimator))
+
+
+def saved_bytes(estimator: Any) -> bytes:
+    """What `save` writes. Raises UnknownEstimator, InvalidParameter."""
+    return file_bytes(*_contents(estimator))
+
+
+def _contents(estimator: Any) -> tuple[Arrays, Facts]:
     arrays: Arrays = {}
     facts: Facts = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
     holder: Holder | None = getattr(estimator, "holder_", None)
@@ -46,7 +56,7 @@ def save(estimator: Any, path: str | Path) -> None:
             if projection is not None and (name == "refined" or projection is not holder.refined):
                 more, facts[name] = packed_projection(name, projection)
                 arrays |= more
-    write_file(Path(path), arrays, facts)
+    return arrays, facts
 
 
 def load(source: str | Path | bytes) -> Estimator | KNearest:

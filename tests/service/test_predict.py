@@ -80,7 +80,7 @@ def test_several_labels_and_numbers(name: str, targets: Any, tmp_path: Path) -> 
         predicted, model = client.predict(X), CCA().fit(X, targets)
         if name == "labels":
             there = model.predict(X).astype(bool)
-            assert predicted == [[label for label, has in zip("ab", row, strict=True) if has] for row in there]
+            assert predicted.tolist() == [[label for label, has in zip("ab", row, strict=True) if has] for row in there]
         else:
             np.testing.assert_allclose(predicted, model.predict(X), atol=1e-9)
             assert np.corrcoef(predicted, targets)[0, 1] > 0.99

@@ -2,18 +2,19 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
 from stream_dr import LDA, Client, errors
-from stream_dr.client import error_of
+from stream_dr.connection import error_of
 from tests.service.serving import in_thread
 
 RANDOM = np.random.default_rng(8)
@@ -169,6 +170,98 @@ def test_a_model_published_on_demand(client: Client) -> None:
     assert client.publish("lda") == told
     expected = LDA(gamma=1.0).fit(X, Y).transform(X)
     np.testing.assert_allclose(np.abs(client.transform(X)), np.abs(expected), atol=1e-9)
+
+
+def test_every_route_has_a_method_named_as_its_operation(tmp_path: Path) -> None:
+    """Each is called, and the service has counted a request of each route; two are left out: the page, and GET /transform,
+    which is transform of one row."""
+    with in_thread(tmp_path) as served, Client(served.url) as client:
+        client.put_model("lda", "lda", gamma=1.0, scatter="diagonal")
+        first = client.partial_fit(X, Y, wait=True)
+        seen: list[dict[str, Any]] = []
+        job = client.refine("lda", wait=True, progress=seen.append)
+        assert (job["state"], seen[-1]["converged"]) == ("done", True)
+        calls: dict[str, Callable[[], Any]] = {
+            "partial_fit": lambda: client.partial_fit(X, Y, check=True),
+            "unlearn": lambda: client.unlearn([first["position"]], wait=True),
+            "transform": lambda: client.transform(X),
+            "predict": lambda: client.predict(X),
+            "models": client.models,
+            "model": lambda: client.model("lda"),
+            "put_model": lambda: client.put_model("again", client.export("lda")),
+            "delete_model": lambda: client.delete_model("again"),
+            "publish": lambda: client.publish("lda"),
+            "projection": lambda: client.projection("lda"),
+            "export": lambda: client.export("lda"),
+            "refine": lambda: client.refine("lda"),
+            "snapshot": lambda: client.snapshot("lda", wait=True),
+            "job": lambda: client.job(job["id"]),
+            "cancel_job": lambda: client.cancel_job(job["id"]),
+            "stream": client.stream,
+            "events": lambda: next(client.events())["models"]["lda"],
+            "livez": client.livez,
+            "readyz": client.readyz,
+            "metrics": client.metrics,
+        }
+        paths = served.http.get("/openapi.json").json()["paths"]
+        routes = {told["operationId"]: path for path, methods in paths.items() for told in methods.values()}
+        assert routes.keys() - {"dashboard", "transform_one"} == calls.keys()
+        answers = {name: call() for name, call in calls.items()}
+        assert (answers["livez"], answers["readyz"]) == (True, True)
+        assert all(f'route="{routes[name]}"' in client.metrics() for name in calls if routes[name] != "/events")
+        assert all(getattr(Client, name).__doc__ for name in calls)
+
+
+def test_arrays_know_by_what_they_were_answered(client: Client) -> None:
+    client.put_model("lda", "lda", gamma=1.0)
+    client.partial_fit(X, Y, wait=True)
+    z = client.transform(X)
+    assert (z.model, z.version, z.position, z.solution, z.unseen) == ("lda", 1, 0, "exact", 0)
+    assert (z[:3].version, (2 * z).model, client.predict(X).version) == (1, "lda", 1)
+    assert client.predict_proba(X)[0].model == "lda"
+    client.partial_fit(X[:30], Y[:30], wait=True)
+    kept = client.projection("lda", version=z.version)
+    assert (kept["version"], kept["newest"]) == (1, 2) == tuple(client.model("lda")["versions"])
+    np.testing.assert_allclose((X - kept["mean"]) @ kept["components"].T, z, atol=1e-9)
+    carried, now = z @ kept["map"] + kept["offset"], client.transform(X)
+    assert np.linalg.norm(carried - now) < 0.1 * np.linalg.norm(now)
+
+
+def test_a_stream_of_tables_is_sent_batch_by_batch(client: Client) -> None:
+    client.put_model("lda", "lda", gamma=1.0)
+    table = pa.table({**dict(zip("abcd", X.T, strict=True)), "y": Y})
+    batches = table.to_reader(max_chunksize=25)
+    told = client.partial_fit(batches, "y", key="k", wait=True)
+    assert told == {"position": 2, "rows": 60, "duplicate": False, "lag": 0}
+    assert client.partial_fit(table.to_reader(max_chunksize=25), "y", key="k")["duplicate"]
+    expected = LDA(gamma=1.0).fit(X, Y).transform(X)
+    np.testing.assert_allclose(client.transform(table.drop_columns(["y"])), expected, atol=1e-9)
+
+
+def test_an_estimator_goes_to_the_service_and_back(client: Client, tmp_path: Path) -> None:
+    lda = LDA(gamma=1.0).fit(pd.DataFrame(X, columns=list("abcd")), Y)
+    assert client.put_model("lda", lda)["rows"] == 60
+    lda.save(tmp_path / "lda.safetensors")
+    assert client.put_model("lda", tmp_path / "lda.safetensors")["version"] == 1
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    np.testing.assert_array_equal(client.transform(frame[list("dcba")]), lda.transform(frame))
+    client.partial_fit(frame, Y, wait=True)
+    back = client.export("lda", tmp_path / "back.safetensors")
+    np.testing.assert_array_equal(back.transform(frame), client.transform(frame))
+    assert client.put_model("copy", tmp_path / "back.safetensors")["rows"] == 120
+    with pytest.raises(errors.CannotRefine):
+        client.refine("copy")
+    with pytest.raises(errors.InvalidParameter, match="nothing else"):
+        client.put_model("copy", lda, gamma=1.0)
+
+
+def test_a_job_that_fails_raises_its_error_and_one_may_take_too_long(client: Client) -> None:
+    client.put_model("lda", "lda", scatter="diagonal")
+    client.partial_fit(X, Y, wait=True)
+    with pytest.raises(errors.InvalidParameter):
+        client.refine("lda", max_passes=0)
+    with pytest.raises(TimeoutError, match="after 0 seconds"):
+        client.wait_job(client.refine("lda", tol=1e-15, max_passes=1000)["id"], timeout=0)
 
 
 def test_errors_are_raised_as_their_classes(client: Client) -> None:
