@@ -61,6 +61,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "layout": "dense",
         "features": 2,
         "names": None,
+        "kinds": None,
         "stated": 0,
         "target_kind": "class",
         "labels": ["a", "b"],

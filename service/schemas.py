@@ -80,13 +80,14 @@ class SparseRow(BaseModel):
 
 
 class Rows(BaseModel):
-    """Rows: all dense, all sparse, or all by the columns' names; and what is given with them, one a row.
+    """Rows: all dense, all sparse, all by the columns' names, or all texts; and what is given with them, one a row. Strings,
+    true, false and null among named values are for models whose feature map is `table`, texts for `text` and `table`.
 
     labels: a label or a list of labels a row, null where a row has no target. target: continuous targets instead, a number
     or a list of numbers a row.
     """
 
-    rows: list[list[float]] | list[SparseRow] | list[dict[str, float | str | bool | None]]
+    rows: list[list[float]] | list[SparseRow] | list[dict[str, float | str | bool | None]] | list[str]
     labels: list[Label | list[Label] | None] | None = None
     target: list[float | list[float] | None] | None = None
     weights: list[Annotated[float, Field(ge=0)]] | None = None
@@ -246,15 +247,17 @@ class JobState(BaseModel):
 
 
 class StreamState(BaseModel):
-    """What the stream is so far. stated: the width its first batch stated (0: none); outputs: columns of continuous
-    targets; weighted: whether batches carry weights."""
+    """What the stream is so far. kinds: of a table's columns, "number", "date" or "text" ("": no value yet); stated: the
+    width its first batch stated (0: none); outputs: columns of continuous targets; weighted: whether batches carry
+    weights."""
 
     position: int
     rows: int
     models: list[str]
-    layout: Literal["dense", "named", "sparse"] | None
+    layout: Literal["dense", "named", "sparse", "table"] | None
     features: int
     names: list[str] | None
+    kinds: list[str] | None
     stated: int
     target_kind: TargetKind | None
     labels: list[Label]

@@ -245,6 +245,8 @@ class Mapped(NamedTuple):
         """
         made, names = feature_map(self.feature_map), names or self.names
         if self.table is not None:
+            if not isinstance(X, RawRows) and X.shape[1] != len(names or ()):
+                check_width(X, self.width)
             rows = X if isinstance(X, RawRows) else raw_of(X, names)
             return np.asarray(self.inner.apply(mapped_rows(made, self.table, rows)))
         if isinstance(X, RawRows):

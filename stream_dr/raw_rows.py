@@ -100,9 +100,92 @@ def raw_of(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     if hasattr(X, "indptr"):
         raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
     names = names or places(X)
-    kind = {"b": "boolean", "i": "integer", "u": "integer"}.get(X.dtype.kind, "number")
-    columns = tuple(RawColumn(kind, np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names)))
+    columns = tuple(_numbers(np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names)))
     return RawRows(names, columns, X.shape[0])
+
+
+def _numbers(values: np.ndarray) -> RawColumn:
+    whole = bool(np.all(values == np.rint(values)))
+    return RawColumn("integer" if whole else "number", values)
+
+
+def family_of(column: RawColumn) -> str:
+    """ "number", "date" or "text": columns of one family are taken for one another; "" where no value is there."""
+    if column.missing.all():
+        return ""
+    return {"date": "date", "time": "date", "text": "text"}.get(column.kind, "number")
+
+
+def gaps(family: str, rows: int) -> RawColumn:
+    """A column of that family without a value."""
+    if family == "text":
+        return RawColumn("text", np.full(rows, -1, np.int32))
+    return RawColumn("time" if family == "date" else "number", np.full(rows, np.nan))
+
+
+def converted(name: str, column: RawColumn, family: str) -> RawColumn:
+    """The column as one of that family, where nothing is lost: 3 and "3", a day and its ISO text.
+
+    Raises SchemaMismatch naming column and row.
+    """
+    mine = family_of(column)
+    if mine == family or not mine:
+        return column if mine else gaps(family, len(column.values))
+    if family == "text":
+        return _as_text(column)
+    if mine != "text":
+        raise _other_type(name, column, int(np.flatnonzero(~column.missing)[0]), family)
+    found = np.full(len(column.labels) + 1, np.nan)
+    for i, text in enumerate(column.labels):
+        try:
+            found[i] = (_days if family == "date" else _number)(text) if text.strip() else np.nan
+        except ValueError as e:
+            rows = np.flatnonzero(column.values == i)
+            if len(rows):
+                raise _other_type(name, column, int(rows[0]), family) from e
+    return RawColumn("time" if family == "date" else "number", found[column.values])
+
+
+def _as_text(column: RawColumn) -> RawColumn:
+    """Numbers and dates as the texts that say them: 3.0 and true as "3" and "1", a day as 2024-02-29."""
+    distinct, codes = np.unique(column.values, return_inverse=True)
+    codes = np.where(column.missing, -1, codes).astype(np.int32)
+    return RawColumn("text", codes, tuple(said(column.kind, v) for v in distinct[~np.isnan(distinct)].tolist()))
+
+
+def said(kind: str, value: float) -> str:
+    """A number or date as text."""
+    if kind == "date":
+        return str(np.datetime64(int(value), "D"))
+    if kind == "time":
+        return str(np.datetime64(round(value * 86_400_000_000), "us"))
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _number(text: str) -> float:
+    """A text as the finite number it says."""
+    value = float(text)
+    if not abs(value) <= LARGEST:
+        raise ValueError(text)
+    return value
+
+
+def _days(text: str) -> float:
+    """An ISO date or time as days since 1970."""
+    text = text.strip().removesuffix("Z")
+    if not text[:4].isdigit():
+        raise ValueError(text)
+    return float(np.datetime64(text, "us").astype(np.int64)) / 86_400_000_000
+
+
+def _other_type(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:
+    given = column.labels[column.values[row]] if column.kind == "text" else said(column.kind, float(column.values[row]))
+    return SchemaMismatch(
+        f"row {row}, column {name} is {given[:40]!r} ({column.kind}), not a {family} as that column is. Send one, or null, "
+        f"or start a new stream with as_={{{name!r}: 'category'}} in its map.",
+        row=row,
+        column=name,
+    )
 
 
 def _check(name: str, column: RawColumn) -> None:

@@ -5,8 +5,8 @@ without a copy, and every one is checked in full (sound.py). A file (magic ARROW
 hostile footer may list one batch a million times.
 
 Dense rows are `features: fixed_size_list<float|double, d>` or plain numeric columns (names kept); sparse rows are
-`indices: list<integer>` + `values: list<float|double>`. Beside them at most one of `label`, `labels`, `target`, and
-`weight` and `id`. Anything else is refused by name.
+`indices: list<integer>` + `values: list<float|double>`; columns with nulls, strings or dates are a table's (raw.py). Beside
+them at most one of `label`, `labels`, `target`, and `weight` and `id`. Anything else is refused by name.
 
 Cost: a batch whose numbers lie as a Block wants them (one record batch, int32 indices, sorted) is not copied: the Block
 points into the Arrow buffers, which are read-only. Checks read each number once.
@@ -25,10 +25,13 @@ import pyarrow as pa
 from stream_dr.arrow.csr import WIDEST
 from stream_dr.arrow.json_rows import block_from_json, json_rows
 from stream_dr.arrow.messages import check_footer, check_messages, stream_in
+from stream_dr.arrow.raw import raw_from_arrow
 from stream_dr.arrow.rows import (
+    BESIDE,
     check_columns,
     dense_rows,
     feature_columns,
+    numeric,
     plain_rows,
     refuse_null,
     sparse_rows,
@@ -116,8 +119,11 @@ def block_from_arrow(
         X = sparse_rows(batch, stated, max_features)
     elif dense:
         X = dense_rows(batch.column("features"))
-    else:
+    elif numeric(batch):
         X, names = plain_rows(batch)
+    else:
+        X = raw_from_arrow(batch, BESIDE)
+        names = X.names
     if not sparse and stated is not None and X.shape[1] != stated:
         raise WidthMismatch(
             f"the batch has {X.shape[1]} features; {stated} are stated. Send {stated}.", n_features=stated

@@ -3,6 +3,8 @@
     {"rows": [[0.1, 0.2], …], "labels": ["a", …]}                              dense
     {"rows": [{"indices": [3, 17], "values": [0.5, 1.2]}, …], "labels": [["C15", "CCAT"], …]}      sparse
     {"rows": [{"price": 1.2, …}, …], "target": [0.3, …]}                       named: dense, every column in every row
+    {"rows": [{"sex": "female", "age": null}, …], "labels": ["yes", …]}        a table's columns; what a row lacks is null
+    {"rows": ["a text", …], "labels": ["sport", …]}                            a table of the column text
 
 Optional keys: "labels" (one string, integer or bool a row = class; one list a row = multilabel; null = no target),
 "target" (one number or list of numbers a row = continuous), "weights", "ids", "n_features" (the width of sparse rows).
@@ -22,8 +24,10 @@ import scipy.sparse as sp
 
 from stream_dr.arrow.csr import WIDEST, canonical_csr
 from stream_dr.arrow.json_targets import NUMBER, name_of, number_array, targets_from_json
+from stream_dr.arrow.raw import raw_from_dicts, raw_from_texts
 from stream_dr.block import Block, Ids, as_weights, check_finite
 from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, MalformedInput, SchemaMismatch
+from stream_dr.raw_rows import RawColumn, RawRows, said
 
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
 
@@ -60,6 +64,8 @@ def json_rows(block: Block) -> dict[str, Any]:
         obj["rows"] = [{"indices": X.indices[a:b].tolist(), "values": X.data[a:b].tolist()} for a, b in spans]
         if block.width_stated:
             obj["n_features"] = block.features
+    elif isinstance(block.X, RawRows):
+        obj["rows"] = _table(block.X)
     elif block.names is not None:
         obj["rows"] = [dict(zip(block.names, row, strict=True)) for row in block.X.tolist()]
     else:
@@ -72,6 +78,23 @@ def json_rows(block: Block) -> dict[str, Any]:
     if block.ids is not None:
         obj["ids"] = list(block.ids)
     return obj
+
+
+def _table(rows: RawRows) -> list[dict[str, Any]]:
+    """Rows as objects, dates as ISO texts."""
+    columns = [
+        [None if gap else _value(column, v) for v, gap in zip(column.values.tolist(), column.missing, strict=True)]
+        for column in rows.columns
+    ]
+    return [dict(zip(rows.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _value(column: RawColumn, value: Any) -> Any:
+    if column.kind == "text":
+        return column.labels[value]
+    if column.kind == "boolean":
+        return value != 0.0
+    return value if column.kind == "number" else int(value) if column.kind == "integer" else said(column.kind, value)
 
 
 def _parse(text: Any) -> Any:
@@ -97,13 +120,20 @@ def _rows(rows: list[Any], stated: int | None, limit: int | None) -> tuple[Any, 
         return np.empty((0, stated or 0)), None, False
     kind = type(rows[0])
     odd = next((i for i, row in enumerate(rows) if type(row) is not kind), None)
-    if kind not in (list, dict) or odd is not None:
+    if kind not in (list, dict, str) or odd is not None:
         i = odd if odd is not None else 0
-        raise InvalidRows(f"row {i} is {name_of(rows[i])}; every row is a list, or every row an object.", row=i)
+        raise InvalidRows(
+            f"row {i} is {name_of(rows[i])}; every row is a list, every row an object, or every row a text.", row=i
+        )
     if kind is list:
         return _dense(rows), None, False
+    if kind is str:
+        return raw_from_texts(rows), ("text",), False
     if _is_sparse(rows[0]):
         return _sparse(rows, stated, limit), None, True
+    if any(type(value) not in NUMBER for row in rows for value in row.values()):
+        table = raw_from_dicts(rows)
+        return table, table.names, False
     names = tuple(rows[0])
     return _dense(_named(rows, names)), names, False
 

@@ -40,7 +40,7 @@ _Type = IntEnum(
     "large_list_view",
 )  # Type in Arrow's Schema.fbs
 _LISTS = ("list", "large_list", "fixed_size_list")
-_TAKEN = ("null", "int", "float", "bool", "string", "large_string", "string_view", *_LISTS)
+_TAKEN = ("null", "int", "float", "bool", "date", "timestamp", "string", "large_string", "string_view", *_LISTS)
 
 
 class Table:
@@ -310,7 +310,7 @@ def _utf8(text: memoryview) -> str:
 def not_taken(column: str, kind: object) -> SchemaMismatch:
     """The error for a column of a type that no layout has."""
     return SchemaMismatch(
-        f"column {column} is {kind}, which is not taken; send numbers, strings, bools, lists of these, or dictionaries of "
-        "labels.",
+        f"column {column} is {kind}, which is not taken; send numbers, strings, bools, dates, timestamps, lists of these, "
+        "or dictionaries of labels.",
         column=column,
     )

@@ -31,6 +31,9 @@ def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
     taken, InvalidRows for a frame that Arrow cannot hold, NotFinite.
     """
     batch = batch if isinstance(batch, pa.RecordBatch) else _one_batch(batch)
+    index = next((name for name in batch.schema.names if name.startswith("__index_level_")), None)
+    if index is not None:
+        raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
     fields = [field for field in batch.schema if field.name not in beside]
     odd = [f"{field.name} is {field.type}" for field in fields if not taken(field.type)]
     if odd:
@@ -139,7 +142,7 @@ def _column(column: pa.Array) -> RawColumn:
     if pa.types.is_dictionary(kind) or is_text(kind):
         return RawColumn("text", *_texts(column))
     if pa.types.is_date(kind):
-        return RawColumn("date", _days(column.cast(pa.date32()).cast(pa.int32()), 1))
+        return RawColumn("date", _days(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
     if pa.types.is_timestamp(kind):
         return RawColumn("time", _days(column.cast(pa.int64()), _UNITS[kind.unit]))
     if pa.types.is_boolean(kind):

@@ -13,9 +13,11 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from stream_dr.arrow.csr import WIDEST, canonical_csr
+from stream_dr.arrow.raw import arrow_from_raw, plain
 from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of
 from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
+from stream_dr.raw_rows import RawRows
 
 BESIDE = (*TARGET_COLUMNS, "weight", "id")
 """Columns that may stand beside the features."""
@@ -93,6 +95,12 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     return X, names
 
 
+def numeric(batch: pa.RecordBatch) -> bool:
+    """Whether all columns beside targets, weight and id are numbers without gaps, which `plain_rows` takes."""
+    columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in BESIDE]
+    return all(plain(field.type) and not column.null_count for column, field in columns)
+
+
 def feature_columns(block: Block) -> dict[str, pa.Array]:
     """A block's rows as the columns that the functions above read; sparse and unnamed dense ones share its memory.
 
@@ -102,13 +110,20 @@ def feature_columns(block: Block) -> dict[str, pa.Array]:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
         lists = (("indices", block.X.indices.astype(np.int32, copy=False)), ("values", block.X.data))
         return {name: pa.ListArray.from_arrays(offsets, pa.array(flat)) for name, flat in lists}
+    if isinstance(block.X, RawRows):
+        _refuse_reserved(block.X.names)
+        return arrow_from_raw(block.X)
     if block.names is None:
         flat = pa.array(np.ascontiguousarray(block.X).ravel())
         return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
-    taken = next((n for n in block.names if n in _RESERVED), None)
+    _refuse_reserved(block.names)
+    return {name: pa.array(np.ascontiguousarray(block.X[:, i])) for i, name in enumerate(block.names)}
+
+
+def _refuse_reserved(names: tuple[str, ...]) -> None:
+    taken = next((name for name in names if name in _RESERVED), None)
     if taken is not None:
         raise SchemaMismatch(f"a feature is called {taken}, a name the layout uses itself; rename it.", column=taken)
-    return {name: pa.array(np.ascontiguousarray(block.X[:, i])) for i, name in enumerate(block.names)}
 
 
 def refuse_null(column: pa.Array, name: str) -> None:
@@ -138,11 +153,10 @@ def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
 
 
 def _check_plain(name: str, column: pa.Array) -> None:
-    kind = column.type
     if name.startswith("__index_level_"):
         raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise SchemaMismatch(f"column {name} is {kind}; features are numbers. Encode it or leave it out.", column=name)
+    if not plain(column.type):
+        raise SchemaMismatch(f"column {name} is {column.type}; features are numbers.", column=name)
     refuse_null(column, name)
 
 

@@ -22,7 +22,7 @@ _NUMBERS = (*_INTEGERS, pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa
 _OFFSETS = {pa.string().id: np.int32, pa.large_string().id: np.int64}
 _LISTS = {pa.list_(pa.null()).id: np.int32, pa.large_list(pa.null()).id: np.int64}
 _FIXED, _CODED, _VIEWS = pa.list_(pa.null(), 1).id, pa.dictionary(pa.int8(), pa.null()).id, pa.string_view().id
-_PLAIN = {kind.id for kind in _NUMBERS}
+_PLAIN = {kind.id for kind in (*_NUMBERS, pa.date32(), pa.date64(), pa.timestamp("s"))}
 _SINGLE = {*_PLAIN, *_OFFSETS, _VIEWS}
 
 

@@ -13,16 +13,15 @@ model has applied them.
 
 Cost: O(rows + labels) a batch; where label sets are bounded O(sets) near the bound.
 
-Why this way: after admit has accepted a batch, advancing must not raise; so a row is in the log only if every model can
-learn it. A model is asked again only when the schema changes, since it accepted the old one; the batches that decide the
-stream's layout and kind of targets are also tried: a throw-away accumulator of each model, which goes on from what a saved
-estimator had learned, learns a few of their rows. The
-cost of a durable write is shared by all that wait for it.
+Why this way: after admit has accepted a batch, advancing must not raise: a row is in the log only if every model can learn
+it. A model is asked again only when the schema changes, since it accepted the old one; the batches that decide the stream's
+layout and kind of targets are also tried: a throw-away accumulator of each model, going on from what a saved estimator had
+learned, learns a few of their rows. The cost of a durable write is shared by all that wait for it.
 """
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -31,7 +30,16 @@ import numpy as np
 from stream_dr.block import Block
 from stream_dr.engine.draft import REFERENCE, Draft, Receipt, Removal, removal_of
 from stream_dr.engine.model import Model
-from stream_dr.engine.schema import Limits, Schema, columns_in_order, delta, learned_by
+from stream_dr.engine.schema import (
+    Limits,
+    Schema,
+    check_stated,
+    columns_in_order,
+    delta,
+    learned_by,
+    table_of,
+    with_table,
+)
 from stream_dr.errors import (
     EmptyInput,
     InvalidIndex,
@@ -48,8 +56,10 @@ from stream_dr.errors import (
     without_frames,
 )
 from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.mapping import check_table, takes_tables
 from stream_dr.log.event import EventDraft, same
 from stream_dr.log.log import Log
+from stream_dr.raw_rows import RawRows
 from stream_dr.statistics.protocol import State
 from stream_dr.targets import Label, Targets, all_absent, check_label_type, labelled_rows, refuse_kind
 
@@ -63,13 +73,15 @@ NONE = "none"
 """The kind of a stream that is set to carry no targets."""
 
 
-def admit_block(block: Block | None, schema: Schema, models: Iterable[Model], limits: Limits) -> Schema:
+def admit_block(block: Block | None, schema: Schema, models: Sequence[Model], limits: Limits) -> Schema:
     """The schema once the block is in. Raises the error that refuses it; O(rows + labels)."""
     if block is None:
         return schema
     if block.rows == 0 or (block.features == 0 and not block.sparse):
         raise EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
     block = block if schema.layout is None else columns_in_order(block, schema)
+    for model in models if isinstance(block.X, RawRows) else ():
+        check_table(model.estimator, block.X)
     grown = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
     if grown == schema:
         return schema
@@ -94,6 +106,7 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
             f"this stream's batches carry weights; {type(estimator).__name__} is a recurrence that takes none. "
             "Use an additive estimator, or send batches without weights to another stream."
         )
+    _check_rows(estimator, schema)
     _check_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
     solving = estimator.solve_bytes()
@@ -106,6 +119,16 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
             needed=needed,
             limit=limits.max_state_bytes,
         )
+
+
+def _check_rows(estimator: Estimator, schema: Schema) -> None:
+    """Raise SchemaMismatch for a table without a map for it, and for sparse rows with one."""
+    if takes_tables(estimator) and schema.layout == "sparse":
+        raise SchemaMismatch(
+            "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
+        )
+    if (columns := table_of(schema)) is not None:
+        check_table(estimator, columns)
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
@@ -150,8 +173,7 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
         )
     if kind not in estimator.target_kinds:
         refuse_kind(kind, estimator.target_kinds)
-    wanted = getattr(estimator, "target", "auto")
-    if wanted not in ("auto", kind):
+    if (wanted := getattr(estimator, "target", "auto")) not in ("auto", kind):
         raise TargetKindMismatch(
             f"this stream's targets are of kind {kind}; the model was made with target={wanted!r}."
         )
@@ -165,8 +187,10 @@ def takes_weights(kind: type[Estimator]) -> bool:
 
 def _with_rows(block: Block, schema: Schema) -> Schema:
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
+    if isinstance(block.X, RawRows):
+        return with_table(block.X, schema)
     if schema.layout is None:
-        _check_stated(block, schema.stated)
+        check_stated(block, schema.stated)
         stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
         return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
     if layout != schema.layout:
@@ -182,15 +206,6 @@ def _with_rows(block: Block, schema: Schema) -> Schema:
             needed=schema.features,
         )
     return schema._replace(features=max(schema.features, block.features))
-
-
-def _check_stated(block: Block, stated: int) -> None:
-    """A dense first batch must have the width the setting states."""
-    if stated and not block.sparse and block.features != stated:
-        raise WidthMismatch(
-            f"batch has {block.features} features; {stated} are stated for this stream (by its first shards or n_features). "
-            f"Send {stated} columns, or start another stream."
-        )
 
 
 def _with_weights(block: Block, schema: Schema) -> Schema:

@@ -4,14 +4,16 @@ The projection is taken once, by reference, so all rows of one answer come from 
 
 Exported arrays: for a linear projection `mean` (features,), `components` (components, features) and `eigenvalues`
 (components,); for any other the arrays its own fields hold, and for a mapped one the fact `feature_map`, the map's spec as
-JSON. An older version comes with `map` (components then, components now), `offset` (components now,) and `map_residual`,
-which carry answers of that version to the newest: z_new ≈ z_old · map + offset. In Arrow one row, each array a
-`fixed_shape_tensor` column named like it, facts as schema metadata; in safetensors facts are its metadata.
+JSON, beside, for a map of tables, `columns`: the names of the columns it makes, as JSON. An older version comes with `map`
+(components then, components now), `offset` (components now,) and `map_residual`, which carry answers of that version to the
+newest: z_new ≈ z_old · map + offset. In Arrow one row, each array a `fixed_shape_tensor` column named like it, facts as
+schema metadata; in safetensors facts are its metadata.
 
 Why this way: what HTTP answers and what `stream-dr transform` writes are the same values from the same function. Whoever
 holds stored embeddings needs the map and not the history that led to it, so it is found between the two projections at once.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -30,7 +32,8 @@ from stream_dr.engine.schema import Facts, Schema, columns_in_order
 from stream_dr.engine.snapshot_file import Arrays
 from stream_dr.engine.versions import change
 from stream_dr.errors import InvalidParameter, SchemaMismatch
-from stream_dr.projection import Projection
+from stream_dr.projection import Mapped, Projection
+from stream_dr.raw_rows import RawRows, refuse_raw
 from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets import Targets
@@ -89,6 +92,10 @@ def fitted(block: Block, projection: Projection, schema: Schema) -> tuple[Block,
     check_finite(block.X)
     _check_names(block, schema)
     block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else columns_in_order(block, schema)
+    if isinstance(block.X, RawRows):
+        if not isinstance(projection, Mapped) or projection.table is None:
+            refuse_raw(block.X)
+        return block, projection.unseen(block.X)
     return block, int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
 
 
@@ -156,6 +163,9 @@ def export_projection(model: Model, version: int | None = None) -> Exported:
     spec = getattr(projection, "feature_map", None)
     if spec is not None:
         facts["feature_map"] = spec
+    columns = getattr(projection, "feature_names", None)
+    if columns is not None:
+        facts["columns"] = json.dumps(columns)
     arrays = _arrays(projection)
     found = None if version is None else change(projection, newest.projection)
     if found is not None:

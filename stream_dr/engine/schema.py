@@ -17,8 +17,9 @@ import numpy as np
 
 from stream_dr.arrow.csr import sound_csr
 from stream_dr.block import Block
-from stream_dr.errors import SchemaMismatch, TargetKindMismatch
+from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch
 from stream_dr.estimators.estimator import Estimator
+from stream_dr.raw_rows import RawRows, converted, family_of, gaps, raw_of
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets import Label, all_absent, check_label_type
 
@@ -52,8 +53,9 @@ class Limits(NamedTuple):
 class Schema(NamedTuple):
     """What is fixed and what has been seen so far.
 
-    layout: None before the first batch, then "dense", "named" or "sparse". features: width so far. names: the columns'
-    names (named). stated: the width that the first batch of a sparse stream, or a setting, states; 0: none does.
+    layout: None before the first batch, then "dense", "named", "sparse" or "table". features: width so far. names: the
+    columns' names (named, table). kinds: of each column of a table "number", "date" or "text", "" before it has a value.
+    stated: the width that the first batch of a sparse stream, or a setting, states; 0: none does.
     target_kind: None (not decided yet), "none", "class", "multilabel" or "continuous". labels: vocabulary in order of
     first appearance. outputs: columns of continuous targets. weighted: whether batches carry weights; None before the
     first.
@@ -67,6 +69,7 @@ class Schema(NamedTuple):
     labels: tuple[Label, ...] = ()
     outputs: int = 0
     weighted: bool | None = None
+    kinds: tuple[str, ...] | None = None
 
     @property
     def n_targets(self) -> int:
@@ -75,7 +78,8 @@ class Schema(NamedTuple):
 
     def describe(self) -> Facts:
         """The schema as a JSON-able dict."""
-        return {**self._asdict(), "names": list(self.names) if self.names else None, "labels": list(self.labels)}
+        listed = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
+        return {**self._asdict(), **listed, "labels": list(self.labels)}
 
 
 def delta(old: Schema, new: Schema) -> str | None:
@@ -92,8 +96,9 @@ def grown(schema: Schema, deltas: Iterable[str]) -> Schema:
         changed = json.loads(text)
         if "labels" in changed:
             changed["labels"] = schema.labels + tuple(changed["labels"])
-        if changed.get("names") is not None:
-            changed["names"] = tuple(changed["names"])
+        for name in ("names", "kinds"):
+            if changed.get(name) is not None:
+                changed[name] = tuple(changed[name])
         schema = schema._replace(**changed)
     return schema
 
@@ -121,6 +126,8 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
 def columns_in_order(block: Block, schema: Schema) -> Block:
     """The block with named columns in the stream's order and a stated width filled up; no copy where nothing
     changes."""
+    if schema.layout == "table" or isinstance(block.X, RawRows):
+        return _as_table(block, schema)
     if schema.names is not None and block.names is not None and block.names != schema.names:
         at = {name: i for i, name in enumerate(block.names)}
         missing = [name for name in schema.names if name not in at]
@@ -138,6 +145,62 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
             X = block.X
             block = block._replace(X=sound_csr(X.data, X.indices, X.indptr, (X.shape[0], schema.stated)))
     return block
+
+
+def check_stated(block: Block, stated: int) -> None:
+    """Raise WidthMismatch for a dense first batch of another width than the setting states."""
+    if stated and not block.sparse and block.features != stated:
+        raise WidthMismatch(
+            f"batch has {block.features} features; {stated} are stated for this stream (by its first shards or n_features). "
+            f"Send {stated} columns, or start another stream."
+        )
+
+
+def with_table(rows: RawRows, schema: Schema) -> Schema:
+    """A table's columns are those of its first batch, each of the kind of its first value; a stream of numbers by name may
+    become a table."""
+    if schema.layout not in (None, "named", "table"):
+        raise SchemaMismatch(
+            f"the batch's rows are a table's; this stream was started with {schema.layout} rows. Send those, or start a new "
+            "stream."
+        )
+    names = schema.names or rows.names
+    extra = [name for name in rows.names if name not in names]
+    if extra:
+        raise SchemaMismatch(
+            f"batch has unknown columns {extra[:5]}; this stream's are {list(names[:5])} …. Leave them out."
+        )
+    numbers = ("number",) * len(names) if schema.layout == "named" else ("",) * len(names)
+    kinds = dict(zip(names, schema.kinds or numbers, strict=True))
+    for name, column in zip(rows.names, rows.columns, strict=True):
+        converted(name, column, kinds[name]) if kinds[name] else kinds.update({name: family_of(column)})
+    return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
+
+
+def table_of(schema: Schema) -> RawRows | None:
+    """A row of a table's columns in which all is missing; None where the stream is no table."""
+    if schema.layout != "table" or schema.names is None or schema.kinds is None:
+        return None
+    return RawRows(schema.names, tuple(gaps(kind, 1) for kind in schema.kinds))
+
+
+def _as_table(block: Block, schema: Schema) -> Block:
+    """The block with a table's columns, in its order and of its kinds, those that it lacks missing; columns that the table
+    has not, come last. Raises SchemaMismatch."""
+    if block.names is None or schema.names is None or schema.kinds is None:
+        return block
+    rows = block.X if isinstance(block.X, RawRows) else raw_of(block.X, block.names)
+    columns = {name: column for name, column in zip(rows.names, rows.columns, strict=True) if name not in schema.names}
+    if len(columns) == len(rows.names) and rows.rows:
+        raise SchemaMismatch(
+            f"batch has none of the table's columns {list(schema.names[:5])}; it has {list(rows.names[:5])}. Send those."
+        )
+    known = {}
+    for name, kind in zip(schema.names, schema.kinds, strict=True):
+        column = rows.column(name)
+        known[name] = gaps(kind, rows.rows) if column is None else converted(name, column, kind) if kind else column
+    names, parts = (*known, *columns), (*known.values(), *columns.values())
+    return block._replace(X=RawRows(names, parts, rows.rows), names=names)
 
 
 def learned_by(estimator: Estimator, block: Block) -> Block:

@@ -36,6 +36,7 @@ from stream_dr.errors import (
 )
 from stream_dr.estimators.documented import documented
 from stream_dr.estimators.holder import Holder, held
+from stream_dr.estimators.mapping import takes_tables
 from stream_dr.estimators.named_columns import in_order, refuse_empty_rows, refuse_width, rows_and_names
 from stream_dr.estimators.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import feature_map
@@ -297,7 +298,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         block = X if isinstance(X, Block) else Block(X)
         y, weights = block.y if y is None else y, block.weights if weights is None else weights
         by_name = self.goes_by_name()
-        rows, names = rows_and_names(block.X, by_name, self.takes_tables(), block.names)
+        rows, names = rows_and_names(block.X, by_name, takes_tables(self), block.names)
         names = block.names or names
         if refuse_empty:
             refuse_empty_rows(rows)
@@ -334,7 +335,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         block = X if isinstance(X, Block) else Block(X)
         by_name, learned = self.goes_by_name(), self.n_features_in_
-        rows, names = rows_and_names(block.X, by_name, self.takes_tables(), block.names)
+        rows, names = rows_and_names(block.X, by_name, takes_tables(self), block.names)
         if not by_name:
             rows, _ = in_order(self.holder().names, names, rows, type(self).__name__)
         grows = hasattr(rows, "indptr") and (by_name or not block.width_stated)
@@ -347,11 +348,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Whether columns are told apart by name, by a feature map, so that any may come."""
         spec = getattr(self, "feature_map", None)
         return spec is not None and feature_map(spec).by_name
-
-    def takes_tables(self) -> bool:
-        """Whether a feature map makes numbers of a table's columns, whatever they hold."""
-        spec = getattr(self, "feature_map", None)
-        return spec is not None and bool(feature_map(spec).learns)
 
     def holder(self) -> Holder:
         """What fit made: the accumulator and what was solved of it. Raises NotFitted."""

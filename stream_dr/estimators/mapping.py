@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.table import check_columns
 from stream_dr.projection import Mapped, Projection
+from stream_dr.raw_rows import RawRows
 from stream_dr.statistics.mapped import MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.protocol import nested_state
 
@@ -58,3 +60,16 @@ def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int
         return bytes_of(n_features, n_targets)
     made = feature_map(spec)
     return bytes_of(made.out_features(n_features), n_targets) + made.bytes(n_features)
+
+
+def takes_tables(estimator: Any) -> bool:
+    """Whether an estimator has a feature map that makes numbers of a table's columns, whatever they hold."""
+    spec = getattr(estimator, "feature_map", None)
+    return spec is not None and bool(feature_map(spec).learns)
+
+
+def check_table(estimator: Any, rows: RawRows) -> None:
+    """Raise what keeps an estimator from learning a table of such columns, in these rows or ever: SchemaMismatch or
+    InvalidRows."""
+    spec = getattr(estimator, "feature_map", None)
+    check_columns(None if spec is None else feature_map(spec), rows)

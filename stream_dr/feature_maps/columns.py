@@ -10,14 +10,14 @@ Columns come as they are needed, behind those that are there: of a category when
 Cost a row: O(columns) and the words of a text; memory: each category's name and count, 8 bytes a hashed word.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.errors import CannotMerge, CannotUnlearn, SchemaMismatch
+from stream_dr.errors import CannotMerge, CannotUnlearn
 from stream_dr.feature_maps.words import Words, counted, weighted
-from stream_dr.raw_rows import LARGEST, RawColumn
+from stream_dr.raw_rows import RawColumn, converted, gaps
 
 LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns of which nothing is made."""
@@ -168,16 +168,9 @@ def read_as(column: TableColumn, values: RawColumn | None, rows: int) -> RawColu
 
     Raises SchemaMismatch naming column and row.
     """
-    if values is None:
-        return RawColumn("text", np.full(rows, -1, np.int32)) if column.kind in ("category", "text") else _gaps(rows)
-    if column.kind in ("category", "text"):
-        return _as_text(values)
-    if column.kind not in ("date", "time"):
-        return _parsed(column, values, _number, "a number") if values.kind == "text" else _numbers(column, values)
-    if values.kind in ("number", "integer", "boolean") and not values.missing.all():
-        raise _other_type(column, values, int(np.flatnonzero(~values.missing)[0]))
-    found = _parsed(column, values, _days_of, "a date") if values.kind == "text" else values
-    return RawColumn("number", (found.values - _EPOCH) / _YEAR)
+    family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
+    given = gaps(family, rows) if values is None else converted(column.name, values, family)
+    return RawColumn("number", (given.values - _EPOCH) / _YEAR) if family == "date" else given
 
 
 def merged(a: TableColumn, b: TableColumn, making: Making, width: int) -> tuple[TableColumn, dict[int, int], int]:
@@ -235,74 +228,3 @@ def _categories(
         raise CannotUnlearn(f"column {column.name} has fewer rows of {names[at]!r} than would be taken out.")
     places = np.append(column.places, np.arange(width, width + len(own)))
     return column._replace(categories=names, counts=counts, places=places), width + len(own)
-
-
-def _gaps(rows: int) -> RawColumn:
-    return RawColumn("number", np.full(rows, np.nan))
-
-
-def _numbers(column: TableColumn, values: RawColumn) -> RawColumn:
-    if values.kind in ("date", "time") and not values.missing.all():
-        raise _other_type(column, values, int(np.flatnonzero(~values.missing)[0]))
-    return values
-
-
-def _as_text(values: RawColumn) -> RawColumn:
-    """Numbers and dates as the texts that say them: 3.0 as "3", true as "true", a day as 2024-02-29."""
-    if values.kind == "text":
-        return values
-    distinct, codes = np.unique(values.values, return_inverse=True)
-    codes = np.where(values.missing, -1, codes).astype(np.int32)
-    return RawColumn("text", codes, tuple(_said(values.kind, v) for v in distinct[~np.isnan(distinct)].tolist()))
-
-
-def _said(kind: str, value: float) -> str:
-    if kind == "boolean":
-        return "true" if value else "false"
-    if kind == "date":
-        return str(np.datetime64(int(value), "D"))
-    if kind == "time":
-        return str(np.datetime64(round(value * 86_400_000_000), "us"))
-    return str(int(value)) if value.is_integer() else repr(value)
-
-
-def _parsed(column: TableColumn, values: RawColumn, read: Any, what: str) -> RawColumn:
-    """Texts read as numbers or dates; an empty one is missing. Raises SchemaMismatch."""
-    found = np.full(len(values.labels) + 1, np.nan)
-    for i, text in enumerate(values.labels):
-        try:
-            found[i] = read(text) if text.strip() else np.nan
-        except ValueError as e:
-            rows = np.flatnonzero(values.values == i)
-            if len(rows):
-                raise _other_type(column, values, int(rows[0]), what) from e
-    return RawColumn("number", found[values.values])
-
-
-def _number(text: str) -> float:
-    """A text as the finite number it says."""
-    value = float(text)
-    if not abs(value) <= LARGEST:
-        raise ValueError(text)
-    return value
-
-
-def _days_of(text: str) -> float:
-    """An ISO date or time as days since 1970."""
-    text = text.strip().removesuffix("Z")
-    if not text[:4].isdigit():
-        raise ValueError(text)
-    return float(np.datetime64(text, "us").astype(np.int64)) / 86_400_000_000
-
-
-def _other_type(column: TableColumn, values: RawColumn, row: int, what: str = "") -> SchemaMismatch:
-    given = (
-        values.labels[values.values[row]] if values.kind == "text" else _said(values.kind, float(values.values[row]))
-    )
-    return SchemaMismatch(
-        f"row {row}, column {column.name} is {given[:40]!r} ({values.kind}), not {what or 'what the column is'}: the stream "
-        f"was begun with {column.kind} there. Send that, or null, or start a new stream with as_={{{column.name!r}: "
-        "'category'}.",
-        row=row,
-        column=column.name,
-    )

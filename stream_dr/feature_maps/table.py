@@ -15,7 +15,7 @@ Cost a row: O(columns), and O(words) of a text. Why this way: everything that is
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,7 +36,7 @@ from stream_dr.feature_maps.columns import (
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.feature_maps.taken_for import AS, Wishes, taken_for
 from stream_dr.feature_maps.words import Words
-from stream_dr.raw_rows import RawRows
+from stream_dr.raw_rows import RawRows, refuse_raw
 
 
 class TableState(NamedTuple):
@@ -226,6 +226,17 @@ def emptied(state: TableState) -> TableState:
     """The same columns with nothing learned: to learn the same rows anew."""
     nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
     return state._replace(rows=0, columns=tuple(nothing))
+
+
+def check_columns(spec: Any, rows: RawRows) -> None:
+    """Raise what keeps a map (None: none) from learning such columns: SchemaMismatch or InvalidRows."""
+    if not isinstance(spec, Table | Text):
+        refuse_raw(rows)
+    if isinstance(spec, Text):
+        spec.begin(rows)
+        return
+    for name, kind in (spec.as_ or {}).items():
+        read_as(TableColumn(name, kind), rows.column(name), rows.rows)
 
 
 def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:

@@ -40,9 +40,32 @@ def test_models_behind_maps_answer_as_the_library_does(tmp_path: Path) -> None:
     assert '"gamma": 0.2' in facts["feature_map"]
 
 
-def test_a_wrong_map_is_refused_with_its_code(tmp_path: Path) -> None:
+def test_a_table_is_posted_as_it_is_and_a_wrong_map_is_refused_with_its_code(tmp_path: Path) -> None:
+    people = [{"sex": ["female", "male"][i % 2], "age": None if i % 5 == 0 else 20 + i % 9} for i in range(40)]
+    labels = [["yes", "no"][i % 2] for i in range(40)]
     with in_thread(tmp_path) as served:
         for wrong in ({"map": "cubes"}, {"map": "hashing", "n_features": 0}, "rbf"):
             answer = served.http.put("/models/m", json={"estimator": "lda", "params": {"feature_map": wrong}})
             assert (answer.status_code, answer.json()["code"]) == (422, "invalid_parameter")
             assert "feature" in answer.json()["detail"]
+        spec = {"estimator": "lda", "params": {"gamma": 1.0, "feature_map": {"map": "table"}}}
+        assert served.http.put("/models/m", json=spec).status_code == 201
+        sent = served.http.post("/partial_fit?wait=applied", json={"rows": people, "labels": labels})
+        assert sent.status_code == 200, sent.text
+        asked = {"rows": [{"sex": "female", "age": None}, {"sex": "never", "age": 3}, {"sex": "male"}]}
+        answer = served.http.post("/transform?model=m", json=asked).json()
+        predicted = served.http.post("/predict?model=m", json=asked).json()
+        refused = served.http.post("/partial_fit", json={"rows": [{"sex": "male", "age": "old"}], "labels": ["no"]})
+        other = served.http.put("/models/plain", json={"estimator": "lda", "params": {}})
+        stream = served.http.get("/stream").json()
+        facts = served.http.get("/models/m/projection", headers={"accept": "application/json"}).json()
+    library = LDA(gamma=1.0, feature_map={"map": "table"}).fit(people, labels)
+    assert np.array(answer["z"]) == pytest.approx(library.transform(asked["rows"]), abs=1e-9)
+    assert answer["unseen"] == 1
+    assert predicted["predicted"][::2] == ["yes", "no"]
+    assert (refused.status_code, refused.json()["code"]) == (422, "schema_mismatch")
+    assert "row 0, column age is 'old'" in refused.json()["detail"]
+    assert other.status_code in (409, 422)
+    assert "table" in other.json()["detail"]
+    assert (stream["layout"], stream["kinds"]) == ("table", ["text", "number"])
+    assert "sex=female" in facts["columns"]

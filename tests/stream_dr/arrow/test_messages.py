@@ -147,7 +147,7 @@ OTHER_TYPES = [
     pa.list_view(pa.string()),
     pa.binary(),
     pa.binary_view(),
-    pa.timestamp("s", "UTC"),
+    pa.time64("us"),
     pa.decimal128(5),
     pa.dictionary(pa.int8(), pa.list_(pa.string())),
     pa.list_(pa.list_(pa.string())),
