@@ -10,6 +10,7 @@ Why this way: admitting, appending and advancing are the same three calls whethe
 """
 
 import re
+import shutil
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,15 +30,16 @@ from stream_dr.engine.records import RECORDS, Records
 from stream_dr.engine.saved import load, plain_spec, spec_of
 from stream_dr.engine.schema import Limits, Schema, grown, with_learned
 from stream_dr.engine.snapshot import (
-    forget_snapshots,
     keep_published,
     keep_start,
     newest_snapshot,
     remove_snapshots,
+    snapshot_folders,
     start_file,
     state_sha256,
 )
 from stream_dr.errors import (
+    DamagedFile,
     DirectoryMissing,
     HistoryGone,
     InsufficientStorage,
@@ -125,7 +127,9 @@ class Directory:
             self.models[entry.name] = self._restored(entry)
         self.schema = self._known()
         if self.writable:
-            forget_snapshots(self.path, {(m.name, m.id) for m in self.models.values()})
+            for folder in self.table.removed_folders(snapshot_folders(self.path)):
+                shutil.rmtree(folder, ignore_errors=True)
+            self.table.forget_removed()
 
     @property
     def position(self) -> int:
@@ -333,7 +337,10 @@ class Directory:
 
     def _read_schema(self) -> None:
         """What the events have made of the stream (`_written`), and with the settings for what is not decided yet."""
-        self._written = grown(Schema(), self.log.schema_changes())
+        changes = self.log.schema_changes()
+        if self.log.rows and not changes:
+            raise DamagedFile(f"{self.log.path} has rows, and nothing says of what schema. Restore it from a copy.")
+        self._written = grown(Schema(), changes)
         self.schema = self._known()
 
     def _known(self) -> Schema:

@@ -2,8 +2,9 @@
 
 Beside the spec it keeps what must survive a kill although no snapshot has it yet: a model's failure (so that a restart
 does not try the same event for ever), its publishing policy, and a ceiling of version numbers handed out (so that none
-is used twice). Opened for each call; a call costs one transaction. A row has a digest of its fields, which every read
-checks: SQLite does not find a flipped bit inside a value.
+is used twice). Models that were removed are noted until their snapshots are gone, too: those of any other model that the
+table does not have show that it has lost one. Opened for each call; a call costs one transaction. A row has a digest of its
+fields, which every read checks: SQLite does not find a flipped bit inside a value.
 
 Why this way: specs change seldom and events always; in a file of their own neither waits for the other.
 """
@@ -11,7 +12,7 @@ Why this way: specs change seldom and events always; in a file of their own neit
 import json
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ _TABLES = """
 CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
   start INTEGER NOT NULL, policy TEXT, failure TEXT, version_ceiling INTEGER NOT NULL DEFAULT 0, digest INTEGER);
 CREATE TABLE replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL, digest INTEGER);
+CREATE TABLE removed (id INTEGER PRIMARY KEY);
 """
 _FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", "replays": "dataset, passes"}
 
@@ -74,7 +76,7 @@ class ModelTable:
         if not self.path.exists():
             return []
         with self._connection() as db:
-            return [_entry(*row) for row in self._rows(db, "models", "ORDER BY id")]
+            return self._entries(db)
 
     def add(
         self,
@@ -98,6 +100,28 @@ class ModelTable:
         """Forget a model; its id is never used again."""
         with self._written("models", "id", id) as db:
             db.execute("DELETE FROM models WHERE id = ?", (id,))
+            db.execute("INSERT OR IGNORE INTO removed VALUES (?)", (id,))
+
+    def removed_folders(self, folders: Sequence[Path]) -> list[Path]:
+        """Those folders of snapshots (NAME.ID) whose models were removed. Raises DamagedFile where one is of a model that
+        neither is there nor was removed: the table is older, or has lost a row."""
+        with self._connection() as db:
+            known = {f"{entry.name}.{entry.id}" for entry in self._entries(db)}
+            unknown = [folder for folder in folders if folder.name not in known and folder.suffix[1:].isdigit()]
+            noted = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'removed'").fetchone() is not None
+            removed = {id for (id,) in db.execute("SELECT id FROM removed")} if noted else None
+        for folder in unknown:
+            if removed is not None and int(folder.suffix[1:]) not in removed:
+                raise damaged_file(
+                    self.path, f"it lacks the model whose snapshots are in {folder}; move them away to do without"
+                )
+        return unknown
+
+    def forget_removed(self) -> None:
+        """Forget which models were removed: no snapshot of theirs is left."""
+        with self._connection() as db, transaction(db):
+            db.execute("CREATE TABLE IF NOT EXISTS removed (id INTEGER PRIMARY KEY)")
+            db.execute("DELETE FROM removed")
 
     def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:
         """Change when a model is published, and when it is refined."""
@@ -151,6 +175,9 @@ class ModelTable:
             check_integrity(db, self.path)
             self._rows(db, "replays")
         self.entries()
+
+    def _entries(self, db: sqlite3.Connection) -> list[Entry]:
+        return [_entry(*row) for row in self._rows(db, "models", "ORDER BY id")]
 
     def _rows(self, db: sqlite3.Connection, table: str, which: str = "", values: tuple[Any, ...] = ()) -> list[Any]:
         """Rows of a table, without their digests, which are checked."""

@@ -181,12 +181,9 @@ def remove_snapshots(directory: Path, model: Model) -> None:
     shutil.rmtree(snapshot_folder(directory, model.name, model.id), ignore_errors=True)
 
 
-def forget_snapshots(directory: Path, known: set[tuple[str, int]]) -> None:
-    """Remove the folders of models that are no longer known."""
-    folders = {f"{name}.{id}" for name, id in known}
-    for folder in (directory / "snapshots").glob("*"):
-        if folder.name not in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+def snapshot_folders(directory: Path) -> list[Path]:
+    """The folders of all models' snapshots."""
+    return sorted((directory / "snapshots").glob("*"))
 
 
 def state_sha256(state: State) -> str:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from stream_dr.engine.model_table import MODELS_NAME, ModelTable, check_there
 from stream_dr.engine.references import find_shard
-from stream_dr.engine.snapshot import START, snapshot_files
+from stream_dr.engine.snapshot import START, snapshot_files, snapshot_folders
 from stream_dr.engine.snapshot_file import read_file
-from stream_dr.errors import DirectoryMissing, StreamDRError
+from stream_dr.errors import DamagedFile, DirectoryMissing, StreamDRError
 from stream_dr.log.log import Log
 
 
@@ -64,12 +64,17 @@ def _checked(what: str, check: Callable[[], object]) -> Finding:
         check()
     except StreamDRError as e:
         return Finding(what, e)
+    except OSError as e:
+        return Finding(what, DamagedFile(f"{what}: {e}"))
     return Finding(what)
 
 
 def _check_models(path: Path, last: int) -> None:
     check_there(path, last)
-    ModelTable(path / MODELS_NAME, writable=False).check()
+    table, folders = ModelTable(path / MODELS_NAME, writable=False), snapshot_folders(path)
+    table.check()
+    if folders:
+        table.removed_folders(folders)
 
 
 def _open(directory: Path, uri: str, sha256: str) -> None:

@@ -57,6 +57,9 @@ _WITHOUT_KEY = """
 SELECT key FROM events WHERE key IS NOT NULL AND key NOT IN (SELECT key FROM keys)
   AND position >= COALESCE((SELECT position FROM keys WHERE number IS NOT NULL ORDER BY number LIMIT 1), 0) LIMIT 1
 """
+_WITHOUT_SCHEMA = """
+SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT position FROM schemas) LIMIT 1
+"""
 
 Row = tuple[Any, ...]
 
@@ -286,7 +289,8 @@ class Index:
             copy.execute("PRAGMA journal_mode=WAL")
 
     def check(self) -> None:
-        """SQLite's own check of the whole file, every row, no position missing, and that each event's key is there."""
+        """SQLite's own check of the whole file, every row, no position missing, and each event's key and schema change
+        there."""
         check_integrity(self._connection, self._path)
         expected = self.ends().first
         with closing(self._connection.execute(f"{_EVENT} FROM events ORDER BY position")) as cursor:
@@ -299,6 +303,8 @@ class Index:
                 self._sound(row)
         for (key,) in self._connection.execute(_WITHOUT_KEY).fetchall():
             raise damaged_file(self._path, f"the key {key!r} of an event is missing")
+        for (position,) in self._connection.execute(_WITHOUT_SCHEMA).fetchall():
+            raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()
         self.erasures()
 

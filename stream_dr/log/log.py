@@ -151,8 +151,9 @@ class Log(AbstractContextManager["Log"]):
             events = self._events(
                 "position > ? AND position <= ? ORDER BY position LIMIT ?", (after, end, limit), max_bytes
             )
-            for expected, event in enumerate(events, after + 1):
-                if event.position != expected:
+            found = [event.position for event in events] or [end + 1]
+            for expected, position in enumerate(found, after + 1):
+                if position != expected:
                     raise damaged_file(self._database.path, f"position {expected} is missing")
         except DamagedFile:
             if after + 1 < self.first:  # dropped meanwhile

@@ -256,8 +256,8 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
 
 def _not_opened(path: Path) -> StreamDRError | None:
     """Why SQLite could not open a file or the journal beside it, which it does not say."""
-    if not path.exists():
-        return damaged_file(path, "it is missing")
+    if not path.is_file():
+        return damaged_file(path, "it is no file" if path.exists() else "it is missing")
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as e:
@@ -269,6 +269,8 @@ def _of_system(error: OSError, path: Path) -> StreamDRError | None:
     """The operating system's error about a file as ours."""
     if is_full(error):
         return no_room(path, str(error))
+    if error.errno in (errno.EISDIR, errno.ENOTDIR):
+        return damaged_file(path, str(error.strerror))
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return Overloaded(f"{path} could not be opened: {error.strerror}. Try again shortly.", retry_after=1)
     return None

@@ -151,12 +151,13 @@ def run(
             _until_it_answers(url, pid)
             if number == 0:
                 posters = _start(url, clients, folder, turn)
-            patience = 30.0 if answer_first else 2.0  # the first surely comes to its failpoint, once clients are there
+            patience = 30.0 if answer_first else 1.0  # the first surely comes to its failpoint, once clients are there
             _kill(pid, launcher, draw.uniform(0.02, 0.5) if not at else patience)
         pid = launcher.launch()
         _until_it_answers(url, pid)
         (folder / "enough").touch()
         statuses = [poster.wait(90) for poster in posters]
+        _until_learned(url)
         os.kill(pid, signal.SIGTERM)
         assert (launcher.ended(), statuses) == (0, [0] * len(clients))
     finally:
@@ -244,6 +245,14 @@ def _until_it_answers(url: str, pid: int) -> None:
             return
     if not _gone(pid):
         raise TimeoutError(f"{url} does not answer")
+
+
+def _until_learned(url: str) -> None:
+    """Return once every model has come to the end of the log: one may be rebuilding when the last batch is there."""
+    deadline = time.monotonic() + 240
+    while any(model["lag"] for model in httpx.get(f"{url}/models", timeout=30).json()["models"].values()):
+        assert time.monotonic() < deadline, "a model does not come to the end of the log"
+        time.sleep(0.1)
 
 
 def _start(url: str, clients: Sequence[str], folder: Path, turn: Turn) -> "list[subprocess.Popen[bytes]]":

@@ -43,7 +43,7 @@ def acknowledged(send: Callable[[], dict[str, Any]]) -> int:
                 raise
             if time.monotonic() - begun > 60:
                 raise
-            time.sleep(0.01)
+            time.sleep(0.05)
 
 
 def main(url: str, name: str, folder: str, every: str) -> None:

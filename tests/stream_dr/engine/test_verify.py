@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 
 from stream_dr import errors
+from stream_dr.engine.advance import backfill
 from stream_dr.engine.inspect import inspect
 from stream_dr.engine.model import Failure
 from stream_dr.engine.model_table import ModelTable
 from stream_dr.engine.replay import ReplaySettings, replay
-from stream_dr.engine.snapshot import state_sha256
+from stream_dr.engine.snapshot import snapshot, state_sha256
 from stream_dr.engine.verify import verify
 from stream_dr.shards.dataset import open_dataset
 from tests.stream_dr.engine.batches import dense, opened, put, shards
@@ -124,6 +126,44 @@ def test_a_changed_field_of_a_model_is_found_and_the_rest_still_checked(filled: 
     assert len([f for f in found if f.what.startswith("snapshot")]) == 2
     with pytest.raises(errors.DamagedFile, match=r"models\.db"):
         opened(filled / "d")
+
+
+@pytest.mark.parametrize("change", ["row", "older"])
+def test_a_table_that_lost_a_model_is_named_and_the_snapshots_stay(filled: Path, change: str) -> None:
+    path = filled / "d" / "models.db"
+    older = path.read_bytes()
+    with opened(filled / "d", later=("pca", {})) as directory:
+        model = directory.model("later")
+        backfill(directory, [model], directory.position)
+        snapshot(model, model.freeze(), directory.path)
+    if change == "older":
+        path.write_bytes(older)
+    else:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("DELETE FROM models WHERE name='later'")
+    assert [f.what for f in verify(filled / "d") if f.error is not None] == ["models.db"]
+    with pytest.raises(errors.DamagedFile, match=r"lacks the model.*later"):
+        opened(filled / "d")
+    assert list((filled / "d" / "snapshots").glob("later.*/*"))
+
+
+def test_snapshots_of_a_model_that_was_removed_are_no_damage(filled: Path) -> None:
+    kept = filled / "d" / "snapshots" / "lda.1"
+    with opened(filled / "d") as directory:
+        shutil.copytree(kept, filled / "left")
+        directory.remove_model("lda")
+        shutil.copytree(filled / "left", kept)  # one was being written meanwhile
+    assert [f for f in verify(filled / "d") if f.error is not None] == []
+    opened(filled / "d").close()
+    assert not kept.exists()
+
+
+def test_rows_without_a_schema_are_named(filled: Path) -> None:
+    with closing(sqlite3.connect(filled / "d" / "log" / "index.sqlite")) as db, db:
+        db.execute("DELETE FROM schemas")
+    with pytest.raises(errors.DamagedFile, match="schema"):
+        opened(filled / "d")
+    assert [f.what.split()[0] for f in verify(filled / "d") if f.error is not None] == ["log"]
 
 
 def test_a_log_that_cannot_be_opened_is_a_finding(filled: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_missing_position_is_noticed(folder):
         connection.execute("DELETE FROM events WHERE position = 14")
     connection.close()
     with Log(folder) as log:
-        for look in (log.verify, lambda: log.read(9, limit=100)):
+        for look in (log.verify, lambda: log.read(9, limit=100), lambda: log.read(13, 14)):
             with pytest.raises(errors.DamagedFile, match="position 14 is missing"):
                 look()
 
@@ -212,10 +212,25 @@ def test_an_index_copied_at_two_moments_is_named_when_it_is_opened(folder, tmp_p
             Log(copy)
 
 
-def test_a_key_that_a_copy_lacks_is_named_when_it_is_opened(folder, tmp_path):
-    filled(folder).close()
+@pytest.mark.parametrize("table", ["keys", "schemas"])
+def test_what_a_copy_lacks_is_named_when_it_is_opened(folder, tmp_path, table):
+    with Log(folder) as log:
+        log.append([draft("rows", b"x", 1, key=f"k{p}", schema=f'"{p}"') for p in range(9)])
     shutil.copytree(folder, tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy" / "index.sqlite")) as index, index:
-        index.execute("DELETE FROM keys WHERE position = (SELECT MAX(position) FROM keys)")
-    with pytest.raises(errors.DamagedFile, match="key"):
+        index.execute(f"DELETE FROM {table} WHERE position = 5")
+    with pytest.raises(errors.DamagedFile, match=r"is missing"):
         Log(tmp_path / "copy")
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(folder):
+    filled(folder).close()
+    for path in (bodies(folder)[0], folder / "index.sqlite"):
+        content = path.read_bytes()
+        path.unlink()
+        path.mkdir()
+        for writable in (True, False):
+            with pytest.raises(errors.DamagedFile, match=path.name), Log(folder, writable) as log:
+                log.verify()
+        path.rmdir()
+        path.write_bytes(content)
