@@ -149,7 +149,8 @@ class Receipt(BaseModel):
 
 class Answer(BaseModel):
     """By which version of the model rows are answered; of many rows also their ids, and how many entries lie past the
-    features that the version knows."""
+    features that the version knows, or are of categories and columns it never met; and which of a table's columns the
+    rows do not have."""
 
     model: str
     version: int
@@ -157,6 +158,7 @@ class Answer(BaseModel):
     solution: str
     id: list[str | int] | None = None
     unseen: int = 0
+    columns_missing: list[str] | None = None
 
 
 class Projected(Answer):

@@ -52,6 +52,10 @@ class FewerComponents(UserWarning):
     why."""
 
 
+class OtherColumns(UserWarning):
+    """Told when a table lacks columns that the first rows had, or has others."""
+
+
 class InvalidParameter(StreamDRError):
     """Raised when a parameter, of an estimator or of a request, has an unknown name or a value outside its range."""
 

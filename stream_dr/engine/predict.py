@@ -12,7 +12,7 @@ from stream_dr.arrow.codec import id_array, write_arrow
 from stream_dr.block import Block, Ids
 from stream_dr.engine.model import Model
 from stream_dr.engine.query import fitted
-from stream_dr.engine.schema import Facts, Schema
+from stream_dr.engine.schema import Facts, Schema, columns_missing
 from stream_dr.errors import CannotPredict
 from stream_dr.label_codes import Label
 from stream_dr.projection import Linear, Mapped
@@ -27,7 +27,7 @@ class Prediction(NamedTuple):
     model, version, position, solution: by which projection. kind: of the targets. predicted: a row its label, its labels,
     its number or its numbers. classes: labels, sorted, the columns of scores; () where targets are numbers. scores: (rows,
     k) float64, posterior probabilities where `probable`, otherwise the numbers, or each label's indicator, as regression
-    predicts them. ids: the rows' ids or None. unseen: entries whose index the projection never saw.
+    predicts them. ids: the rows' ids or None. unseen, columns_missing: as of `Answer`.
     """
 
     model: str
@@ -41,12 +41,13 @@ class Prediction(NamedTuple):
     probable: bool
     ids: Ids | None = None
     unseen: int = 0
+    columns_missing: tuple[str, ...] = ()
 
     def to_json(self) -> Facts:
         """{"model", "version", "position", "solution", "predicted", "classes", "probabilities" or "scores", "id",
         "unseen"}."""
         told = self._asdict()
-        for name in ("kind", "probable", "scores", "ids"):
+        for name in ("kind", "probable", "scores", "ids", *(() if self.columns_missing else ("columns_missing",))):
             del told[name]
         name = "probabilities" if self.probable else "scores"
         return told | {"classes": list(self.classes), name: self.scores.tolist(), "id": self.ids}
@@ -78,6 +79,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     if not isinstance(projection, Linear | Mapped) or readout is None or not len(readout.offset):
         why = "has learned no target so far" if readout is not None else f"is of {model.spec.estimator}"
         raise CannotPredict(f"model {model.name!r} {why}, and predicts nothing. Project its rows with transform.")
+    missing = columns_missing(block, schema)
     block, unseen = fitted(block, projection, schema)
     scores = projection.scoring().apply(block.X)
     answer, several = readout.predicted(scores), readout.kind == "multilabel"
@@ -88,5 +90,5 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     return Prediction(
         model.name, published.version, published.position, projection.solution,
         "class" if several and answer.ndim == 1 else readout.kind, predicted, readout.labels,
-        readout.probabilities(scores) if probable else scores, probable, block.ids, unseen,
+        readout.probabilities(scores) if probable else scores, probable, block.ids, unseen, missing,
     )  # fmt: skip

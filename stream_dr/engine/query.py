@@ -28,7 +28,7 @@ from stream_dr.block import Block, Ids, check_finite
 from stream_dr.disk import write_atomically
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.model import Model
-from stream_dr.engine.schema import Facts, Schema, columns_in_order
+from stream_dr.engine.schema import Facts, Schema, columns_in_order, columns_missing
 from stream_dr.engine.snapshot_file import Arrays
 from stream_dr.engine.versions import change
 from stream_dr.errors import InvalidParameter, SchemaMismatch
@@ -46,7 +46,8 @@ class Answer(NamedTuple):
     """Projected rows.
 
     model, version, position, solution: which projection. z: (rows, components) float64. ids: the rows' ids or None.
-    unseen: entries whose index the projection never saw, which contributed nothing.
+    unseen: entries whose index, category or column the projection never saw, which contributed nothing. columns_missing:
+    a table's columns that the rows do not have, taken as missing.
     """
 
     model: str
@@ -56,10 +57,13 @@ class Answer(NamedTuple):
     z: np.ndarray
     ids: Ids | None = None
     unseen: int = 0
+    columns_missing: tuple[str, ...] = ()
 
     def to_json(self) -> Facts:
-        """{"model", "version", "position", "solution", "z", "id", "unseen"}."""
-        told = self._asdict()
+        """{"model", "version", "position", "solution", "z", "id", "unseen"}, and "columns_missing" where there are any."""
+        told = self._asdict() | {"columns_missing": list(self.columns_missing)}
+        if not self.columns_missing:
+            del told["columns_missing"]
         told["z"], told["id"] = self.z.tolist(), told.pop("ids")
         return told
 
@@ -71,6 +75,8 @@ class Answer(NamedTuple):
         columns: dict[str, pa.Array] = {} if self.ids is None else {"id": id_array(self.ids)}
         columns["z"] = pa.FixedSizeListArray.from_arrays(flat, width) if width else pa.array([[]] * len(self.z))
         told = {k: str(getattr(self, k)) for k in ("model", "version", "position", "solution", "unseen")}
+        if self.columns_missing:
+            told["columns_missing"] = json.dumps(self.columns_missing)
         batch = pa.record_batch(list(columns.values()), names=list(columns)).replace_schema_metadata(told)
         return bytes(write_arrow([batch]))
 
@@ -82,9 +88,10 @@ def transform(model: Model, block: Block, schema: Schema) -> Answer:
     if published is None:
         raise model.unpublished()
     projection = published.projection
+    missing = columns_missing(block, schema)
     block, unseen = fitted(block, projection, schema)
     z = projection.apply(block.X)
-    return Answer(model.name, published.version, published.position, projection.solution, z, block.ids, unseen)
+    return Answer(model.name, published.version, published.position, projection.solution, z, block.ids, unseen, missing)
 
 
 def fitted(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:

@@ -184,6 +184,13 @@ def table_of(schema: Schema) -> RawRows | None:
     return RawRows(schema.names, tuple(gaps(kind, 1) for kind in schema.kinds))
 
 
+def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
+    """A table's columns that a batch does not have, which are taken as missing."""
+    if schema.layout != "table" or not block.names or not block.rows:
+        return ()
+    return tuple(name for name in schema.names or () if name not in block.names)
+
+
 def _as_table(block: Block, schema: Schema) -> Block:
     """The block with a table's columns, in its order and of its kinds, those that it lacks missing; columns that the table
     has not, come last. Raises SchemaMismatch."""

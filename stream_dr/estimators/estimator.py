@@ -36,7 +36,7 @@ from stream_dr.errors import (
 )
 from stream_dr.estimators.documented import documented
 from stream_dr.estimators.holder import Holder, held
-from stream_dr.estimators.mapping import takes_tables
+from stream_dr.estimators.mapping import takes_tables, tell_columns
 from stream_dr.estimators.named_columns import in_order, refuse_empty_rows, refuse_width, rows_and_names
 from stream_dr.estimators.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import feature_map
@@ -307,6 +307,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 rows, names = in_order(holder.names, names, rows, type(self).__name__)
             if not hasattr(rows, "indptr") and rows.shape[1] != accumulator.n_features:
                 refuse_width(rows.shape[1], accumulator.n_features, type(self).__name__)
+        tell_columns(accumulator, rows)
         weights = as_weights(weights, rows.shape[0])
         targets = self._parse_targets(accumulator, y, rows.shape[0]) if need_targets or y is not None else None
         parsed = Block(rows, targets, weights, names=names, width_stated=block.width_stated, checked=True)
@@ -341,6 +342,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         grows = hasattr(rows, "indptr") and (by_name or not block.width_stated)
         if not (by_name and names and names != places(rows)) and not grows and rows.shape[1] != learned:
             refuse_width(rows.shape[1], learned, type(self).__name__)
+        tell_columns(self.holder().accumulator, rows)
         projected = np.asarray(projection.apply(rows, names) if by_name else projection.apply(rows))
         return projected.astype(rows.dtype, copy=False) if keep_dtype else projected
 

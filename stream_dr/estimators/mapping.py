@@ -6,9 +6,11 @@ The estimator writes its accumulator and solver as if there were no map and hand
 Why this way: the engine asks every estimator the same four things and never learns that there is a map.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+from stream_dr.errors import OtherColumns
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import check_columns
 from stream_dr.projection import Mapped, Projection
@@ -60,6 +62,19 @@ def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int
         return bytes_of(n_features, n_targets)
     made = feature_map(spec)
     return bytes_of(made.out_features(n_features), n_targets) + made.bytes(n_features)
+
+
+def tell_columns(accumulator: Any, rows: Any) -> None:
+    """Warn (OtherColumns) of columns that a table of RawRows lacks, and of those that the first rows did not have."""
+    known = getattr(accumulator, "table_names", ())
+    if not known or not isinstance(rows, RawRows) or rows.names == known or not rows.rows:
+        return
+    gone = [repr(name) for name in known if name not in rows.names][:5]
+    new = [repr(name) for name in rows.names if name not in known][:5]
+    told = [f"there is no column {', '.join(gone)}, which is taken as missing"] if gone else []
+    told += [f"{', '.join(new)} was not among the first rows' columns, and is left out"] if new else []
+    if told:
+        warnings.warn(f"{'; '.join(told)}.", OtherColumns, stacklevel=4)
 
 
 def takes_tables(estimator: Any) -> bool:

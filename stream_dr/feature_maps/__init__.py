@@ -89,8 +89,8 @@ def hashing(n_features: int = 4096, alternate_sign: bool = True) -> dict[str, An
 
 def table(
     max_categories: int = 32,
-    n_hashed: int = 32,
-    n_words: int = 256,
+    n_hashed: int = 8,
+    n_words: int = 32,
     one_hot: Sequence[str] = (),
     hash: Sequence[str] = (),
     drop: Sequence[str] = (),

@@ -2,7 +2,7 @@
 
 - number, boolean: the value; a missing one is the mean so far (or the constant given), beside the indicator `age missing`.
 - date, time: years since 2000, with sine and cosine of the year, the week and, of times, the day; missing as a number is.
-- category: `sex=female`, one column each in order of appearance while there are few; beyond that `cabin #17`, hashed.
+- category: `sex=female`, one column each in order of appearance while there are few; beyond that `cabin #5`, hashed.
 - text: hashed words, `name #5`.
 
 Columns come as they are needed, behind those that are there: of a category when it is met, an indicator with the first gap.
@@ -27,6 +27,9 @@ _CYCLES = {"date": (("year", _YEAR), ("week", 7.0)), "time": (("year", _YEAR), (
 
 MOST_ONE_HOT = 1_000
 """Categories of a column named in `one_hot` that have columns of their own."""
+
+FREQUENT = 0.01
+"""Share of a batch's rows from which a category has a column of its own where there is no room for all."""
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Row numbers, column numbers, values."""
@@ -210,12 +213,19 @@ def merged(a: TableColumn, b: TableColumn, making: Making, width: int) -> tuple[
 def _categories(
     column: TableColumn, values: RawColumn, making: Making, width: int, sign: int
 ) -> tuple[TableColumn, int]:
-    """The column with categories met: the most frequent of a batch's new ones first, by themselves while there is room."""
+    """The column with categories met, the most frequent of a batch's new ones first. When there is room for all no more,
+    the frequent ones have the last columns, and what is new from then on is hashed."""
     rows = np.bincount(values.values[~values.missing], minlength=len(values.labels))
     met = {label: int(n) for label, n in zip(values.labels, rows.tolist(), strict=True) if n}
     new = sorted((label for label in met if label not in set(column.categories)), key=lambda label: -met[label])
-    most = max(0, (MOST_ONE_HOT if column.name in making.one_hot else making.max_categories) - len(column.categories))
-    own = [] if column.name in making.hash or sign < 0 else new[:most]
+    most = (MOST_ONE_HOT if column.name in making.one_hot else making.max_categories) - len(column.categories)
+    closed = column.hashed >= 0 or column.name in making.hash or sign < 0
+    own = (
+        new
+        if len(new) <= most
+        else [label for label in new[: max(0, most)] if met[label] >= FREQUENT * len(values.values)]
+    )
+    own = [] if closed else own
     if len(own) < len(new) and column.hashed < 0:
         if sign < 0:
             raise CannotUnlearn(f"column {column.name} never had the value {new[0]!r}; it cannot be taken out.")

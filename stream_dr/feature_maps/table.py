@@ -64,8 +64,8 @@ class Table(NamedTuple):
     """
 
     max_categories: int = 32
-    n_hashed: int = 32
-    n_words: int = 256
+    n_hashed: int = 8
+    n_words: int = 32
     one_hot: Sequence[str] = ()
     hash: Sequence[str] = ()
     drop: Sequence[str] = ()
@@ -270,7 +270,7 @@ def unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
 
 
 def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
-    """Names (state.width,) of the columns made: `age`, `age missing`, `sex=female`, `cabin #17`."""
+    """Names (state.width,) of the columns made: `age`, `age missing`, `sex=female`, `cabin #5`."""
     names: dict[int, str] = {}
     for column in state.columns:
         names |= feature_names(column, spec.making()) if column.made else {}

@@ -17,7 +17,7 @@ from stream_dr.errors import InvalidParameter
 class Words(NamedTuple):
     """How a text becomes columns; the parameters are scikit-learn's, `idf` is TfidfVectorizer's use_idf."""
 
-    n_features: int = 256
+    n_features: int = 32
     ngram_range: tuple[int, int] = (1, 1)
     analyzer: str = "word"
     lowercase: bool = True

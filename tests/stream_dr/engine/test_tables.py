@@ -118,7 +118,11 @@ def test_later_rows_are_read_as_what_the_columns_are_or_refused_whole(tmp_path: 
         assert z(sex="never").unseen == 1
         assert z(new=3).unseen == 1
         gone = {"rows": [{k: v for k, v in one.items() if k != "age"}]}
-        assert np.array_equal(transform(model, block_from_json(gone), directory.schema).z, z(age=None).z)
+        lacking = transform(model, block_from_json(gone), directory.schema)
+        assert np.array_equal(lacking.z, z(age=None).z)
+        assert lacking.to_json()["columns_missing"] == ["age"]
+        assert lacking.to_arrow()
+        assert "columns_missing" not in z().to_json()
         for wrong, what in (({"age": "old"}, "row 0, column age is 'old'"), ({"new": 1}, "unknown columns")):
             with pytest.raises(SchemaMismatch, match=what):
                 append(directory, sent({"rows": [{**one, **wrong}], "labels": [True]}))

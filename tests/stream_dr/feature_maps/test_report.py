@@ -38,7 +38,7 @@ def test_every_column_is_told_at_once() -> None:
     made = {c.name: c.made for c in report.columns}
     assert made["age"] == "number + missing (filled by the mean)"
     assert made["sex"] == "2 one-hot"
-    assert made["town"] == "32 one-hot + 32 hashed"
+    assert made["town"] == "32 one-hot + 8 hashed"
     assert report.used == 6
     assert report.columns[3].missing == ROWS // 2
     assert "ship" in str(report)
