@@ -14,6 +14,7 @@ import typer
 
 COMMANDS = (
     "demo",
+    "learn",
     "replay",
     "serve",
     "inspect",

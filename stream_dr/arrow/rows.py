@@ -22,7 +22,7 @@ from stream_dr.raw_rows import RawRows
 BESIDE = (*TARGET_COLUMNS, "weight", "id")
 """Columns that may stand beside the features."""
 
-_RESERVED = ("features", "indices", "values", *BESIDE)
+RESERVED = ("features", "indices", "values", *BESIDE)
 """Names no feature may have."""
 
 
@@ -121,7 +121,7 @@ def feature_columns(block: Block) -> dict[str, pa.Array]:
 
 
 def _refuse_reserved(names: tuple[str, ...]) -> None:
-    taken = next((name for name in names if name in _RESERVED), None)
+    taken = next((name for name in names if name in RESERVED), None)
     if taken is not None:
         raise SchemaMismatch(f"a feature is called {taken}, a name the layout uses itself; rename it.", column=taken)
 

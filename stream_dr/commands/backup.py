@@ -15,7 +15,8 @@ def backup(
     """Copy a directory as it is at one moment, also while it is being served, and check the copy.
 
     The copy is a directory like any other: `verify`, `inspect`, `serve` and `restore` take it. It is whole or not there.
-    Rows that were unlearned and overwritten are not in it; shards that the log refers to are not copied: keep them.
+    Rows that were unlearned and overwritten are not in it; shards that the log refers to are not
+    copied, unless `learn` has written them into D: keep them.
     """
     from stream_dr.engine.backup import backup as copy
 

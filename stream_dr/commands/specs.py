@@ -2,11 +2,24 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+Dir = Annotated[
+    Path,
+    typer.Option(
+        "--dir", envvar="STREAM_DR_DIR", help="The directory: log, models, snapshots. Made if it is not there."
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", metavar="NAME=KEY[:param=value,…]", help="A model; may be given several times."),
+]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]
+Specs = list[tuple[str, str, dict[str, Any]]]
+"""Models' names, estimators' keys and parameters."""
 Value = str | int | float | bool | None | dict[str, Any]
 
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
@@ -43,3 +56,20 @@ def parse_value(text: str) -> Value:
         except ValueError:
             continue
     return text
+
+
+def check_specs(specs: Specs, dir: Path) -> None:
+    """Raise what is wrong with the models that are named, before the directory is made."""
+    from stream_dr.engine.directory import check_name
+    from stream_dr.estimators import make
+
+    for name, key, params in specs:
+        check_name(name)
+        make(key, params)
+    if not specs and not dir.exists():
+        raise no_model(dir)
+
+
+def no_model(dir: Path) -> typer.BadParameter:
+    """What says that there is no model to learn with."""
+    return typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")

@@ -5,22 +5,32 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, result
+from stream_dr.commands.output import Bar, result, say
+from stream_dr.commands.reading import ReadAs, reads_files
 
 
+@reads_files
 def transform(
     directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A shard, or a folder of shards.")],
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A shard, a folder of shards, or a file.")],
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="Whose projection.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A .parquet or .arrow file.")],
+    read_as: ReadAs,
 ) -> None:
-    """Project rows and write id, label (where given), z0, z1 … to a Parquet or Arrow file; also while D is being
-    served."""
+    """Project rows and write id, label (where given), z0, z1 … to a Parquet or Arrow file; also while D is being served.
+
+    Of a table, columns that the stream does not have are left out.
+    """
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.query import project
-    from stream_dr.shards.dataset import open_dataset
+    from stream_dr.shards.dataset import Dataset
 
-    dataset = open_dataset([source])
-    with Directory(directory, writable=False) as opened, Bar("transform", dataset.rows) as bar:
-        rows = project(opened, opened.model(model), dataset, out, lambda done: bar.show(done, dataset.rows))
+    with Directory(directory, writable=False) as opened, Bar("transform", None) as bar:
+        given = read_as.open([source])
+        if not isinstance(given, Dataset):
+            given, left_out = given.only(opened.schema.names)
+            if left_out:
+                say(f"note: columns that the stream does not have are left out: {', '.join(left_out)}")
+        total = given.rows if isinstance(given, Dataset) else 0
+        rows = project(opened, opened.model(model), given, out, lambda done: bar.show(done, total))
     result(f"{rows} rows written to {out}")

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stream_dr.arrow.raw import plain
+from stream_dr.arrow.rows import BESIDE
 from stream_dr.block import Block
-from stream_dr.datasets.readers.columns import Roles
+from stream_dr.datasets.readers.columns import Roles, is_layout
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.jsonl import read_jsonl
 from stream_dr.datasets.readers.libsvm import read_libsvm
@@ -21,8 +23,10 @@ from stream_dr.datasets.readers.parquet import read_ipc, read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.vw import read_vw
 from stream_dr.disk import FileName
-from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
+from stream_dr.errors import DamagedShard, InvalidParameter, MalformedInput, SourceMissing
 from stream_dr.raw_rows import RawRows
+from stream_dr.shards.dataset import open_shard
+from stream_dr.shards.file import begins_as_shard
 
 
 class Options(NamedTuple):
@@ -44,7 +48,7 @@ class Options(NamedTuple):
     targets: str | None = None
     weight: str | None = None
     id: str | None = None
-    drop: str | None = None
+    drop: str | tuple[str, ...] | None = None
     features: str | None = None
     subset: str | None = None
     delimiter: str = ","
@@ -139,6 +143,15 @@ class FileSource:
         if rows == 0:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
+    def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
+        """This source without columns that are not among `names`, and what they are called; None: of all columns."""
+        first = next(self._blocks(self.paths[0])) if self.format in TABLES and names else None
+        extra = [name for name in (first.names if first is not None else None) or () if name not in (names or ())]
+        if not extra:
+            return self, []
+        left_out = (*_names(self.options.drop), *extra)
+        return FileSource(self.paths, self.format, self.options._replace(drop=left_out, raw=None)), extra
+
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """(number, Block) of the batches, for after < number ≤ until."""
         for number, block in enumerate(self.blocks()):
@@ -177,6 +190,21 @@ def open_source(
     return FileSource(several, format or format_of(several[0]), (options or Options())._replace(**given))
 
 
+def are_shards(path: Path) -> bool:
+    """Whether a path names a folder, a manifest or a file of rows as shards have them, or nothing that is there."""
+    archive = Path(str(path).partition("!")[0])
+    if not archive.is_file() or path.suffix == ".json":
+        return archive == path
+    if archive != path or not begins_as_shard(path):
+        return False
+    try:
+        schema = open_shard(path).schema
+    except DamagedShard:
+        return True
+    features = [field for field in schema if field.name not in BESIDE]
+    return is_layout(schema.names) or all(plain(field.type) for field in features)
+
+
 def _identity(path: Path) -> tuple[int, int]:
     archive = Path(str(path).partition("!")[0])
     try:
@@ -189,8 +217,9 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _roles(options: Options) -> Roles:
-    def names(text: str | None) -> tuple[str, ...]:
-        return () if text is None else tuple(name.strip() for name in text.split(","))
-
     o = options
-    return Roles(o.label, names(o.labels), names(o.targets), o.weight, o.id, names(o.drop), o.raw, o.kinds)
+    return Roles(o.label, _names(o.labels), _names(o.targets), o.weight, o.id, _names(o.drop), o.raw, o.kinds)
+
+
+def _names(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else given or ()

@@ -3,7 +3,7 @@
 A copy is a directory like any other: it may be opened, verified, served where it lies, and copied back in the same way. It
 is made under another name,
 checked as `verify` does, and renamed; so it is whole, or not there. What an ended process has left under that name
-(`TARGET.tmp`) is removed by the next one. Shards that events refer to are not copied.
+(`TARGET.tmp`) is removed by the next one. Shards that events refer to are not copied, but for the directory's own.
 
 Snapshots are not changed once they are written, only removed, so they are opened first and copied later: then the models'
 table, then the log are looked at, and all belong together where no snapshot came or went meanwhile. The log reaches each
@@ -23,7 +23,7 @@ from typing import BinaryIO
 from stream_dr.disk import TEMPORARY, DirectoryLock, fsync_directory, is_full, no_room
 from stream_dr.engine.model_table import MODELS_NAME, ModelTable
 from stream_dr.engine.records import RECORDS
-from stream_dr.engine.references import PLACES
+from stream_dr.engine.references import PLACES, SOURCES
 from stream_dr.engine.snapshot import FAILED, START, snapshot_files, snapshot_folder
 from stream_dr.engine.verify import verify
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
@@ -48,6 +48,9 @@ def backup(directory: Path, target: Path, progress: Progress = lambda done, tota
         with ExitStack() as open_files:
             for path, file in _moment(directory, made, copy, open_files).items():
                 _write(file, made / path)
+        for path in sorted((directory / SOURCES).glob("[!.]*/*")):  # whole, and not changed, once they have their name
+            with path.open("rb") as file:
+                _write(file, made / path.relative_to(directory))
         for finding in verify(made, shards=False):
             if finding.error is not None:
                 raise finding.error

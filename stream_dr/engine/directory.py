@@ -1,6 +1,7 @@
 """Directory: one stream's log, its schema and its models, in one folder with one writing process.
 
-    D/lock   D/log/   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)   D/records.jsonl
+    D/lock   D/log/   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)
+    D/sources/NAME/ (shards of its own)   D/records.jsonl
 
 Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log
 holds after it; opened read-only it does the same without the lock, while another process may be writing. It has no

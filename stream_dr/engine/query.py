@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stream_dr.arrow.codec import id_array, write_arrow
+from stream_dr.arrow.codec import arrow_from_block, id_array, write_arrow
 from stream_dr.block import Block, Ids, check_finite
 from stream_dr.disk import write_atomically
 from stream_dr.engine.directory import Directory
@@ -35,6 +35,7 @@ from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.projection import Mapped, Projection
 from stream_dr.raw_rows import RawRows, refuse_raw
 from stream_dr.shards.dataset import Dataset
+from stream_dr.source import Source
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets import Targets
 
@@ -196,21 +197,21 @@ def _tensor(array: np.ndarray) -> pa.Array:
 
 
 def project(
-    directory: Directory, model: Model, dataset: Dataset, out: Path, watch: Callable[[int], None] | None = None
+    directory: Directory, model: Model, source: Source, out: Path, watch: Callable[[int], None] | None = None
 ) -> int:
-    """Write the projected rows of a data set to `out`; their number.
+    """Write the projected rows of a data set, or another source, to `out`; their number.
 
     Raises InvalidParameter (suffix), NotFitted (no row learned yet), NeedsRefine, and what reading or projecting a batch
     raises.
     """
     if out.suffix not in _SUFFIXES:
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet or .arrow file.")
-    if not dataset.rows:
+    if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
     if model.published is None and model.rows:
         model.estimator.solve(model.accumulator.freeze())  # what keeps it from an answer is raised here
-    given = _given_fields(dataset)
-    batches = _batches(directory, model, dataset, given, watch or (lambda rows: None))
+    given = _given_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
+    batches = _batches(directory, model, source, given, watch or (lambda rows: None))
     first = next(batches)
     rows = 0
 
@@ -226,20 +227,22 @@ def project(
 
 
 def _batches(
-    directory: Directory, model: Model, dataset: Dataset, given: dict[str, pa.DataType], watch: Callable[[int], None]
+    directory: Directory, model: Model, source: Source, given: dict[str, pa.DataType], watch: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
     done = 0
-    for shard in dataset.shards:
-        for number in range(len(shard.batch_rows)):
-            block = shard.read(number)
-            answer = transform(model, block, directory.schema)
-            columns = _given(block, given) | {
-                f"z{i}": pa.array(np.ascontiguousarray(z)) for i, z in enumerate(answer.z.T)
-            }
-            done += block.rows
-            watch(done)
-            if block.rows:
-                yield pa.record_batch(list(columns.values()), names=list(columns))
+    for _, block in source.events():
+        answer = transform(model, block, directory.schema)
+        columns = _given(block, given) | {f"z{i}": pa.array(np.ascontiguousarray(z)) for i, z in enumerate(answer.z.T)}
+        done += block.rows
+        watch(done)
+        if block.rows:
+            yield pa.record_batch(list(columns.values()), names=list(columns))
+
+
+def _fields_of(block: Block) -> dict[str, pa.DataType]:
+    """Name and type of the id and target columns of a source's first block."""
+    schema = arrow_from_block(block).schema
+    return {name: _plain(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
 
 
 def _given_fields(dataset: Dataset) -> dict[str, pa.DataType]:

@@ -20,6 +20,7 @@ import json
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import numpy as np
 
@@ -32,6 +33,9 @@ from stream_dr.shards.dataset import Dataset, Shard, open_shard
 
 PLACES = "places.json"
 PLACES_FORMAT = 1
+
+SOURCES = "sources"
+"""Folder of the shards that are a directory's own (sources.py)."""
 
 GROUP_EVENTS, GROUP_BYTES = 64, 64 << 20
 """A group commit of references ends at either: events, or bytes of their rows."""
@@ -120,17 +124,19 @@ class Batches:
 
 
 def find_shard(directory: Path, uri: str, sha256: str) -> Shard:
-    """The shard of those bytes: at the URI, or else at the place that the directory's table has for it.
+    """The shard of those bytes: at the URI, or else at the place that the directory's table has for it, or else among its
+    own sources, should it have been moved or copied.
 
     Raises SourceMissing or DamagedShard.
     """
     try:
         return _checked(uri, sha256)
     except (SourceMissing, DamagedShard):
-        place = _places(directory / PLACES).get(sha256)
-        if place in (None, uri):
-            raise
-        return _checked(str(place), sha256)
+        own = directory.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
+        for place in (_places(directory / PLACES).get(sha256, uri), own.as_uri()):
+            if place != uri and (place != own.as_uri() or own.exists()):
+                return _checked(place, sha256)
+        raise
 
 
 def remember_places(directory: Path, log: Log, dataset: Dataset) -> None:

@@ -87,6 +87,7 @@ def _passes(
         learned,
         tol=tol,
         max_passes=max_passes,
+        names=directory.schema.names,
         resume=_begun(path, frozen.position, max_passes),
         guess=model.published.projection if model.published and model.published.refined_at is not None else None,
         progress=lambda number, rows: told({"pass": number, "rows": rows, "total_rows": frozen.rows}),

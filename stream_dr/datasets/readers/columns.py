@@ -16,11 +16,15 @@ import pyarrow.compute as pc
 
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.raw import raw_from_arrow
+from stream_dr.arrow.rows import RESERVED
 from stream_dr.arrow.targets import is_text
 from stream_dr.block import Block, Ids, check_finite
 from stream_dr.errors import InvalidTargets, SchemaMismatch, StreamDRError
 from stream_dr.frames import matrix_of
 from stream_dr.targets import Targets, class_targets, continuous_targets
+
+_PARTS = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
+"""What a column of that name probably is."""
 
 
 class Roles(NamedTuple):
@@ -61,6 +65,13 @@ class Roles(NamedTuple):
         features = [c for c in columns if c not in taken]
         if not features:
             raise SchemaMismatch("no column is left for the features.")
+        for name in features:
+            if name in RESERVED:
+                part = f"say what it is (--{_PARTS[name]} {name}), or " if name in _PARTS else ""
+                raise SchemaMismatch(
+                    f"a column is called {name!r}, as a part of a shard is; {part}leave it out (--drop {name}).",
+                    column=name,
+                )
         return features
 
 

@@ -12,7 +12,7 @@ read again to find it.
 import csv
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import IO, Any, NamedTuple, NoReturn
@@ -88,9 +88,32 @@ def read_csv(
 
     file.gaps = bool(roles.raw)
     texts = [name for name in features if types[name] == pa.string()]
+    whole: bool | None = None
     for batch in file.batches(types, [name for name in file.names if name not in roles.drop]):
+        if roles.id is not None and whole is not False:
+            batch, whole = _with_whole_ids(batch, roles.id, whole, partial(file.blame, types=types, line=line))
         yield from blocks_of(_without_blanks(batch, texts), features, roles, rows, fail)
         line += batch.num_rows
+
+
+def _with_whole_ids(
+    batch: pa.RecordBatch, name: str, known: bool | None, fail: Callable[[StreamDRError], NoReturn]
+) -> tuple[pa.RecordBatch, bool]:
+    """The batch with integers for ids that are written as such (not 007), and whether they are; the first batch decides."""
+    texts = batch.column(name)
+    try:
+        numbers = texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        numbers = None
+    if numbers is None or not numbers.cast(pa.string()).equals(texts):
+        if known:
+            fail(
+                SchemaMismatch(
+                    f"ids of column {name!r} are no longer whole numbers, as the first ones are.", column=name
+                )
+            )
+        return batch, False
+    return batch.set_column(batch.schema.get_field_index(name), name, numbers), True
 
 
 def _without_blanks(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:

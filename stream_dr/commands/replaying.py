@@ -1,0 +1,66 @@
+"""Replaying: shards through a directory's models, with a bar and a line a model; what replay and learn have in common."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stream_dr.commands.output import Bar, result, say
+from stream_dr.commands.specs import Specs, no_model
+from stream_dr.errors import StreamDRError
+
+if TYPE_CHECKING:
+    from stream_dr.engine.directory import Directory
+    from stream_dr.engine.replay import ReplaySettings
+    from stream_dr.shards.dataset import Dataset
+
+
+def replay_into(
+    dir: Path, dataset: "Dataset", specs: Specs, settings: "ReplaySettings", out: Path | None = None
+) -> None:
+    """Replay shards and say what was done; with `out`, project them through the first model named, too."""
+    from stream_dr.engine.directory import Directory
+    from stream_dr.engine.query import project
+    from stream_dr.engine.replay import Progress
+    from stream_dr.engine.replay import replay as run
+    from stream_dr.engine.warm_up import warm_up
+
+    with Directory(dir, n_features=dataset.n_features) as directory, _made(directory, specs):
+        if not directory.models:
+            raise no_model(dir)
+        warm_up([kept.estimator for kept in directory.models.values()], say)
+        with Bar("replay", dataset.rows) as bar:
+
+            def show(p: Progress) -> None:
+                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
+
+            report = run(directory, dataset, settings, show)
+        for text in report.skipped:
+            say(f"skipped: {text}")
+        result(
+            f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
+            f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"
+        )
+        for name, kept in directory.models.items():
+            result(f"{name}: {kept.rows} rows, position {kept.position}, {kept.spec.estimator}")
+        if out is not None:
+            name = specs[0][0] if specs else next(iter(directory.models))
+            with Bar("transform", dataset.rows) as bar:
+                rows = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
+            result(f"{rows} rows projected by {name} written to {out}")
+
+
+@contextmanager
+def _made(directory: "Directory", specs: Specs) -> Iterator[None]:
+    """The models there for a replay; if it is refused, those it made go again unless an event has reached them."""
+    new = []
+    try:
+        for name, key, params in specs:
+            model, made = directory.add_model(name, key, params)
+            new += [model] if made else []
+        yield
+    except StreamDRError:
+        for model in new:
+            if model.position < model.start and model.failure is None:
+                directory.remove_model(model.name)
+        raise

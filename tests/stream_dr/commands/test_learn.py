@@ -1,0 +1,175 @@
+"""`stream-dr learn`: any file as shards of the directory's own, learned once, whatever happens between; what it refuses."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import stream_dr
+from tests.test_cli import Done
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(2_500, 4))
+TABLE = pa.table([*X.T, np.where(X[:, 0] > X[:, 1], "up", "down"), np.arange(2_500)], [*"abcd", "y", "n"])
+PARTS = ("--label", "y", "--id", "n")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    pa.csv.write_csv(TABLE, tmp_path / "data.csv")
+    return tmp_path / "data.csv"
+
+
+def learned(directory: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    told: dict[str, object] = json.loads(Done(capsys, "inspect", directory, "--json").out)
+    return told
+
+
+def test_a_file_is_learned_projected_and_verified(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    d, out = tmp_path / "d", tmp_path / "z.parquet"
+    done = Done(capsys, "learn", file, *PARTS, "--dir", d, "--model", "lda=lda", "-o", out)
+    assert done.status == 0, done.err
+    assert "data.csv (csv): 4 features, all numbers: a, b, c, d; class targets" in done.err
+    z = pq.read_table(out)
+    assert z.column("id").to_pylist() == list(range(2_500))
+    expected = stream_dr.LDA().fit(X, TABLE["y"].to_pylist())
+    np.testing.assert_allclose(z["z0"], expected.transform(X)[:, 0], atol=1e-9)
+    again = Done(capsys, "learn", file, *PARTS, "--dir", d, "--model", "lda=lda")
+    assert "0 rows of 0 batches" in again.out
+    looped = Done(capsys, "learn", file, *PARTS, "--dir", d, "--loops", 3)
+    assert "lda: 7500 rows" in looped.out
+    file.touch()
+    assert "0 rows of 0 batches" in Done(capsys, "learn", file, *PARTS, "--dir", d).out
+    projected = Done(capsys, "transform", d, file, "--id", "n", "--model", "lda", "-o", tmp_path / "w.parquet")
+    assert "left out: y" in projected.err
+    np.testing.assert_allclose(pq.read_table(tmp_path / "w.parquet")["z0"], expected.transform(X)[:, 0], atol=1e-9)
+    assert Done(capsys, "backup", d, tmp_path / "copy").status == 0
+    shutil.rmtree(d)
+    file.unlink()
+    verified = Done(capsys, "verify", tmp_path / "copy")
+    assert verified.status == 0, verified.err
+
+
+def test_a_directory_may_be_moved(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Done(capsys, "learn", file, *PARTS, "--dir", tmp_path / "d", "--model", "lda=lda:scatter=diagonal")
+    (tmp_path / "d").rename(tmp_path / "e")
+    assert Done(capsys, "verify", tmp_path / "e").status == 0
+    assert "refined at position" in Done(capsys, "refine", tmp_path / "e", "--model", "lda").out
+
+
+@pytest.mark.test_all
+@pytest.mark.parametrize("point", ["manifest.rename", "source.rename", "snapshot.rename"])
+def test_killed_and_repeated_it_ends_as_if_it_had_not_been(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], point: str
+) -> None:
+    command = ["learn", str(file), *PARTS, "--model", "lda=lda", "--dir"]
+    Done(capsys, *command, tmp_path / "whole")
+    killed = [sys.executable, "-m", "stream_dr", *command, str(tmp_path / "d")]
+    assert subprocess.run(killed, env={**os.environ, "STREAM_DR_FAILPOINTS": f"{point}=kill"}).returncode == -9
+    assert Done(capsys, *command, tmp_path / "d").status == 0
+    whole, again = (learned(tmp_path / name, capsys) for name in ("whole", "d"))
+    assert again["rows"] == whole["rows"] == 2_500
+    assert again["models"]["lda"]["state_sha256"] == whole["models"]["lda"]["state_sha256"]  # type: ignore[index]
+    assert [path.name for path in (tmp_path / "d" / "sources").iterdir()] == ["data.csv"]
+
+
+def test_shards_and_files_of_other_formats_together(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(TABLE.slice(1), tmp_path / "more.parquet")
+    Done(capsys, "convert", file, *PARTS, "--out", tmp_path / "shards")
+    d = tmp_path / "d"
+    done = Done(capsys, "learn", tmp_path / "shards", "--dir", d, "--model", "m=class_means")
+    assert "m: 2500 rows" in done.out
+    assert "m: 4999 rows" in Done(capsys, "learn", tmp_path / "more.parquet", *PARTS, "--dir", d).out
+    replayed = Done(capsys, "replay", file, *PARTS, "--dir", d)
+    assert "hold no shards" in replayed.err
+    assert "m: 4999 rows" in replayed.out  # the bytes of its shards are those of the folder learned first
+
+
+def test_check_only_tells_and_what_is_refused_makes_nothing(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    d = tmp_path / "d"
+    told = Done(capsys, "learn", file, *PARTS, "--dir", d, "--model", "lda=lda", "--check")
+    assert (told.status, told.out) == (0, "")
+    (tmp_path / "bad.csv").write_text("a,b,y\n" + "1,2,u\n" * 200_000 + "1,x,v\n")
+    for arguments, code, said in [
+        ([tmp_path / "bad.csv", "--label", "y"], "malformed_input", "line 200002: 'x' in column 'b'"),
+        ([file, "--label", "nothing"], "schema_mismatch", "no column 'nothing'"),
+        ([tmp_path / "none.csv"], "source_missing", "none.csv"),
+    ]:
+        done = Done(capsys, "learn", *arguments, "--dir", d, "--model", "lda=lda")
+        assert (done.status, done.out) == (1, ""), done.err
+        assert f"error ({code})" in done.err
+        assert said in done.err
+        assert not d.exists()
+
+
+def test_a_file_that_changed_is_not_learned_twice(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["learn", file, *PARTS, "--dir", tmp_path / "d", "--model", "m=class_means"]
+    Done(capsys, *command)
+    with file.open("a") as grown:
+        grown.write("1,2,3,4,up,2500\n")
+    refused = Done(capsys, *command)
+    assert (refused.status, "error (output_exists)" in refused.err, "--name" in refused.err) == (1, True, True)
+    assert "m: 5001 rows" in Done(capsys, *command, "--name", "new").out
+    assert learned(tmp_path / "d", capsys)["rows"] == 5_001
+
+
+def test_a_table_of_words_gaps_and_dates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sex, age = RNG.choice(["f", "m"], 1_500), RNG.integers(1, 90, 1_500)
+    alive = np.where((sex == "f") | (age < 10), "yes", "no")
+    rows = [
+        f"P{i},{s},{a if i % 5 else ''},2020-01-{1 + i % 28:02d},{y}"
+        for i, (s, a, y) in enumerate(zip(sex, age, alive, strict=True))
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["pid,sex,age,day,alive", *rows]) + "\n")
+    command = ["learn", tmp_path / "t.csv", "--label", "alive", "--dir", tmp_path / "d", "--model", "lda=lda"]
+    wrong = Done(capsys, *command, "--keep", "nix", "--one-hot", "nope")
+    assert (wrong.status, "'nix'" in wrong.err, "'nope'" in wrong.err, (tmp_path / "d").exists()) == (
+        1,
+        True,
+        True,
+        False,
+    )
+    (tmp_path / "u.csv").write_text("id,a,y\n1,2,u\n")
+    named = Done(capsys, "learn", tmp_path / "u.csv", "--label", "y", "--dir", tmp_path / "d", "--model", "lda=lda")
+    assert (named.status, "--id id" in named.err) == (1, True)
+    done = Done(capsys, *command, "--as", "age=number", "-o", tmp_path / "z.parquet")
+    assert done.status == 0, done.err
+    told = {line.split()[0]: line for line in done.err.splitlines() if line}
+    assert "left out" in told["pid"]
+    assert "--keep pid" in told["pid"]
+    assert "--hash sex" in told["sex"]
+    assert "missing (filled by the mean)" in told["age"]
+    z = pq.read_table(tmp_path / "z.parquet").to_pandas()
+    assert abs(z.groupby("label")["z0"].mean().diff().iloc[1]) > 1
+    assert "0 rows of 0 batches" in Done(capsys, *command, "--as", "age=number").out
+    assert Done(capsys, "verify", tmp_path / "d").status == 0
+    again = Done(
+        capsys,
+        "transform",
+        tmp_path / "d",
+        tmp_path / "t.csv",
+        "--label",
+        "alive",
+        "--model",
+        "lda",
+        "-o",
+        tmp_path / "w.arrow",
+    )
+    assert again.status == 0, again.err
+    assert pa.ipc.open_file(tmp_path / "w.arrow").read_all()["z0"].equals(pq.read_table(tmp_path / "z.parquet")["z0"])
