@@ -87,7 +87,9 @@ class Rows(BaseModel):
     or a list of numbers a row.
     """
 
-    rows: list[list[float]] | list[SparseRow] | list[dict[str, float | str | bool | None]] | list[str]
+    rows: list[list[float]] | list[SparseRow] | list[dict[str, float | str | bool | None]] | list[str] = Field(
+        title="RowList"
+    )
     labels: list[Label | list[Label] | None] | None = None
     target: list[float | list[float] | None] | None = None
     weights: list[Annotated[float, Field(ge=0)]] | None = None
@@ -171,7 +173,7 @@ class Predicted(Answer):
     """Targets predicted of rows: a label, a list of labels, a number or a list of numbers a row; posterior `probabilities`
     of the `classes` where the method has them, otherwise `scores`: the numbers, or each label's indicator, by regression."""
 
-    predicted: list[str | int | bool | float | list[str | int | bool | float]]
+    predicted: list[str | int | bool | float | list[str | int | bool | float]] = Field(title="PredictedTargets")
     classes: list[str | int | bool]
     probabilities: list[list[float]] | None = None
     scores: list[list[float]] | None = None
@@ -314,8 +316,9 @@ def bytes_of(what: str) -> dict[str, Any]:
 
 
 _STREAM = bytes_of(f"an Arrow stream; {media.ARROW_STREAM} says the same")
-ROWS_BODY = {"requestBody": {"required": True, "content": {media.JSON: {"schema": _ref(Rows)}, media.OCTETS: _STREAM}}}
-"""What FastAPI is told of a body of rows. Generated clients know no type of Arrow's."""
+ROWS_BODY = {"requestBody": {"required": False, "content": {media.JSON: {"schema": _ref(Rows)}, media.OCTETS: _STREAM}}}
+"""What FastAPI is told of a body of rows. Generated clients know no type of Arrow's; and what openapi-python-client makes of
+a body of several types can be imported only where it is said not to be required, which it is all the same."""
 
 Answers = dict[int | str, dict[str, Any]]
 

@@ -166,13 +166,13 @@ def put_router() -> APIRouter:
         status_code=201,
         response_model=schemas.ModelState,
         responses=MADE | schemas.BODY | schemas.MODEL,
-        openapi_extra={"requestBody": {"content": _FILE}},
+        openapi_extra={"requestBody": {"required": False, "content": _FILE}},
     )
     def put_model(
         response: Response,
         shared: Service,
         name: Name,
-        body: Annotated[spec, Body(discriminator="estimator", openapi_examples=shown)],
+        body: Annotated[spec, Body(discriminator="estimator", openapi_examples=shown, title="ModelSpec")],
     ) -> Told:
         """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background.
 
