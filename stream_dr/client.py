@@ -25,11 +25,12 @@ import orjson
 import pyarrow as pa
 
 from stream_dr import errors
-from stream_dr.arrow.codec import arrow_from_block, read_arrow, write_arrow
-from stream_dr.block import Block, Ids, as_rows, as_weights
+from stream_dr.arrow.codec import read_arrow
+from stream_dr.block import Block, as_weights
 from stream_dr.connection import Connection, error_class, header
 from stream_dr.frames import is_stream, parts
 from stream_dr.label_codes import label_array
+from stream_dr.remote_rows import array_of, bytes_of, ids_of, is_unicode, metadata_of, rows_of, several
 from stream_dr.served_array import ServedArray
 from stream_dr.target_parsing import parse_targets, refuse_ambiguous
 from stream_dr.targets import KINDS, Targets
@@ -71,19 +72,20 @@ class Client:
     ) -> Facts:
         """Send rows X (rows, features) with targets y, weights (rows,) and ids; answers {"position", "rows", "duplicate"}.
 
-        X: ndarray, scipy sparse, or a table: pandas, polars, Arrow, or whatever offers Arrow's interchange. A stream (a
-        reader, a data set, a lazy frame), without weights and ids, is sent batch by batch; the answer is the last one's, of
-        all rows. y: targets, or the name of X's column of them. key: idempotency key; made up when None; a stream's batches
-        have it with their number. wait: answer once every model has learned them. target: kind of y, as in an estimator;
-        "auto" is what the stream has, and before it has any is refused for whole floats and for one column of whole numbers,
-        which may be either. check: say what would be taken, and take nothing. Raises what the service refuses with.
+        X: ndarray, scipy sparse, or a table: pandas, polars, Arrow, or whatever offers Arrow's interchange; strings, dates
+        and gaps in it, and a list of texts, are for models whose feature map takes them. A stream (a reader, a data set, a
+        lazy frame), without weights and ids, is sent batch by batch; the answer is the last one's, of all rows. y: targets,
+        or the name of X's column of them. key: idempotency key; made up when None; a stream's batches have it with their
+        number. wait: answer once every model has learned them. target: kind of y, as in an estimator; "auto" is what the
+        stream has, and before it has any is refused for whole floats and for one column of whole numbers, which may be
+        either. check: say what would be taken, and take nothing. Raises what the service refuses with.
         """
         key, rows, told = header("key", key or uuid.uuid4().hex), 0, Facts()
-        several = is_stream(X)
+        in_parts = is_stream(X)
         query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
         for number, (part, targets) in enumerate(parts(X, y)):
             body = self._batch(part, targets, sample_weight, ids, target)
-            headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if several else key}
+            headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if in_parts else key}
             told = self._service.send("POST", "/partial_fit", params=query, content=body, headers=headers).json()
             rows += told["rows"]
         return told | {"rows": rows}
@@ -92,7 +94,7 @@ class Client:
         self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None, wait: bool = False
     ) -> Facts:
         """Take rows out again, by the positions of their batches or by their ids, not by both; as partial_fit."""
-        what = {"positions": _several("positions", positions), "ids": _several("ids", ids)}
+        what = {"positions": several("positions", positions), "ids": several("ids", ids)}
         headers = {"Idempotency-Key": header("key", key or uuid.uuid4().hex)}
         query = {"wait": "applied"} if wait else {}
         return dict(self._service.send("POST", "/unlearn", params=query, **_json(what, headers)).json())
@@ -105,7 +107,7 @@ class Client:
         z = np.zeros((len(column), 0))
         if pa.types.is_fixed_size_list(column.type):
             z = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
-        return ServedArray.of(z, _metadata(table))
+        return ServedArray.of(z, metadata_of(table))
 
     def predict(self, X: Any, model: str | None = None) -> ServedArray:
         """Predict the targets of rows X (rows, features): labels (rows,), numbers (rows,) or (rows, k), or lists (rows,)
@@ -185,7 +187,7 @@ class Client:
         query = {} if version is None else {"version": version}
         answer = self._service.send("GET", f"{_path(name)}/projection", params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(answer.content).read_all()
-        return _metadata(table) | {n: _tensor(table.column(n).chunk(0)) for n in table.column_names}
+        return metadata_of(table) | {n: array_of(table.column(n).chunk(0)) for n in table.column_names}
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
         """The model as it is now as an estimator, fitted, that goes on by itself. path: also write it to this file, which
@@ -283,19 +285,19 @@ class Client:
         self, X: Any, y: Any, sample_weight: Any, ids: Sequence[str] | Sequence[int] | None, target: str
     ) -> bytes:
         """Rows and what is given with them, as they are sent."""
-        rows, names = as_rows(X)
+        rows, names = rows_of(X)
         weights = as_weights(sample_weight, rows.shape[0])
         targets = None if y is None else self._targets(y, rows.shape[0], target)
-        return _bytes(Block(rows, targets, weights, None if ids is None else _ids(ids, rows.shape[0]), names))
+        return bytes_of(Block(rows, targets, weights, None if ids is None else ids_of(ids, rows.shape[0]), names))
 
     def _predicted(self, X: Any, model: str | None) -> Facts:
         return dict(orjson.loads(self._answer("/predict", X, model, "application/json")))
 
     def _answer(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
         """What a model says of rows X, in the form that `accept` names."""
-        rows, names = as_rows(X)
+        rows, names = rows_of(X)
         headers, query = {"Content-Type": _ARROW, "Accept": accept}, {"model": model or self._only_model()}
-        body = _bytes(Block(rows, names=names))
+        body = bytes_of(Block(rows, names=names))
         return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
     def _targets(self, y: Any, rows: int, target: str) -> Targets:
@@ -328,26 +330,6 @@ def _file(estimator: Any) -> bytes:
     return saved_bytes(estimator)
 
 
-def _metadata(table: pa.Table) -> Facts:
-    """What an answer in Arrow tells beside its rows; numbers as numbers."""
-    told = {name.decode(): fact.decode() for name, fact in (table.schema.metadata or {}).items()}
-    return {name: orjson.loads(fact) if name in _NUMBERS else fact for name, fact in told.items()}
-
-
-_NUMBERS = ("version", "newest", "position", "rows", "refined_at", "residual", "map_residual", "unseen")
-
-
-def _tensor(column: pa.Array) -> np.ndarray:
-    """The one array that a column holds; what has no entry is a list."""
-    if isinstance(column, pa.FixedShapeTensorArray):
-        return column.to_numpy_ndarray()[0]
-    return np.asarray(column[0].as_py(), dtype=np.float64)
-
-
-def _bytes(block: Block) -> bytes:
-    return bytes(write_arrow([arrow_from_block(block)]))
-
-
 def _json(content: Any, headers: dict[str, str] | None = None) -> dict[str, Any]:
     """What httpx is told of a JSON body, in which numpy's numbers may stand. Raises InvalidParameter."""
     try:
@@ -357,40 +339,12 @@ def _json(content: Any, headers: dict[str, str] | None = None) -> dict[str, Any]
     return {"content": body, "headers": {"Content-Type": "application/json", **(headers or {})}}
 
 
-def _several(name: str, given: Any) -> list[Any]:
-    """A sequence as a list; a string is one value, not its letters. Raises InvalidParameter."""
-    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-        raise errors.InvalidParameter(f"{name}={given!r}; give a list of them.")
-    return list(given)
-
-
-def _ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
-    """One string a row, or one integer of 64 bits a row. Raises InvalidRows."""
-    given = _several("ids", ids)
-    if len(given) != rows:
-        raise errors.InvalidRows(f"{len(given)} ids are given for {rows} rows; give one a row.")
-    if given and all(isinstance(id, int | np.integer) and -(2**63) <= id < 2**63 for id in given):
-        return [int(id) for id in given]
-    for row, id in enumerate(given):
-        if not isinstance(id, str) or not _is_unicode(id):
-            raise errors.InvalidRows(
-                f"the id of row {row} is {id!r}; ids are strings of Unicode characters, or integers of 64 bits.",
-                row=row,
-            )
-    return given
-
-
 def _path(name: str) -> str:
     return f"/models/{_segment('model', name)}"
 
 
 def _segment(kind: str, name: str) -> str:
     """A name as it stands in an address. Raises InvalidParameter."""
-    if not isinstance(name, str) or name in ("", ".", "..") or not _is_unicode(name):
+    if not isinstance(name, str) or name in ("", ".", "..") or not is_unicode(name):
         raise errors.InvalidParameter(f"no {kind} can be called {name!r}; say which {kind}.")
     return quote(name, safe="")
-
-
-def _is_unicode(text: str) -> bool:
-    """False for text with half a surrogate pair, which no encoding can say."""
-    return all(not "\ud800" <= character <= "\udfff" for character in text)

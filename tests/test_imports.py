@@ -40,6 +40,7 @@ RANK = {
     "raw_rows": 1,
     "connection": 1,
     "served_array": 1,
+    "remote_rows": 6,
     "block": 2,
     "source": 3,
     "targets": 3,

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from stream_dr.block import Block
 from stream_dr.engine.admit import NONE, admit_model, try_batch
-from stream_dr.engine.schema import Limits, Schema, columns_in_order, with_learned
+from stream_dr.engine.schema import Limits, Schema, columns_in_order, table_of, with_learned
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import KINDS
@@ -24,9 +24,11 @@ def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
 
 
 def _zeros(schema: Schema) -> Block:
-    """A row of zeros as the stream might bring it, with its first label."""
+    """A row of zeros, or a table's without values, as the stream might bring it, with its first label."""
     shape = (1, schema.features)
-    X = csr_matrix(shape) if schema.layout == "sparse" else np.zeros(shape)
+    X: Any = table_of(schema)
+    if X is None:
+        X = csr_matrix(shape) if schema.layout == "sparse" else np.zeros(shape)
     label = schema.labels[:1]
     given: Any = {
         "class": label,

@@ -34,6 +34,7 @@ from stream_dr.engine.draft import Draft, Removal, removal_of
 from stream_dr.engine.history import PAGE
 from stream_dr.engine.model import Model
 from stream_dr.engine.schema import columns_in_order, learned_by
+from stream_dr.engine.snapshot import first_accumulator
 from stream_dr.engine.threads import ahead
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.log.event import Event
@@ -229,7 +230,7 @@ def _without(
             return left
     if rebuild is None:
         return None
-    left = directory.first_accumulator(model)
+    left = first_accumulator(model, directory.path)
     for _, block in directory.history.events(model.start - 1, position):
         if not rebuild():
             return None

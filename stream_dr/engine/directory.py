@@ -28,7 +28,7 @@ from stream_dr.engine.model import Failure, Model, PublishPolicy, RefinePolicy, 
 from stream_dr.engine.model_table import MODELS_NAME, Entry, ModelTable, check_there
 from stream_dr.engine.opening import bring_back, made
 from stream_dr.engine.records import RECORDS, Records
-from stream_dr.engine.saved import load, plain_spec, spec_of
+from stream_dr.engine.saved import plain_spec, spec_of
 from stream_dr.engine.schema import Limits, Schema, grown, with_learned
 from stream_dr.engine.snapshot import (
     keep_published,
@@ -36,7 +36,6 @@ from stream_dr.engine.snapshot import (
     newest_snapshot,
     remove_snapshots,
     snapshot_folders,
-    start_file,
     state_sha256,
 )
 from stream_dr.errors import (
@@ -233,13 +232,6 @@ class Directory:
             self.models = {**self.models, name: model}
             self.schema = self._known()
             return model, True
-
-    def first_accumulator(self, model: Model) -> Any:
-        """An accumulator of what a model knew before its first event. Raises DamagedFile."""
-        if model.spec.saved is None:
-            return model.estimator.accumulator()
-        begun = load(start_file(self.path, model.name, model.id))
-        return model.estimator.accumulator(begun.holder().accumulator.freeze())
 
     def remove_model(self, name: str) -> Model:
         """Forget a model and its snapshots. Raises UnknownModel."""

@@ -19,6 +19,7 @@ from stream_dr.arrow.csr import sound_csr
 from stream_dr.block import Block
 from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch
 from stream_dr.estimators.estimator import Estimator
+from stream_dr.feature_maps.table import TableState
 from stream_dr.raw_rows import RawRows, converted, family_of, gaps, raw_of
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets import Label, all_absent, check_label_type
@@ -103,6 +104,10 @@ def grown(schema: Schema, deltas: Iterable[str]) -> Schema:
     return schema
 
 
+_FAMILIES = {"number": "number", "date": "date", "time": "date", "text": "text"}
+"""What a table's column of a kind holds; of any other kind the next batch says."""
+
+
 def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | None) -> Schema:
     """The schema with what a saved estimator has learned from: its kind of targets, its labels, and, before the first batch,
     its columns' names. Raises TargetKindMismatch, InvalidTargets (labels of another type), SchemaMismatch."""
@@ -116,7 +121,11 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
             f"the saved estimator has learned the columns {', '.join(names[:5])} …; this stream has "
             f"{', '.join(schema.names[:5])} …, in that order. Serve it in another directory."
         )
-    if names and schema.layout is None:
+    table: TableState | None = getattr(learned, "table", None)
+    if table is not None and schema.layout is None:
+        kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
+        schema = schema._replace(layout="table", features=len(kinds), names=table.names, kinds=kinds, stated=0)
+    elif names and schema.layout is None:
         schema = schema._replace(layout="named", features=len(names), names=names, stated=0)
     known = set(schema.labels)
     new = tuple(label for label in learned.labels if label not in known)

@@ -34,7 +34,7 @@ from stream_dr.engine.snapshot_file import (
 from stream_dr.engine.versions import Published
 from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
 from stream_dr.estimators.estimator import Estimator
-from stream_dr.statistics.protocol import State, pack, unpack
+from stream_dr.statistics.protocol import AdditiveAccumulator, State, pack, unpack
 
 SNAPSHOTS_KEPT = 2
 """Snapshots kept a model."""
@@ -148,6 +148,14 @@ def keep_start(estimator: Estimator, directory: Path, name: str, id: int) -> Non
     save(estimator, path)
     for folder in (path.parent.parent, directory):
         fsync_directory(folder)
+
+
+def first_accumulator(model: Model, directory: Path) -> AdditiveAccumulator:
+    """What a model knew before its first event. Raises DamagedFile."""
+    if model.spec.saved is None:
+        return model.estimator.accumulator()
+    begun = load(start_file(directory, model.name, model.id))
+    return model.estimator.accumulator(begun.holder().accumulator.freeze())
 
 
 def start_file(directory: Path, name: str, id: int) -> Path:

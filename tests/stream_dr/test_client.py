@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from stream_dr import LDA, Client, errors
+from stream_dr import LDA, Client, errors, table
 from stream_dr.connection import error_of
 from tests.service.serving import in_thread
 
@@ -359,3 +359,21 @@ def test_an_answer_that_is_no_problem_of_ours() -> None:
 
     for body in (b"<html>", b"[]", b'{"code": "x"}'):
         assert error_of(httpx.Response(502, content=body)).details["status"] == 502
+
+
+def test_a_table_as_it_is_goes_to_a_model_that_was_saved(client: Client) -> None:
+    frame = pd.DataFrame({"sex": [*Y], "age": X[:, 0]}).astype({"sex": object})
+    frame.loc[::7, "age"] = np.nan
+    frame.loc[3, "sex"] = None
+    survived = np.where(X[:, 0] > 0.5, "yes", "no")
+    lda = LDA(gamma=1.0, feature_map=table()).fit(frame, survived)
+    client.put_model("lda", lda)
+    assert (client.stream()["layout"], client.stream()["names"]) == ("table", ["sex", "age"])
+    rows = {"rows": [{"sex": "low", "age": None}, {"age": 1.5}]}
+    expected = lda.transform(pd.DataFrame({"sex": ["low", None], "age": [None, 1.5]}, dtype=object))
+    told = client._service.send("POST", "/transform", params={"model": "lda"}, json=rows).json()
+    np.testing.assert_allclose(told["z"], expected)
+    np.testing.assert_allclose(client.transform(frame), lda.transform(frame))
+    client.partial_fit(frame, survived, wait=True)
+    np.testing.assert_allclose(client.transform(frame), lda.partial_fit(frame, survived).transform(frame), atol=1e-9)
+    np.testing.assert_allclose(client.export("lda").transform(frame), lda.transform(frame), atol=1e-9)
