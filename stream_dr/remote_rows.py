@@ -27,6 +27,7 @@ def rows_of(X: Any) -> tuple[Any, tuple[str, ...] | None]:
 
 
 def bytes_of(block: Block) -> bytes:
+    """A block as an Arrow stream."""
     return bytes(write_arrow([arrow_from_block(block)]))
 
 
