@@ -20,7 +20,7 @@ from service import problems, schemas
 from service.auth import Access
 from service.body_limits import BodyLimits, Held
 from service.metrics import Metrics, Observed
-from service.routes import jobs, learn, models, project, stream
+from service.routes import jobs, learn, look, models, project, stream
 from service.settings import Settings
 from service.shared import Ingest, Shared, given_once
 
@@ -53,8 +53,9 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         app.state.drained = True
 
     shared = Shared(
-        settings, limits(settings), directory, running, ingest, metrics, held, asyncio.Event(), queries, slow
-    )
+        settings, limits(settings), directory, running, ingest, metrics, held, asyncio.Event(), queries, slow,
+        functools.cache(lambda: stream_dr.LiveFigures(directory)),
+    )  # fmt: skip
     app = FastAPIOffline(
         title="stream_dr",
         version=stream_dr.__version__,
@@ -74,8 +75,10 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         models.put_router(),
         jobs.router,
         stream.router,
+        look.router,
     ):
         app.include_router(router)
+    look.install(app)
     app.add_middleware(BodyLimits, settings=settings, held=held)
     app.add_middleware(Access, settings=settings)
     app.add_middleware(Observed, metrics=metrics)  # the outermost

@@ -23,8 +23,8 @@ from service.settings import Settings
 
 OPEN = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
 READING = (("POST", "/transform"), ("POST", "/predict"))
-OPEN_FILES = "/static-offline-docs/"
-"""Paths that need no token, and where the files lie that /docs and /redoc are made of."""
+OPEN_FILES = ("/static-offline-docs/", "/dashboard/")
+"""Paths that need no token, and where the files lie that /docs and /redoc, and the dashboard, are made of."""
 
 Right = Literal["read", "write"]
 
@@ -74,6 +74,15 @@ def check(settings: Settings, headers: Headers, right: Right) -> None:
             f"A valid {right} token is needed: send the header Authorization: Bearer <token>.",
             {"WWW-Authenticate": 'Bearer realm="stream_dr"'},
         )
+
+
+def may_write(settings: Settings, headers: Headers) -> bool:
+    """Whether a request of these headers could write."""
+    try:
+        check(settings, headers, "write")
+    except Problem:
+        return False
+    return True
 
 
 def _bearer(headers: Headers) -> bytes:

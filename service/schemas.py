@@ -96,6 +96,24 @@ class Rows(BaseModel):
     ids: list[str | int] | None = None
 
 
+class FiguresQuery(Query):
+    """What the dashboard shows."""
+
+    model: str | None = Field(
+        None, description="whose figures; left out, or not there: progress alone", examples=["lda"]
+    )
+    rows: int = Field(2_000, ge=1, le=100_000, description="how many of the newest rows are projected")
+    dimensions: Literal[2, 3] = Field(2, description="of the projection")
+    component: int = Field(0, ge=0, le=100_000, description="whose loadings, from 0")
+    have: str = Field("", max_length=2_000, description="tags of the figures that the asker has, parted by commas")
+
+    @field_validator("dimensions", mode="before")
+    @classmethod
+    def _number(cls, given: object) -> object:
+        """Queries are text."""
+        return int(given) if isinstance(given, str) and given.isdigit() else given
+
+
 class Unlearn(BaseModel, extra="forbid", strict=True):
     """Rows to take out: by the positions of their events, or by their ids."""
 

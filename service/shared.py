@@ -2,7 +2,7 @@
 what is asked of every request."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
@@ -55,7 +55,8 @@ class Shared:
     """`app.state.shared`.
 
     held: request bodies in memory. stopping: set, on the event loop, once the service stops. queries: the pool in which
-    rows are projected. slow: the pool of what reads through the log or waits for a solution.
+    rows are projected. slow: the pool of what reads through the log or waits for a solution. figures: those of the
+    dashboard, made when they are first asked for.
     """
 
     settings: Settings
@@ -68,6 +69,7 @@ class Shared:
     stopping: asyncio.Event
     queries: Executor
     slow: Executor
+    figures: Callable[[], stream_dr.LiveFigures]
 
     async def done(self, awaited: Awaitable[object], seconds: float) -> bool:
         """Whether it is done within so many seconds and before the service stops; if not, it is cancelled."""

@@ -51,6 +51,8 @@ from .feature_maps import hashing as hashing
 from .feature_maps import random_fourier as random_fourier
 from .feature_maps import table as table
 from .feature_maps import text as text
+from .plotting.live import LiveFigures as LiveFigures
+from .plotting.of_directory import Wanted as Wanted
 from .served_array import ServedArray as ServedArray
 
 __version__: str

@@ -1,18 +1,15 @@
-"""Stream: what there is (/stream, /events, the dashboard), and how it does (/metrics, /livez, /readyz).
+"""Stream: what there is (/stream, /events), and how it does (/metrics, /livez, /readyz).
 
-/events sends a line whenever something changed, at most five a second. Health needs no token; the dashboard's page holds no
-data, so it needs none either, and asks for one itself: a browser cannot send a token with a page or an EventSource, so the
-page fetches with one.
+/events sends a line whenever something changed, at most five a second. Health needs no token.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client.exposition import choose_encoder
 
 from service import schemas
@@ -21,7 +18,6 @@ from service.problems import Problem
 from service.shared import Service, Shared
 
 router = APIRouter(tags=["stream"])
-_PAGE = Path(__file__).parent.parent / "dashboard" / "index.html"
 BEAT, CATCHING_UP, SILENCE = 0.2, 1.0, 15.0
 """Seconds: between two events at least; until a look at models that have not learned all there is; until an unchanged
 stream says that it is alive."""
@@ -74,13 +70,6 @@ def readyz(shared: Service) -> schemas.Health:
     if reason is not None:
         raise Problem("not_ready", reason)
     return schemas.Health(status="ready")
-
-
-@router.get("/", response_class=HTMLResponse, responses=_of("text/html", "<!doctype html>"))
-def dashboard() -> Response:
-    """The dashboard."""
-    csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-    return HTMLResponse(_PAGE.read_bytes(), headers={"Content-Security-Policy": csp, "X-Frame-Options": "DENY"})
 
 
 async def _changes(shared: Shared) -> AsyncIterator[str]:

@@ -72,11 +72,10 @@ class Directory:
     """A stream on disk: log, schema, models and their snapshots, in the folder `path`.
 
     writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
-    target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must
-    have, while none had any). Attributes, changed here alone: path, limits, log, table, schema, models (name → Model),
-    history, recent (drafts that were just appended), records (of what models did). Raises DirectoryInUse,
-    DirectoryMissing. Costs: reading the newest
-    snapshot of each model and the schema's deltas."""
+    target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must have,
+    while none had any). Attributes, changed here alone: path, limits, log, table, schema, models (name → Model), history,
+    recent (drafts that were just appended), records (of what models did). Raises DirectoryInUse, DirectoryMissing. Costs:
+    reading the newest snapshot of each model and the schema's deltas."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class Recorder:
         self._seen = {m.id: m.rows for m in directory.models.values()}
         self._published: dict[int, Published | None] = {m.id: m.published for m in directory.models.values()}
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
-        self._said: Facts = {}
+        self._said = self._now({}, BEAT)  # what was so at the start is no news
 
     def start(self) -> None:
         """Start the thread."""
@@ -74,17 +74,22 @@ class Recorder:
 
     def _beat(self, seconds: float) -> bool:
         """Record what the last `seconds` brought; whether any model learned."""
-        last, models = self._directory.position, list(self._directory.models.values())
+        models = list(self._directory.models.values())
         for model in models:
             self._look(model)
         learned = {m.id: max(0, m.rows - self._seen.get(m.id, 0)) for m in models}
         self._seen = {m.id: m.rows for m in models}
-        told = {m.name: self._progress(m, last, learned[m.id], seconds) for m in models}
-        said = {"position": last, "rows": self._directory.rows, "models": told}
+        said = self._now(learned, seconds)
         if said != self._said:
             self._directory.records.add("progress", **said)
             self._said = said
         return any(learned.values())
+
+    def _now(self, learned: dict[int, int], seconds: float) -> Facts:
+        """How far every model is, and at what rate it learned; learned: rows by model id."""
+        last, models = self._directory.position, list(self._directory.models.values())
+        told = {m.name: self._progress(m, last, learned.get(m.id, 0), seconds) for m in models}
+        return {"position": last, "rows": self._directory.rows, "models": told}
 
     def _progress(self, model: Model, last: int, learned: int, seconds: float) -> Facts:
         rate = round(learned / seconds, 1) if seconds > BEAT / 2 else None  # of less time it says nothing

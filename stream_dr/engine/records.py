@@ -13,10 +13,12 @@ alone. It is bounded: past MOST_BYTES every second line of the older half goes, 
 import contextlib
 import json
 import logging
+import os
 import threading
 import time
+from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -32,6 +34,9 @@ RECORDS = "records.jsonl"
 MOST_BYTES = 8 << 20
 """Length of the file past which older lines are thinned out."""
 
+
+FOLLOWED, FOLLOWED_BYTES = 4_000, 2 << 20
+"""Records that are held by who follows them, and bytes of the file that are read for it at first, the last."""
 
 _LASTING = (b'{"kind":"pass"', b'{"kind":"failed"')
 
@@ -59,16 +64,9 @@ class Records:
     def read(self) -> list[Facts]:
         """All there are, oldest first; lines that are not whole are left out."""
         try:
-            lines = self.path.read_bytes().splitlines()
+            return _facts(self.path.read_bytes())
         except FileNotFoundError:
             return []
-        found = []
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                facts = json.loads(line)
-                if isinstance(facts, dict) and "kind" in facts and "time" in facts:
-                    found.append(facts)
-        return found
 
     def _thin(self) -> None:
         lines = self.path.read_bytes().splitlines(keepends=True)
@@ -78,6 +76,17 @@ class Records:
         shorter = self.path.with_suffix(TEMPORARY)
         shorter.write_bytes(kept)
         shorter.replace(self.path)
+
+
+def _facts(text: bytes) -> list[Facts]:
+    """The records in lines; what is none is left out."""
+    found = []
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):
+            facts = json.loads(line)
+            if isinstance(facts, dict) and "kind" in facts and "time" in facts:
+                found.append(facts)
+    return found
 
 
 def principal_angles(before: Projection, after: Projection) -> np.ndarray | None:
@@ -95,3 +104,36 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
         cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines)
     )  # each where it keeps its digits
     return found
+
+
+class Following:
+    """The newest records, read on from where they were read before. seen: changes with what there is to read. One owner."""
+
+    def __init__(self, records: Records) -> None:
+        self._path = records.path
+        self._facts: deque[Facts] = deque(maxlen=FOLLOWED)
+        self._at, self._read_at = 0, 0.0
+        self.seen = 0
+
+    def read(self) -> list[Facts]:
+        """The newest FOLLOWED of them, oldest first; as they were within the last second."""
+        now = time.monotonic()
+        if now - self._read_at >= 1.0:
+            self._read_at = now
+            with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
+                self._read_on(file)
+        return list(self._facts)
+
+    def _read_on(self, file: BinaryIO) -> None:
+        size = file.seek(0, os.SEEK_END)
+        if size < self._at:  # it was thinned out
+            self._facts.clear()
+            self._at = 0
+        if self._at == 0 and size > FOLLOWED_BYTES:
+            self._at = size - FOLLOWED_BYTES
+        file.seek(self._at)
+        whole, newline, _ = file.read().rpartition(b"\n")
+        self._at += len(whole) + len(newline)
+        found = _facts(whole)
+        self._facts.extend(found)
+        self.seen += bool(found)

@@ -90,6 +90,7 @@ class Running:
         )
         self._jobs = Jobs()
         self._stopping = False
+        self._last_rows: float | None = None
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
         self._blas: threadpool_limits | None = None
 
@@ -263,6 +264,12 @@ class Running:
         snapshots, queued_bytes, lag; names are stable."""
         return {**self._appender.figures, **self._workers.figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
 
+    def health(self) -> Facts:
+        """{"reason": why no batch is taken, or None; "free_bytes", "min_free_bytes": of the disk; "last_rows": when
+        rows were taken last, seconds since 1970, None: not since start}."""
+        free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
+        return {"reason": self.ready(), "free_bytes": free, "min_free_bytes": needed, "last_rows": self._last_rows}
+
     def scores(self, model: Model) -> Facts:
         """{"accuracy", "baseline", "tested"} of a model, by test-then-train; {} where it was not tested."""
         return {} if self._tests is None else self._tests.scores(model)
@@ -284,6 +291,7 @@ class Running:
     def _appended(self, receipts: Sequence[Receipt]) -> None:
         self._models.wake()
         rows = sum(r.rows for r in receipts)
+        self._last_rows = time.time() if rows else self._last_rows
         self._listeners.tell("appended", position=receipts[-1].position, rows=rows)
 
     def _solved(self) -> None:

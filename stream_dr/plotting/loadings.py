@@ -36,7 +36,7 @@ def loadings(
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
     bars |= {"y": _distinct([int(i) for i in at[largest]], _names(model, names))}
-    axis = {"automargin": True, "type": "category"}
+    axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
     return figure([bars], title, xaxis={"title": {"text": what}}, yaxis=axis, showlegend=False)
 
 

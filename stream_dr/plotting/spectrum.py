@@ -38,6 +38,14 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
         title,
         xaxis={"title": {"text": "component"}, "tickformat": "d"},
         yaxis={"title": {"text": "eigenvalue"}},
-        yaxis2={"overlaying": "y", "side": "right", "range": [0, 1.05], "tickformat": ".0%", "showgrid": False},
+        yaxis2={
+            "overlaying": "y",
+            "side": "right",
+            "range": [0, 1.05],
+            "tickformat": ".0%",
+            "showgrid": False,
+            "dtick": 0.25,
+            "tickmode": "linear",
+        },
         legend={"orientation": "h", "y": 1.08, "x": 0},
     )

@@ -1,0 +1,182 @@
+// The dashboard: asks every second for what has changed, and shows it.
+
+import { ask, token, unpacked } from "./api.js";
+import * as figures from "./figures.js";
+import { cancel, element, install } from "./forms.js";
+
+const EVERY = 1000, AGAIN = 1000;
+const at = id => document.getElementById(id);
+const show = number => Number(number).toLocaleString("en");
+const share = part => part === undefined || part === null ? "–" : `${(100 * part).toFixed(1)} %`;
+let seen = null, wanted = "", wake = () => {};
+
+const chosen = () => wanted;
+
+function query() {
+  const asked = new URLSearchParams({ rows: at("count").value, dimensions: at("dimensions").value,
+    component: Math.max(0, (parseInt(at("component").value, 10) || 1) - 1), have: figures.tags().join(",") });
+  if (wanted) asked.set("model", wanted);
+  return `/figures?${asked}`;
+}
+
+function ago(seconds) {
+  if (seconds < 2) return "now";
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) if (seconds >= size) return `${Math.floor(seconds / size)} ${unit} ago`;
+  return `${Math.floor(seconds)} s ago`;
+}
+
+function bytes(count) {
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let i = 0;
+  while (count >= 1000 && i < units.length - 1) { count /= 1000; i += 1; }
+  return `${count.toFixed(count < 10 ? 1 : 0)} ${units[i]}`;
+}
+
+function facts(told) {
+  const when = performance.now() / 1000, rows = told.stream.rows;
+  const rate = seen && rows >= seen.rows ? (rows - seen.rows) / (when - seen.when) : null;
+  const smooth = rate === null ? null : seen.rate === null ? rate : 0.6 * seen.rate + 0.4 * rate;
+  seen = { rows, when, rate: smooth };
+  at("rows").textContent = show(rows);
+  at("rate").textContent = smooth === null ? "–" : show(Math.round(smooth));
+  at("position").textContent = told.stream.position < 0 ? "empty" : show(told.stream.position);
+  at("last").textContent = told.health.last_rows === null ? "–" : ago(Date.now() / 1000 - told.health.last_rows);
+  at("features").textContent = show(told.stream.features);
+  at("disk").textContent = bytes(told.health.free_bytes);
+  at("refused").textContent = show(told.figures_of_engine.refused);
+  at("trouble").hidden = told.health.reason === null;
+  at("trouble").textContent = told.health.reason === null ? "" : `No batch is taken: ${told.health.reason}`;
+}
+
+function cells(values, numbers) {
+  return values.map((value, i) => element("td", { textContent: value, className: numbers.includes(i) ? "n" : i ? "" : "name" }));
+}
+
+function models(told) {
+  const all = Object.entries(told.models);
+  at("models").tBodies[0].replaceChildren(...all.flatMap(([name, m]) => {
+    const values = [name, m.estimator, m.state.replace("_", " "), show(m.rows), show(m.lag), show(m.stale_rows), show(m.version),
+      m.components, m.solution || "–", share(m.accuracy), share(m.baseline)];
+    const row = element("tr", { className: m.state }, ...cells(values, [3, 4, 5, 6, 7, 9, 10]));
+    if (!m.failure) return [row];
+    const why = `failed at position ${m.failure.position} (${m.failure.code}): ${m.failure.message}`;
+    return [row, element("tr", { className: "failed why" }, element("td", { colSpan: 11, textContent: why }))];
+  }));
+  const names = all.map(([name]) => name), options = [...at("model").options].map(option => option.value);
+  if (names.join("\n") !== options.join("\n")) {
+    at("model").replaceChildren(...names.map(name => element("option", { value: name, textContent: name })));
+  }
+  if (!names.includes(wanted)) wanted = names[0] || "";
+  if (wanted && at("model").value !== wanted) at("model").value = wanted;
+  for (const place of document.querySelectorAll(".chosen")) place.textContent = wanted;
+  at("models-part").hidden = at("look").hidden = at("progress-part").hidden = at("of-model").hidden = !names.length;
+  at("begin").hidden = names.length > 0;
+  at("component").max = (told.models[wanted] || {}).components || 1;
+}
+
+function classes(told) {
+  const total = told.counts.reduce((sum, [, rows]) => sum + rows, 0);
+  at("classes").tBodies[0].replaceChildren(...told.counts.map(([label, rows]) =>
+    element("tr", {}, ...cells([label, show(rows), share(rows / total)], [1, 2]))));
+  at("classes-part").hidden = false;
+  at("classes-title").textContent = told.counts.length ? "Labels of these rows" : "These rows have no labels";
+}
+
+function jobs(told) {
+  at("jobs-part").hidden = !told.jobs.length;
+  at("jobs").replaceChildren(...told.jobs.reverse().map(job => {
+    const p = job.progress, parts = [element("span", { textContent: `${job.kind} of ${job.model}: ${job.state}` })];
+    if (job.state === "running" && p.total_rows) {
+      const value = Math.min(1, (p.rows || 0) / p.total_rows);
+      parts.push(element("progress", { max: 1, value, ariaLabel: `${job.kind} of ${job.model}` }));
+      parts.push(element("span", { textContent: `pass ${p.pass}, ${Math.round(100 * value)} %` }));
+    }
+    if (p.residual !== undefined) parts.push(element("span", { textContent: `residual ${p.residual.toPrecision(2)}` }));
+    if (p.note) parts.push(element("span", { textContent: p.note }));
+    if (job.error) parts.push(element("span", { className: "notice", textContent: job.error.message }));
+    if (told.may_write && (job.state === "running" || job.state === "waiting")) {
+      const stop = element("button", { type: "button", textContent: "Cancel", ariaLabel: `Cancel ${job.kind} of ${job.model}` });
+      stop.addEventListener("click", () => cancel(job.id));
+      parts.push(stop);
+    }
+    return element("li", {}, ...parts);
+  }));
+}
+
+function begin(told) {
+  const token = told.guarded ? ` -H "authorization: Bearer $TOKEN"` : "", python = told.guarded ? `, token="…"` : "";
+  const url = location.origin, json = `-H 'content-type: application/json'`;
+  at("curl").textContent = [
+    `curl -X PUT ${url}/models/lda${token} ${json} -d '{"estimator": "lda"}'`,
+    `curl -X POST ${url}/partial_fit${token} ${json} \\`,
+    `     -d '{"rows": [[0.1, 0.2], [0.9, 0.4], [0.2, 0.1]], "labels": ["a", "b", "a"]}'`,
+  ].join("\n");
+  at("python").textContent = [
+    "import stream_dr", "from sklearn.datasets import load_digits", "",
+    "X, y = load_digits(return_X_y=True)", `with stream_dr.Client("${url}"${python}) as client:`,
+    `    client.put_model("lda", "lda")`, "    for i in range(0, len(X), 100):", "        client.partial_fit(X[i : i + 100], y[i : i + 100])",
+  ].join("\n");
+}
+
+async function look() {
+  const answer = unpacked(await (await ask(query())).arrayBuffer());
+  facts(answer);
+  models(answer);
+  jobs(answer);
+  at("forms").hidden = !answer.may_write;
+  at("begin-form").hidden = !answer.may_write;
+  if (!at("begin").hidden) begin(answer);
+  if (Object.keys(answer.models).length) classes(answer);
+  for (const [id, told] of Object.entries(answer.figures)) if (!at(id).closest("section").hidden) figures.show(id, told);
+  link("live", "up");
+}
+
+function link(text, kind) {
+  if (at("link").textContent !== text) at("link").textContent = text;
+  at("link").className = kind;
+}
+
+function sleep(time) {
+  return new Promise(done => { wake = done; setTimeout(done, time); });
+}
+
+function askForToken(why) {
+  at("page").hidden = true;
+  if (why) at("ask-why").textContent = why;
+  if (!at("ask").open) at("ask").showModal();
+  return new Promise(done => at("ask-form").addEventListener("submit", event => {
+    event.preventDefault();
+    token.set(at("token").value);
+    at("token").value = "";
+    at("ask").close();
+    at("page").hidden = false;
+    done();
+  }, { once: true }));
+}
+
+async function run() {
+  for (;;) {
+    try {
+      await look();
+      await sleep(document.hidden ? 60000 : EVERY);
+    } catch (error) {
+      if (error.status === 401) await askForToken(token.get() ? "That token is not right. Ask who runs this service." : "");
+      else {
+        link(error.status ? error.message : "not connected, trying again", "down");
+        if (!error.status && !(error instanceof TypeError) && error.name !== "TimeoutError") console.error(error);
+        await sleep(AGAIN);
+      }
+    }
+  }
+}
+
+function choose(model) {
+  if (model) wanted = model;
+  wake();
+}
+
+at("model").addEventListener("change", event => choose(event.target.value));
+for (const id of ["count", "dimensions", "component"]) at(id).addEventListener("change", () => choose());
+document.addEventListener("visibilitychange", () => { if (!document.hidden) wake(); });
+install(chosen, choose);
+run();
