@@ -1,15 +1,13 @@
-"""The service's three figures, each in one run on this machine, alternated, medians.
+"""The service's two figures, each in one run on this machine, alternated, medians.
 
     python benchmarks/service.py ingest  [--estimator ccipca --param n_components=10] [--rows 160000] [--rounds 5] [--keys]
     python benchmarks/service.py latency [--seconds 20]
-    python benchmarks/service.py soak    [--seconds 60]
 
 ingest: rows per second of processor time of the service while one client posts 8,000-row sparse batches (generated, one of
 four labels a row, d = 47,236, float64; --passes times) until its one model has learned them, beside those of an in-process
 replay of the same batches from shards. The client is this process, and its time is not the service's.
 latency: GET /transform of one sparse row while batches are posted as fast as they are taken, beside a bare FastAPI route on
-uvicorn, asked in turn with it while the same load burns the same CPU. soak: 8 clients posting and 8 asking, the service as
-it comes; no error, no lost or doubled row, and how anonymous memory grows after the first ten seconds.
+uvicorn, asked in turn with it while the same load burns the same CPU.
 """
 
 import argparse
@@ -267,67 +265,6 @@ def load(options: argparse.Namespace) -> None:
         post_all(options.port, batches, 2)
 
 
-def soak(options: argparse.Namespace) -> None:
-    """Figure 3."""
-    from stream_dr import Client, Directory
-    from stream_dr.datasets.generate import rcv1_like
-
-    blocks = list(rcv1_like(20_000, "top4"))
-    posted, asked, failed, memory = [0] * 8, [0] * 8, [], []
-    with tempfile.TemporaryDirectory(dir=options.dir) as top:
-        with service(Path(top)) as (port, pid):
-            put(port, "m", "ccipca", {"n_components": 5})
-            put(port, "lda", "lda", {"gamma": 1.0})
-            url = f"http://127.0.0.1:{port}"
-            with Client(url) as client:
-                client.partial_fit(blocks[0].X, blocks[0].y, wait=True)
-            deadline = time.monotonic() + options.seconds
-
-            def post(number: int) -> None:
-                with Client(url, retries=20) as client:
-                    while time.monotonic() < deadline:
-                        block = blocks[(number + posted[number]) % len(blocks)]
-                        client.partial_fit(block.X, block.y, target="class")
-                        posted[number] += 1
-
-            def ask(number: int) -> None:
-                with Client(url) as client:
-                    while time.monotonic() < deadline:
-                        client.transform(blocks[number].X[:10], model=["m", "lda"][number % 2])
-                        asked[number] += 1
-
-            def kept(work: Any, number: int) -> None:
-                try:
-                    work(number)
-                except Exception as error:
-                    failed.append(error)
-
-            threads = [threading.Thread(target=kept, args=(w, n)) for w in (post, ask) for n in range(8)]
-            for thread in threads:
-                thread.start()
-            begun = time.monotonic()
-            while time.monotonic() < deadline:
-                time.sleep(1)
-                memory.append((time.monotonic() - begun, _anonymous(pid)))
-            for thread in threads:
-                thread.join()
-        with Directory(top, writable=False) as directory:
-            rows = directory.rows
-    early = max(size for at, size in memory if at <= 10)
-    late = max(size for at, size in memory if at > 10)
-    expected = 1_000 * (sum(posted) + 1)
-    print(f"{sum(posted)} batches posted, {sum(asked)} questions asked, {len(failed)} errors {failed[:2]}")
-    print(f"rows in the log {rows:,}, acknowledged {expected:,}, difference {rows - expected}")
-    print(f"anonymous memory: at most {early / 2**20:.0f} MiB in the first 10 s, {late / 2**20:.0f} MiB after")
-    print("MiB, second by second: " + " ".join(f"{size / 2**20:.0f}" for _, size in memory))
-    print(f"growth {(late / early - 1) * 100:.1f} % (less than 5 is wanted)")
-
-
-def _anonymous(pid: int) -> int:
-    found = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) * 1024 if found else 0
-
-
 def _free_port() -> int:
     with socket.socket() as some:
         some.bind(("127.0.0.1", 0))
@@ -345,7 +282,7 @@ def _param(text: str) -> tuple[str, Any]:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figure", choices=["ingest", "latency", "soak", "load"])
+    parser.add_argument("figure", choices=["ingest", "latency", "load"])
     parser.add_argument("--estimator", default="ccipca")
     parser.add_argument("--param", action="append", default=[])
     parser.add_argument("--rows", type=int, default=160_000)
