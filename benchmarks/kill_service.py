@@ -3,7 +3,7 @@
     python -m benchmarks.kill_service [--runs 100] [--seed S] [--resume FILE] [--clients 4] [--keep DIR]
 
 Client processes post and retry with the same keys; half of the kills are at a failpoint (before or after the commit, within
-a snapshot, while events are dropped or overwritten). A part of 25 kills has a directory of its own and one of the turns of
+a snapshot, while events are dropped or overwritten). A part of 50 kills has a directory of its own and one of the turns of
 crash.py: plain batches; retention and unlearning, in small files; recurrences that are rebuilt by unlearning; 32 models; a
 disk that refuses to write. Afterwards: no gap in the positions, no key twice, everything acknowledged where it was
 acknowledged, nothing that `verify` finds, and every state bit-equal to that of an uninterrupted run in the order of the log.
@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks import record
 from tests.service import crash
 
-PART = 25
+PART = 50
 
 
 def part(folder: Path, first: int, kills: int, seed: int, names: list[str]) -> dict[str, float]:

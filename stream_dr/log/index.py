@@ -57,6 +57,7 @@ _WITHOUT_KEY = """
 SELECT key FROM events WHERE key IS NOT NULL AND key NOT IN (SELECT key FROM keys)
   AND position >= COALESCE((SELECT position FROM keys WHERE number IS NOT NULL ORDER BY number LIMIT 1), 0) LIMIT 1
 """
+_NUMBERS = "SELECT COUNT(number), COALESCE(MAX(number) - MIN(number) + 1, 0) FROM keys"
 _WITHOUT_SCHEMA = """
 SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT position FROM schemas) LIMIT 1
 """
@@ -143,11 +144,11 @@ def insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
 def remember(connection: sqlite3.Connection, found: Iterable[tuple[str, Known]], keys: int) -> None:
     """Note keys, and forget the oldest above `keys`; one that is there keeps its first event."""
     last = connection.execute("SELECT MAX(number) FROM keys").fetchone()[0] or 0
-    rows, number = [], last
+    number = last
     for key, known in found:
-        number += not key.startswith(LASTING)
-        rows.append(_with_digest(key, *known, None if key.startswith(LASTING) else number))
-    connection.executemany("INSERT OR IGNORE INTO keys VALUES (?,?,?,?,?,?)", rows)
+        lasting = key.startswith(LASTING)
+        row = _with_digest(key, *known, None if lasting else number + 1)
+        number += connection.execute("INSERT OR IGNORE INTO keys VALUES (?,?,?,?,?,?)", row).rowcount and not lasting
     if number > max(last, keys):
         connection.execute("DELETE FROM keys WHERE number <= ?", (number - keys,))
 
@@ -303,6 +304,9 @@ class Index:
                 self._sound(row)
         for (key,) in self._connection.execute(_WITHOUT_KEY).fetchall():
             raise damaged_file(self._path, f"the key {key!r} of an event is missing")
+        ((known, numbers),) = self._connection.execute(_NUMBERS).fetchall()
+        if known != numbers:
+            raise damaged_file(self._path, f"{numbers - known} keys are missing")
         for (position,) in self._connection.execute(_WITHOUT_SCHEMA).fetchall():
             raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()

@@ -207,6 +207,8 @@ def uninterrupted(sent: Sequence[tuple[str, int | None]], left: Left, path: Path
                 running.submit(_draft(key)).result(30)
             else:
                 running.unlearn([gone], key=key).result(30)
+        while any(model.position < directory.position for model in directory.models.values()):
+            time.sleep(0.1)  # one may be rebuilding
         running.stop()
         return {name: state_sha256(m.accumulator.freeze()) for name, m in directory.models.items()}
 
