@@ -42,7 +42,7 @@ _CODES = {
     "too_many_features limit_exceeded schema_mismatch",
     429: "overloaded",
     500: "internal damaged_shard damaged_file foreign_file unknown_format source_missing",
-    502: "remote_error",
+    502: "remote_error cluster",
     503: "catching_up directory_in_use directory_missing not_ready shutting_down",
     507: "insufficient_storage",
 }

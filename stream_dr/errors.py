@@ -323,3 +323,9 @@ class OutputExists(StreamDRError):
     """Raised when files would be written where others of the same kind are already."""
 
     code = "output_exists"
+
+
+class ClusterError(StreamDRError):
+    """Raised when a Dask cluster does not answer, or cannot do what is asked of it; says which worker and why."""
+
+    code = "cluster"

@@ -58,6 +58,7 @@ RANK = {
     "evaluation": 8,
     "engine": 8,
     "adapters": 9,
+    "distributed": 9,
     "plotting": 9,
     "client": 9,
     "demo": 10,

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(path for part in ("stream_dr", "service") for path in (ROOT / part).rglob("*.py"))
-LONGEST_FUNCTION, LONGEST_FILE = 60, 400
+LONGEST_FUNCTION, LONGEST_FILE = 60, 420
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

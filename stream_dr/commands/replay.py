@@ -1,7 +1,7 @@
 """`stream-dr replay`: shards through models, into a directory."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from stream_dr.commands.output import say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.replaying import replay_into
 from stream_dr.commands.specs import Dir, Models, SkipDamaged, check_specs, parse_spec
+
+if TYPE_CHECKING:
+    from stream_dr.distributed.parts import Run
 
 
 @reads_files
@@ -31,8 +34,17 @@ def replay(
         int | None, typer.Option(metavar="SEED", help="Shuffle the shards' order in each pass.")
     ] = None,
     skip_damaged: SkipDamaged = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Learn parts of the shards side by side in N threads, and merge them."),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="tcp://HOST:PORT", help="Learn them on a Dask cluster (extra [distributed]).")
+    ] = None,
 ) -> None:
     """Replay shards into a directory and advance its models.
+
+    --workers and --scheduler give the same bits, whatever their number; without, they differ by rounding.
 
     Given again after an interruption of any kind, the same command goes on and ends with the same states. Shards that were
     moved since are found again by replaying them from where they are now. Other files are learned as `learn` does.
@@ -51,4 +63,13 @@ def replay(
         return
     dataset = open_dataset(sources, skip_damaged=skip_damaged)
     check_specs(specs, dir)
-    replay_into(dir, dataset, specs, settings)
+    replay_into(dir, dataset, specs, settings, parts=_parts(workers, scheduler))
+
+
+def _parts(workers: int | None, scheduler: str | None) -> "Run | None":
+    from stream_dr.distributed.cluster import workers_of
+    from stream_dr.distributed.local import threads
+
+    if scheduler is not None:
+        return workers_of(scheduler)
+    return None if workers is None else threads(workers)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,15 +11,23 @@ from stream_dr.commands.specs import Specs, no_model
 from stream_dr.errors import StreamDRError
 
 if TYPE_CHECKING:
+    from stream_dr.distributed.parts import Run
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.replay import ReplaySettings
     from stream_dr.shards.dataset import Dataset
 
 
 def replay_into(
-    dir: Path, dataset: "Dataset", specs: Specs, settings: "ReplaySettings", out: Path | None = None
+    dir: Path,
+    dataset: "Dataset",
+    specs: Specs,
+    settings: "ReplaySettings",
+    out: Path | None = None,
+    parts: "Run | None" = None,
 ) -> None:
-    """Replay shards and say what was done; with `out`, project them through the first model named, too."""
+    """Replay shards and say what was done; with `out`, project them through the first model named, too. parts: what runs a
+    plan; None: one batch is learned after the other."""
+    from stream_dr.distributed.replay import replay_in_parts
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.query import project
     from stream_dr.engine.replay import Progress
@@ -34,7 +43,8 @@ def replay_into(
             def show(p: Progress) -> None:
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
 
-            report = run(directory, dataset, settings, show)
+            how = run if parts is None else partial(replay_in_parts, parts)
+            report = how(directory, dataset, settings, show)
         for text in report.skipped:
             say(f"skipped: {text}")
         result(

@@ -60,7 +60,7 @@ def parse_value(text: str) -> Value:
 
 def check_specs(specs: Specs, dir: Path) -> None:
     """Raise what is wrong with the models that are named, before the directory is made."""
-    from stream_dr.engine.directory import check_name
+    from stream_dr.engine.model_table import check_name
     from stream_dr.estimators import make
 
     for name, key, params in specs:

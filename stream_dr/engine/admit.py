@@ -29,7 +29,7 @@ import numpy as np
 
 from stream_dr.block import Block
 from stream_dr.engine.draft import REFERENCE, Draft, Receipt, Removal, removal_of
-from stream_dr.engine.model import Model
+from stream_dr.engine.model import Learner, Model
 from stream_dr.engine.schema import (
     Limits,
     Schema,
@@ -73,7 +73,7 @@ NONE = "none"
 """The kind of a stream that is set to carry no targets."""
 
 
-def admit_block(block: Block | None, schema: Schema, models: Sequence[Model], limits: Limits) -> Schema:
+def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits) -> Schema:
     """The schema once the block is in. Raises the error that refuses it; O(rows + labels)."""
     if block is None:
         return schema
@@ -295,10 +295,14 @@ class Group:
         self._keys: dict[str, int] = {}
         self._placed: list[Receipt | StreamDRError | _Place] = []
 
+    def put(self, draft: Draft) -> None:
+        """Admit a draft. Raises what refuses it."""
+        self._placed.append(self._known(draft) or self._place(draft))
+
     def add(self, draft: Draft) -> bool:
         """Admit a draft; False where it was refused."""
         try:
-            self._placed.append(self._known(draft) or self._place(draft))
+            self.put(draft)
         except StreamDRError as e:
             self._placed.append(without_frames(e))
         return not isinstance(self._placed[-1], StreamDRError)

@@ -10,11 +10,10 @@ thread of its own: `replay` and `Running` drive it.
 Why this way: admitting, appending and advancing are the same three calls whether rows come from shards or over HTTP.
 """
 
-import re
 import shutil
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -25,8 +24,8 @@ from stream_dr.engine.admit_saved import admit_saved
 from stream_dr.engine.draft import Draft, Receipt, Recent
 from stream_dr.engine.history import History
 from stream_dr.engine.model import Failure, Model, PublishPolicy, RefinePolicy, Spec
-from stream_dr.engine.model_table import MODELS_NAME, Entry, ModelTable, check_there
-from stream_dr.engine.opening import bring_back, made
+from stream_dr.engine.model_table import MODELS_NAME, Entry, ModelTable, check_name, check_there
+from stream_dr.engine.opening import READ_TRIES, bring_back, made
 from stream_dr.engine.records import RECORDS, Records
 from stream_dr.engine.saved import plain_spec, spec_of
 from stream_dr.engine.schema import Limits, Schema, grown, with_learned
@@ -56,19 +55,8 @@ from stream_dr.targets import Label
 
 Start = int | Literal["start", "now"]
 
-READ_TRIES = 5
-"""How often a reader tries to open what its writer shortens meanwhile."""
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-
-
-def check_name(name: str) -> None:
-    """Raise InvalidParameter for what no model may be called."""
-    if not _NAME.fullmatch(name):
-        raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
-
-
-class Directory:
+class Directory(AbstractContextManager["Directory"]):
     """A stream on disk: log, schema, models and their snapshots, in the folder `path`.
 
     writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
@@ -147,15 +135,18 @@ class Directory:
         leaves those after it out, which then have no answer. A key that came before with the same body gives the same
         position with duplicate=True; with another body, KeyConflict.
         """
-        with self._appending:
-            if self._unsure:
-                self._read_schema()
-                self._unsure = False
-            try:
-                return self._append(drafts, up_to_refusal)
-            except BaseException:
-                self._unsure = True  # the group may be in the log all the same
-                raise
+        with self._sure():
+            return self._append(drafts, up_to_refusal)
+
+    def append_all(self, drafts: Sequence[Draft]) -> None:
+        """Admit drafts in order and write them in one transaction, all or none. Raises what refuses one."""
+        with self._sure():
+            if (full := self._storage()) is not None:
+                raise full
+            group = self._group()
+            for draft in drafts:
+                group.put(draft)
+            self._adopt(group, self.log.append(group.events))
 
     def check(self, draft: Draft) -> bool:
         """Raise what `append` would refuse the draft with, else whether it repeats an earlier one; write nothing."""
@@ -266,8 +257,7 @@ class Directory:
             keep_published(model, self.path)
 
     def retain(self, rows: int) -> int:
-        """Drop the log's events that neither a model (history.py) nor the last `rows` rows need; the number dropped. Others
-        append meanwhile."""
+        """Drop the log's events that neither a model (history.py) nor the last `rows` rows need; how many. Others append."""
         with self.history.lock, self._appending:
             first = self.log.begin_at(min(self.history.needed(), self.log.holding(rows)))
         return self.log.drop_before(first)
@@ -277,19 +267,28 @@ class Directory:
         self.log.close()
         self._release()
 
-    def __enter__(self) -> "Directory":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def _group(self) -> Group:
-        check = self.history.check_removable
-        return Group(self.log, self.schema, self._written, self.going_on, self.limits, self._label_sets, check)
+        given = (self.log, self.schema, self._written, self.going_on, self.limits, self._label_sets)
+        return Group(*given, self.history.check_removable)
+
+    @contextmanager
+    def _sure(self) -> Iterator[None]:
+        """The right to append, with a schema that is the log's."""
+        with self._appending:
+            if self._unsure:
+                self._read_schema()
+                self._unsure = False
+            try:
+                yield
+            except BaseException:
+                self._unsure = True  # the group may be in the log all the same
+                raise
 
     def _append(self, drafts: Sequence[Draft], up_to_refusal: bool) -> list[Receipt | StreamDRError]:
-        full = self._storage()
-        if full is not None:
+        if (full := self._storage()) is not None:
             return [full] * (1 if up_to_refusal else len(drafts))
         group = self._group()
         for draft in drafts:

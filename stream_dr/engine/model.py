@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from stream_dr.engine.schema import Facts
 from stream_dr.engine.versions import Published, Versions, change
@@ -100,6 +100,18 @@ class Spec(NamedTuple):
     estimator: str
     params: dict[str, Any]
     saved: str | None = None
+
+
+class Learner(Protocol):
+    """What is asked whether it learns a batch: a Model, or an estimator alone."""
+
+    @property
+    def estimator(self) -> Estimator:
+        """What learns."""
+
+    @property
+    def begun(self) -> State:
+        """The state it goes on from; None: it begins empty."""
 
 
 class Model:

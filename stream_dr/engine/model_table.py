@@ -10,6 +10,7 @@ Why this way: specs change seldom and events always; in a file of their own neit
 """
 
 import json
+import re
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.engine.model import Failure, PublishPolicy, RefinePolicy, Spec
-from stream_dr.errors import DamagedFile
+from stream_dr.errors import DamagedFile, InvalidParameter
 from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged_file, transaction, translated
 
 MODELS_NAME = "models.db"
@@ -31,6 +32,15 @@ CREATE TABLE replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL, digest 
 CREATE TABLE removed (id INTEGER PRIMARY KEY);
 """
 _FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", "replays": "dataset, passes"}
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidParameter for what no model may be called."""
+    if not _NAME.fullmatch(name):
+        raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
 
 def check_there(directory: Path, last: int) -> None:

@@ -11,6 +11,9 @@ from stream_dr.engine.versions import Versions
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
 from stream_dr.estimators import make
 
+READ_TRIES = 5
+"""How often a reader tries to open what its writer shortens meanwhile."""
+
 
 def made(entry: Entry, keep: int, folder: Path | None, reserve: Callable[[int, int], None]) -> Model:
     """An entry's model, which has learned nothing yet; failed where its parameters are no longer taken.

@@ -86,8 +86,14 @@ class Batches:
         if group:
             yield group
 
+    def missing(self) -> Iterator[tuple[Shard, Reference]]:
+        """The missing batches in order, unread. Raises DamagedShard or SourceMissing."""
+        for passed, shard in self._shards():
+            yield from ((shard, reference) for reference in self._missing(passed, shard))
+            self.shards += 1
+
     def _drafts(self) -> Iterator[Draft]:
-        order = ((passed, shard) for passed in range(1, self._passes + 1) for shard in self._order(passed))
+        order = self._shards()
         with pool("look-ahead", 1) as thread:
             asked = ((shard, thread.submit(self._missing, passed, shard)) for passed, shard in order)
             following = next(asked, None)
@@ -114,6 +120,9 @@ class Batches:
         if missing:
             shard.check()
         return missing
+
+    def _shards(self) -> Iterator[tuple[int, Shard]]:
+        return ((passed, shard) for passed in range(1, self._passes + 1) for shard in self._order(passed))
 
     def _order(self, passed: int) -> list[Shard]:
         shards = list(self._dataset.shards)

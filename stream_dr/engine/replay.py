@@ -81,7 +81,7 @@ def replay(
     ModelFailed at the end when a model has failed. On KeyboardInterrupt the models are snapshotted where they are.
     """
     with switching(), threadpool_limits(1), Recorder(directory) as recorder:
-        return _Replay(directory, dataset, settings, watch, recorder).run()
+        return Replay(directory, dataset, settings, watch, recorder).run()
 
 
 class _Appended(NamedTuple):
@@ -91,8 +91,8 @@ class _Appended(NamedTuple):
     refused: StreamDRError | None
 
 
-class _Replay:
-    """One run."""
+class Replay:
+    """One run of `replay`."""
 
     def __init__(
         self, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None, recorder: Recorder
@@ -113,7 +113,7 @@ class _Replay:
         begun = time.monotonic()
         try:
             self._backfill()
-            self._learn_all()
+            self.learn_all()
             self.checkpoints.wait()
             self.workers.finalize(self.models)
         except BaseException:
@@ -141,7 +141,7 @@ class _Replay:
         for model in self.models:
             model.status = "live" if model.status != "failed" else model.status
 
-    def _learn_all(self) -> None:
+    def learn_all(self) -> None:
         """Append the batches that the log lacks and learn them; a refusal is raised once what came before it is learned."""
         self.directory.hold_recent(4 * GROUP_BYTES)
         steps, position = Steps(self.directory), self.directory.position

@@ -1,0 +1,230 @@
+"""On a Dask cluster of separate processes: the bits of threads, with workers killed; and what a cluster is refused for."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_dr import errors
+from stream_dr.distributed import cluster as on_cluster
+from stream_dr.distributed.cluster import workers_of
+from stream_dr.distributed.local import threads
+from stream_dr.distributed.replay import replay_in_parts
+from stream_dr.engine.directory import Directory
+from stream_dr.engine.replay import ReplaySettings
+from stream_dr.engine.snapshot import state_sha256
+from stream_dr.shards.dataset import ShardWriter, open_dataset
+from tests.stream_dr.engine.batches import SMALL, dense
+
+distributed = pytest.importorskip("distributed", reason="needs the extra [distributed]")
+pytestmark = [pytest.mark.test_all, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("pca", {}), "walk": ("ccipca", {})}
+
+
+class Cluster:
+    """A scheduler and its workers, processes of their own."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch, self.workers = scratch, list[subprocess.Popen[bytes]]()
+        file = scratch / "scheduler.json"
+        options = ["--port", "0", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", str(file)]
+        self.scheduler = self._process("scheduler", *options)
+        while not (file.exists() and file.stat().st_size):
+            time.sleep(0.05)
+        time.sleep(0.1)
+        self.address = json.loads(file.read_text())["address"]
+
+    def start(self, count: int = 1, *options: str) -> None:
+        """So many workers more, once they are known to the scheduler."""
+        given = ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--local-directory", str(self.scratch), *options]
+        self.workers += [self._process("worker", self.address, *given) for _ in range(count)]
+        with distributed.Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(len(self.workers), timeout=60)
+
+    def kill(self, number: int) -> None:
+        """End a worker on the spot."""
+        worker = self.workers.pop(number)
+        worker.kill()
+        worker.wait()
+
+    def end(self) -> None:
+        """End all that was started."""
+        for process in [*self.workers, self.scheduler]:
+            process.kill()
+            process.wait()
+        self.workers = []
+
+    def _process(self, *command: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *command],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two workers."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    made.start(2)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight tasks of 50,000 rows."""
+    folder = tmp_path_factory.mktemp("shards")
+    with ShardWriter(folder / "s", rows_per_shard=100_000, rows_per_batch=2_000) as writer:
+        for seed in range(200):
+            writer.write(dense(seed, rows=2_000, features=20))
+    return folder / "s"
+
+
+def run(path: Path, folder: Path, runner: Any) -> dict[str, tuple[int, int, str]]:
+    with Directory(path, limits=SMALL) as directory:
+        for name, (key, params) in MODELS.items():
+            directory.add_model(name, key, params)
+        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings())
+        assert report.rows == 400_000
+        return {n: (m.position, m.rows, state_sha256(m.accumulator.freeze())) for n, m in directory.models.items()}
+
+
+@pytest.fixture(scope="module")
+def wanted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int, str]]:
+    return run(tmp_path_factory.mktemp("threads") / "d", folder, threads(2))
+
+
+def test_the_bits_of_threads(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
+    assert run(tmp_path / "d", folder, workers_of(cluster.address)) == wanted
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_bits_with_a_worker_killed(
+    cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path, seed: int
+) -> None:
+    killer = threading.Timer(0.2 + 0.5 * seed, cluster.kill, (seed % 2,))
+    killer.start()
+    assert run(tmp_path / "d", folder, workers_of(cluster.address)) == wanted
+    killer.join()
+    cluster.start()
+
+
+def test_a_batch_that_ends_its_worker_is_named(
+    cluster: Cluster, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_cluster, "ALONE", 1)
+    (tmp_path / "end.py").write_text(END)
+    made = Cluster(tmp_path)
+    made.start(2, "--preload", str(tmp_path / "end.py"))
+    again = threading.Thread(target=_keep_two, args=(made,), daemon=True)
+    again.start()
+    try:
+        with pytest.raises(errors.ClusterError, match=r"part-00001\.arrow, batch 10, 1 times"):
+            run(tmp_path / "d", folder, workers_of(made.address))
+    finally:
+        made.scheduler.kill()
+        again.join()
+        made.end()
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        assert (directory.position, directory.model("lda").rows) == (-1, 0)
+
+
+def test_a_shard_that_workers_cannot_see(cluster: Cluster, folder: Path, tmp_path: Path) -> None:
+    hidden = folder.rename(folder.with_name("hidden"))
+    try:
+        dataset = open_dataset(hidden)
+        with Directory(tmp_path / "d", limits=SMALL) as directory:
+            directory.add_model("lda", "lda", {})
+
+            def run_elsewhere(plan: Any, told: Any) -> Any:
+                hidden.rename(folder)
+                try:
+                    return workers_of(cluster.address)(plan, told)
+                finally:
+                    folder.rename(hidden)
+
+            with pytest.raises(errors.SourceMissing, match=r"worker tcp://.* Every worker"):
+                replay_in_parts(run_elsewhere, directory, dataset, ReplaySettings())
+    finally:
+        hidden.rename(folder)
+
+
+def test_no_scheduler_is_told_within_ten_seconds(folder: Path, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(errors.ClusterError, match=r"127\.0\.0\.1:9"):
+        run(tmp_path / "d", folder, workers_of("tcp://127.0.0.1:9"))
+    assert time.monotonic() - begun < 15
+
+
+def test_other_versions_are_refused(
+    cluster: Cluster, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_cluster, "__version__", "0.0.9")
+    with pytest.raises(errors.ClusterError, match=r"worker tcp://.* has stream_dr 0.*the client has stream_dr 0\.0\.9"):
+        run(tmp_path / "d", folder, workers_of(cluster.address))
+
+
+def test_a_worker_with_too_little_memory_is_told_before_the_first_task(folder: Path, tmp_path: Path) -> None:
+    made = Cluster(tmp_path)
+    made.start(1, "--memory-limit", "2000")
+    try:
+        with pytest.raises(errors.ClusterError, match=r"2000 bytes of memory"):
+            run(tmp_path / "d", folder, workers_of(made.address))
+    finally:
+        made.end()
+
+
+def test_the_command(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "stream_dr",
+        "replay",
+        str(folder),
+        "--dir",
+        str(tmp_path / "d"),
+        "--model",
+        "lda=lda",
+    ]
+    subprocess.run([*command, "--scheduler", cluster.address], check=True, timeout=120)
+    with Directory(tmp_path / "d", writable=False) as directory:
+        assert state_sha256(directory.model("lda").accumulator.freeze()) == wanted["lda"][2]
+
+
+def _keep_two(made: Cluster) -> None:
+    """Start a worker for each that has ended, as long as there is a scheduler."""
+    preload = str(made.scratch / "end.py")
+    while made.scheduler.poll() is None:
+        for worker in [w for w in made.workers if w.poll() is not None]:
+            made.workers.remove(worker)
+            given = ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--preload", preload]
+            made.workers.append(made._process("worker", made.address, *given))
+        time.sleep(0.1)
+
+
+END = """
+import os, signal, time
+from stream_dr.shards.dataset import Shard
+
+read = getattr(Shard, "first_read", Shard.read)
+Shard.first_read = read  # a preload runs more than once
+
+def read_or_end(shard, number):
+    if shard.path.name == "part-00001.arrow" and number == 10:
+        time.sleep(0.3)  # that this batch was begun has been sent
+        os.kill(os.getpid(), signal.SIGKILL)
+    return read(shard, number)
+
+Shard.read = read_or_end
+"""

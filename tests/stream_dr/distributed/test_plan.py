@@ -1,0 +1,59 @@
+"""Plan: whole consecutive batches, tasks of at least so much, a tree of fixed shape, keys that say what is computed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_dr.distributed import plan as planning
+from stream_dr.distributed.plan import Plan, tasks_of
+from stream_dr.engine.draft import Reference
+from stream_dr.engine.model import Spec
+from stream_dr.engine.schema import Limits, Schema
+
+
+def batches(*rows: int, sha256: str = "a" * 64) -> list[Reference]:
+    return [Reference("file:///s.arrow", sha256, i, 1, n) for i, n in enumerate(rows)]
+
+
+def plan(tasks: int, sha256: str = "a" * 64, **params: float) -> Plan:
+    references = batches(*[60_000] * tasks, sha256=sha256)
+    return Plan(tasks_of(references, [1.0] * tasks, 0), (Spec("lda", params),), (), Schema(), Limits())
+
+
+@given(st.lists(st.integers(1, 40_000), max_size=60), st.integers(0, 1_000_000))
+def test_tasks_are_whole_consecutive_batches_and_hold_enough(rows: list[int], state_bytes: int) -> None:
+    references = batches(*rows)
+    tasks = tasks_of(references, [100.0 * n for n in rows], state_bytes)
+    assert [r for task in tasks for r in task.references] == references
+    for task in tasks[:-1]:
+        assert task.rows >= planning.LEAST_ROWS
+        assert 100 * task.rows >= planning.STATES * state_bytes
+        smaller = task.rows - task.references[-1].rows  # no more than is needed
+        assert smaller < planning.LEAST_ROWS or 100 * smaller < planning.STATES * state_bytes
+
+
+@given(st.integers(1, 200))
+def test_every_task_is_merged_once_in_order(tasks: int) -> None:
+    made = plan(tasks)
+    parts: dict[tuple[int, int], list[int]] = {(0, n): [n] for n in range(tasks)}
+    for level, number in made.nodes():
+        if level:
+            under = [parts.pop((level - 1, 2 * number)), parts.pop((level - 1, 2 * number + 1), [])]
+            assert made.alone((level - 1, 2 * number)) == (under[1] == [])
+            parts[level, number] = under[0] + under[1]
+    assert parts == {made.root: list(range(tasks))}
+
+
+def test_a_key_says_what_is_computed_and_not_where_from() -> None:
+    made = plan(5)
+    assert made.key((1, 0)) == plan(5).key((1, 0)) == plan(4).key((1, 0))
+    moved = [r._replace(uri="file:///elsewhere.arrow") for r in made.whole.references]
+    assert made.key(made.root) == made._replace(tasks=tasks_of(moved, [1.0] * 5, 0)).key(made.root)
+    assert (
+        len({made.key(node) for node in made.nodes() if not (node[0] and made.alone((node[0] - 1, 2 * node[1])))}) == 9
+    )
+
+
+@pytest.mark.parametrize("other", [plan(5, sha256="b" * 64), plan(5, gamma=1.0)])
+def test_another_shard_or_spec_is_another_key(other: Plan) -> None:
+    assert not {plan(5).key(n) for n in plan(5).nodes()} & {other.key(n) for n in other.nodes()}
