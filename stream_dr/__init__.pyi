@@ -3,6 +3,7 @@
 from . import errors as errors
 from . import plotting as plotting
 from .adapters.river import to_river as to_river
+from .adapters.tables import describe_table as describe_table
 from .block import Block as Block
 from .client import Client as Client
 from .datasets.sources import open_source as open_source

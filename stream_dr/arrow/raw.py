@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.targets import is_text, numbers_of
+from stream_dr.arrow.targets import is_text, numbers_of, plain
 from stream_dr.block import as_rows
 from stream_dr.errors import InvalidRows, SchemaMismatch
 from stream_dr.frames import is_frame, table_of
@@ -57,11 +57,6 @@ def taken(kind: pa.DataType) -> bool:
     return bool(
         plain(kind) or is_text(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_null(kind)
     )
-
-
-def plain(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers or booleans."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from stream_dr.arrow.csr import WIDEST, canonical_csr
-from stream_dr.arrow.raw import arrow_from_raw, plain
-from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of
+from stream_dr.arrow.raw import arrow_from_raw
+from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of, plain
 from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.raw_rows import RawRows

@@ -184,6 +184,11 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def plain(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers or booleans."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
 def _is_label(kind: pa.DataType) -> bool:
     return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 

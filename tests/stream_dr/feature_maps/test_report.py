@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from stream_dr import describe_table
 from stream_dr.arrow.raw import arrow_from_raw, raw_from_arrow
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFinite, SchemaMismatch
 from stream_dr.feature_maps.report import describe
@@ -85,3 +86,14 @@ def test_what_cannot_be_taken_is_named_with_all_columns() -> None:
         raw_from_arrow(pa.table({"a": [float("inf")], "b": ["x"]}))
     with pytest.raises(InvalidRows, match="two columns are called 'a'"):
         raw_from_arrow(pa.table([[1.0], [2.0]], names=["a", "a"]))
+
+
+def test_a_frame_of_any_library_is_described_by_a_public_name() -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = [{"a": 1.5, "b": "x"}, {"a": None, "b": "y"}]
+    reports = [
+        describe_table(given, drop=["b"])
+        for given in (rows, pandas.DataFrame(rows), polars.DataFrame(rows), pa.Table.from_pylist(rows))
+    ]
+    assert {str(report) for report in reports} == {str(reports[0])}
+    assert [c.taken_for for c in reports[0].columns] == ["number", "dropped"]
