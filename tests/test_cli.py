@@ -1,6 +1,7 @@
 """The command line: results on stdout, messages on stderr; exit status 0, 1 with a code, or 2; each command has its help."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,8 +20,8 @@ from tests.stream_dr.engine.batches import dense, shards, sparse
 
 
 def told(err: str) -> str:
-    """What stderr says, but for what is compiled on this machine for the first time."""
-    return "".join(line for line in err.splitlines(True) if not line.startswith("compiling for "))
+    """What stderr says, but for what is compiled on this machine for the first time, and progress of a slow moment."""
+    return "".join(line for line in err.splitlines(True) if not re.match(r"compiling for |.*/s(,|$)", line))
 
 
 class Done:

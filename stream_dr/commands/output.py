@@ -1,9 +1,10 @@
-"""Output: results go to stdout, everything else to stderr; progress only where stderr is a terminal.
+"""Output: results go to stdout, everything else to stderr; progress as a bar on a terminal, in lines elsewhere.
 
 Why this way: `stream-dr … | next` and a log file of a nightly run both get what they want.
 """
 
 import sys
+import time
 from typing import Any
 
 from rich.console import Console
@@ -22,9 +23,14 @@ def result(text: str) -> None:
     print(text, flush=True)
 
 
+LINES = 60.0
+"""Seconds between two lines of progress at most, where there is no terminal."""
+
+
 class Bar:
-    """A progress bar: rows (or another unit), how many a second, and what the caller adds; silent when stderr is no
-    terminal."""
+    """Progress on work that takes longer than a second: rows (or another unit), how many a second, the share done and
+    the time left where the total is known, and what the caller adds. A bar; where stderr is no terminal, plain lines,
+    the next after twice the time."""
 
     def __init__(self, title: str, total: int | None, unit: str = "rows") -> None:
         self._progress = Progress(
@@ -39,13 +45,19 @@ class Bar:
             transient=True,
         )
         self._task: TaskID = self._progress.add_task(title, total=total or 1, rate=0.0, note="")
+        self._title, self._unit = title, unit
+        self._begun, self._next = time.monotonic(), 1.0
 
     def show(self, done: int, total: int, note: str = "", title: str | None = None) -> None:
-        """So many rows of so many are done."""
-        task = self._progress.tasks[0]
-        rate = done / task.elapsed if task.elapsed else 0.0
-        more: dict[str, Any] = {} if title is None else {"description": title}
-        self._progress.update(self._task, completed=done, total=max(total, done, 1), rate=rate, note=note, **more)
+        """So many rows of so many are done; as many of as many: how many there are is not known."""
+        elapsed = time.monotonic() - self._begun
+        rate = done / elapsed if elapsed > 0 else 0.0
+        if stderr.is_terminal:
+            more: dict[str, Any] = {} if title is None else {"description": title}
+            self._progress.update(self._task, completed=done, total=max(total, done, 1), rate=rate, note=note, **more)
+        elif elapsed >= self._next:
+            self._next = elapsed + min(elapsed, LINES)
+            say(_line(title or self._title, self._unit, done, total, rate, note))
 
     def __enter__(self) -> "Bar":
         self._progress.start()
@@ -54,3 +66,12 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
         sys.stderr.flush()
+
+
+def _line(title: str, unit: str, done: int, total: int, rate: float, note: str) -> str:
+    """ "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards"."""
+    parts = [f"{done:,} {unit}", f"{rate:,.0f} {unit}/s"]
+    if total > done:
+        parts[0] = f"{done:,} of {total:,} {unit} ({100 * done // total} %)"
+        parts += [f"{(total - done) / rate:,.0f} s left"] if rate else []
+    return f"{title}: {', '.join([*parts, note] if note else parts)}"

@@ -41,7 +41,7 @@ def replay_into(
         with Bar("replay", dataset.rows) as bar:
 
             def show(p: Progress) -> None:
-                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
+                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
 
             how = run if parts is None else partial(replay_in_parts, parts)
             report = how(directory, dataset, settings, show)
@@ -58,6 +58,12 @@ def replay_into(
             with Bar("transform", dataset.rows) as bar:
                 rows = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
             result(f"{rows} rows projected by {name} written to {out}")
+
+
+def _rates(directory: "Directory") -> str:
+    """How fast each model learns while it is at it, to add to a line."""
+    rates = [(m.name, m.advanced_rows / m.advance_seconds) for m in directory.models.values() if m.advanced_rows]
+    return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
 
 
 @contextmanager

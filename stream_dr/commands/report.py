@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import result
+from stream_dr.commands.output import Bar, result
 
 
 def report(
@@ -25,6 +25,6 @@ def report(
 
     if out.suffix != ".html":
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; a report is a file in .html.")
-    with Directory(directory, writable=False) as opened:
-        write_report(opened, out, rows)
+    with Directory(directory, writable=False) as opened, Bar("report", len(opened.models), "models") as bar:
+        write_report(opened, out, rows, bar.show)
     result(f"report written to {out}")

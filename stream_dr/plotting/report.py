@@ -1,7 +1,7 @@
 """Report: one page that holds every figure of a directory's models, its schema and the state of its log; no other file
 and no network is needed to read it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 
@@ -32,13 +32,16 @@ table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left
 th{color:#666}.how{color:#555;max-width:60rem}h2{border-top:1px solid #ccc;padding-top:1rem}td{overflow-wrap:anywhere}"""
 
 
-def write_report(directory: Directory, path: Path, rows: int = 10_000) -> None:
-    """Write the page. rows: the newest ones, of which projections are drawn. Raises what reading the log raises."""
-    page = "".join(_page(directory, rows))
+def write_report(
+    directory: Directory, path: Path, rows: int = 10_000, watch: Callable[[int, int], None] = lambda done, all: None
+) -> None:
+    """Write the page. rows: the newest ones, of which projections are drawn. watch: told how many models are done, of
+    how many. Raises what reading the log raises."""
+    page = "".join(_page(directory, rows, watch))
     write_atomically(path, lambda file: file.write(page.encode()))
 
 
-def _page(directory: Directory, rows: int) -> Iterator[str]:
+def _page(directory: Directory, rows: int, watch: Callable[[int, int], None]) -> Iterator[str]:
     newest, records = newest_rows(directory, rows), directory.records.read()
     wanted = Wanted(rows)
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
@@ -46,7 +49,8 @@ def _page(directory: Directory, rows: int) -> Iterator[str]:
     yield f"<script>{get_plotlyjs()}</script></head><body><h1>{escape(directory.path.name)}</h1>"
     yield from _stream(directory)
     yield from _shown("progress", figure_of(directory, "progress", records=records))
-    for model in directory.models.values():
+    for number, model in enumerate(directory.models.values()):
+        watch(number, len(directory.models))
         yield from _model(directory, model)
         for kind in KINDS:
             if kind != "progress":
