@@ -111,9 +111,9 @@ def _guessed(values: list[Any], name: str) -> pa.Array:
 
 
 def _named(X: Any) -> pa.Table:
-    """A frame as an Arrow table; a column of texts by itself is called by its name, or text."""
+    """A frame as an Arrow table; a column of texts by itself is called text, as a list of them is."""
     if getattr(X, "ndim", 2) == 1 or not (hasattr(X, "columns") or hasattr(X, "column_names")):
-        return pa.table({getattr(X, "name", None) or "text": pa.array(X, from_pandas=True)})
+        return pa.table({"text": pa.array(X, from_pandas=True)})
     return _one_batch(X)
 
 

@@ -140,9 +140,11 @@ class InformationGain(AdditiveEstimator):
         return int(getattr(projection, "inner", projection).n_features)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """The kept features' own names: the table's, `input_features`, or x0, x1 …; with a map its columns' numbers."""
+        """The kept features' own names: the table's, `input_features`, or x0, x1 …; with a map its columns', which have
+        numbers where they have no names."""
         names = self.holder().names if input_features is None else input_features
-        names = None if self.feature_map is not None else names
+        if self.feature_map is not None:
+            names = getattr(self.projection(), "feature_names", None)
         if names is None:
             return np.asarray([f"x{i}" for i in self.columns_], dtype=object)
         if len(names) != self._width():

@@ -57,7 +57,7 @@ def weighted(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, docum
         rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
     if words.idf:
         rows.data *= (np.log((1.0 + documents) / (1.0 + frequencies)) + 1.0)[rows.indices]
-    return normalize(rows, norm=words.norm, copy=False) if words.norm else rows
+    return normalize(rows, norm=words.norm, copy=False) if words.norm and rows.shape[0] else rows
 
 
 @lru_cache(maxsize=16)

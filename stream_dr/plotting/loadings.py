@@ -43,8 +43,10 @@ def loadings(
 def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:
     if names is not None:
         return names
-    mapped = getattr(model.projection() if hasattr(model, "projection") else model, "kind", "") == "mapped"
-    return () if mapped else list(getattr(model, "feature_names_in_", ()))
+    projection = model.projection() if hasattr(model, "projection") else model
+    if getattr(projection, "kind", "") == "mapped":
+        return getattr(projection, "feature_names", None) or ()
+    return list(getattr(model, "feature_names_in_", ()))
 
 
 def _distinct(at: list[int], names: Sequence[object]) -> list[str]:

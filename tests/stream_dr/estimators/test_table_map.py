@@ -131,6 +131,16 @@ def test_columns_have_names_and_numbers_are_those_of_the_table() -> None:
     assert mean["when"] == pytest.approx(20.16 + 9999 / 2 / 8766, abs=0.1)
 
 
+def test_chosen_columns_are_named_and_texts_that_are_missing_are_rows() -> None:
+    chosen = stream_dr.InformationGain(n_components=2, feature_map=SPEC).fit(X, Y).get_feature_names_out()
+    assert "sex=female" in chosen.tolist()
+    model = LDA(gamma=1.0, feature_map=text(64)).fit(X["note"], X["sex"])
+    gone = pd.DataFrame({"text": pd.Series([None, None], dtype=object)})
+    assert np.isfinite(model.transform(gone)).all()
+    model.partial_fit(gone, ["male", "male"])
+    assert model.mapped_names_[-1] == "text missing"
+
+
 def test_what_later_rows_may_be() -> None:
     model = PCA(n_components=2, feature_map=SPEC).fit(X)
     one = X.iloc[[0]]

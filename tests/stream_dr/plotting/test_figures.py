@@ -86,6 +86,9 @@ def test_loadings_are_the_largest_by_name_with_their_signs() -> None:
         plotting.loadings(lda, 2)
     chosen = stream_dr.InformationGain(n_components=3).fit(X, y)
     assert len(plotting.loadings(chosen).data[0].x) == 3
+    rows = [{"size": i % 5, "colour": "red" if i % 2 else None} for i in range(20)]
+    table = stream_dr.LDA(gamma=1.0, feature_map=stream_dr.table()).fit(rows, ["a", "b"] * 10)
+    assert set(plotting.loadings(table).data[0].y) == {"size", "colour=red", "colour missing"}
 
 
 def test_drift_and_convergence() -> None:
