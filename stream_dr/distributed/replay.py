@@ -24,7 +24,6 @@ from stream_dr.engine.replay import Progress, Replay, ReplayReport, ReplaySettin
 from stream_dr.engine.schema import Schema
 from stream_dr.engine.threads import switching
 from stream_dr.errors import StreamDRError
-from stream_dr.estimators.estimator import Estimator
 from stream_dr.shards.dataset import Dataset, Shard
 from stream_dr.statistics.protocol import State
 
@@ -57,8 +56,8 @@ class _InParts(Replay):
         missing = list(self.batches.missing())
         if not missing:
             return
-        merging = [m for m in self.models if merges(m.estimator)]
-        others = [m for m in self.models if not merges(m.estimator)]
+        merging = [m for m in self.models if m.estimator.merges]
+        others = [m for m in self.models if not m.estimator.merges]
         plan = Plan(
             self._tasks(missing, merging),
             tuple(m.spec for m in merging),
@@ -100,14 +99,9 @@ class _InParts(Replay):
             self.watch(Progress(self.rows + self.caught_up, total, self.batches.shards, shards, "learning"))
 
 
-def merges(estimator: Estimator) -> bool:
-    """Whether two of an estimator's states can be merged into that of one stream."""
-    return type(estimator).merge is not Estimator.merge
-
-
 def _take(model: Model, state: State, position: int) -> None:
     with model.learning:
         known = model.accumulator.freeze()
-        if merges(model.estimator) and known.rows + known.rows_skipped:
+        if model.estimator.merges and known.rows + known.rows_skipped:
             state = known.merge(state)
         model.accumulator, model.position = model.estimator.accumulator(state), position

@@ -17,6 +17,7 @@ class AdditiveEstimator(Estimator):
     """Base of estimators whose state is a sum: they take weights, merge and unlearn."""
 
     additive: ClassVar[bool] = True
+    merges: ClassVar[bool] = True
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Forget everything, then learn rows X (rows, features) with targets y and weights (rows,)."""

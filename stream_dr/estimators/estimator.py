@@ -19,6 +19,7 @@ and `fit` swaps in a new holder only at its end; so after any error the estimato
 import inspect
 import warnings
 from abc import ABC, abstractmethod
+from copy import copy
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -34,6 +35,7 @@ from stream_dr.errors import (
     NotFitted,
     TargetsRequired,
 )
+from stream_dr.estimators.dask_collections import holder_of, is_collection, projected
 from stream_dr.estimators.documented import documented
 from stream_dr.estimators.holder import Holder, held
 from stream_dr.estimators.mapping import takes_tables, tell_columns
@@ -85,6 +87,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """Kinds of targets it learns from; empty for unsupervised ones, which ignore y."""
     additive: ClassVar[bool] = False
     """Whether its state is a sum: mergeable, unlearnable, weighted."""
+    merges: ClassVar[bool] = False
+    """Whether two of its states can be merged into that of one stream."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters that the accumulator is made with, and that may not change once rows were learned."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
@@ -126,7 +130,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def fit(self, X: Any, y: Any = None) -> Self:
         """Forget everything, then learn rows X (rows, features), with targets y where the method is supervised.
 
-        X may be a stream of tables (frames.py), of which y names the column of targets; so it may of any table."""
+        X may be a stream of tables (frames.py), of which y names the column of targets; so it may of any table. It may be a
+        Dask array or dataframe, and y another (dask_collections.py)."""
         return self._fit(X, y, None)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -143,6 +148,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         projection = self.projection()
         self._tell_fewer(projection.n_components)
+        if is_collection(X):
+            return projected(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
         if is_stream(X):
             return np.concatenate([self.project(projection, part, keep_dtype=True) for part in batches_of(X)])
         return self.project(projection, X, keep_dtype=True)
@@ -260,6 +267,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _fit(self, X: Any, y: Any, weights: Any) -> Self:
         self.check_parameters()
+        if is_collection(X):
+            self.holder_ = holder_of(self, X, y, weights)
+            return self
         holder = held(self)
         for rows, targets in parts(X, y):
             self._learn(holder, rows, targets, weights, refuse_empty=True)
@@ -270,6 +280,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.check_parameters()
         holder = self.holder_ if "holder_" in vars(self) else held(self)
         holder.check(self)
+        if is_collection(X):
+            blocks = copy(self)
+            self.holder_, blocks.holder_ = holder, holder_of(self, X, y, weights)
+            return self.merge(blocks)
         holder = holder.copy(self) if is_stream(X) else holder
         for rows, targets in parts(X, y):
             self._learn(holder, rows, targets, weights)

@@ -64,6 +64,7 @@ class ReservoirMethod(Estimator):
 
     limit: ClassVar[str] = "the sampled rows, or their graph, give no more"
     state_type: ClassVar[Any] = StateType(Reservoir)
+    merges: ClassVar[bool] = True
     fixed: ClassVar[tuple[str, ...]] = ("reservoir", "random_state", "feature_map")
     n_components: int = 2
     n_neighbors: int = 10
