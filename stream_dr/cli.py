@@ -1,5 +1,5 @@
-"""The command `stream-dr`: results on stdout, messages on stderr; exit status 0, 1 (an error with its code) or 2
-(usage).
+"""The command `stream-dr`: results on stdout, messages on stderr; exit status 0, 1 (an error with its code), 2 (usage) or
+130 (Ctrl-C).
 
 A command is a function in stream_dr/commands, added by one line in `COMMANDS`; its module is imported when it is called
 or when help is asked for.
@@ -8,7 +8,9 @@ Why this way: an error is raised where it is found and shown here, in one form, 
 """
 
 import importlib
+import logging
 import sys
+from typing import Annotated
 
 import typer
 
@@ -34,7 +36,10 @@ COMMANDS = (
 """Each is a function of that name in stream_dr/commands/NAME.py."""
 
 INTERRUPTED = 130
-"""What typer makes of Ctrl-C."""
+"""Exit status after Ctrl-C, as typer has it too."""
+
+RESUMED = ("demo", "learn", "replay", "refine")
+"""Commands that go on where they were stopped."""
 
 
 def make_app(only: str | None = None) -> typer.Typer:
@@ -43,7 +48,6 @@ def make_app(only: str | None = None) -> typer.Typer:
         name="stream-dr",
         help="Supervised projections of streams too large for memory: learn, serve, query.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.callback()(_stream_dr)
@@ -56,20 +60,24 @@ def make_app(only: str | None = None) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command line and exit with its status."""
     given = sys.argv[1:] if arguments is None else arguments
-    only = given[0] if given and given[0] in COMMANDS else None
-    sys.exit(_run(make_app(only), given))
+    named = next((word for word in given if not word.startswith("-")), "")
+    try:
+        status = _run(make_app(named if named in COMMANDS else None), given)
+    except (typer.Abort, KeyboardInterrupt):
+        status = INTERRUPTED
+    if status == INTERRUPTED:
+        does = "goes on where it was" if named in RESUMED else "begins anew"
+        _refuse("interrupted", f"stopped before the end; the same command {does}.")
+    sys.exit(status)
 
 
 def _run(app: typer.Typer, arguments: list[str]) -> int:
     from stream_dr.errors import StreamDRError
 
     try:
-        status = app(arguments, standalone_mode=False, prog_name="stream-dr") or 0
-        return _interrupted() if status == INTERRUPTED else status
+        return app(arguments, standalone_mode=False, prog_name="stream-dr") or 0
     except StreamDRError as e:
         return _refuse(e.code, str(e))
-    except (typer.Abort, KeyboardInterrupt):
-        return _interrupted()
     except OSError as e:
         return _refuse("io", str(e))
     except Exception as e:
@@ -79,17 +87,33 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
         raise
 
 
-def _interrupted() -> int:
-    return _refuse("interrupted", "stopped before the end; the same command goes on where it was.")
-
-
 def _refuse(code: str, message: str) -> int:
     print(f"error ({code}): {message}", file=sys.stderr, flush=True)
     return 1
 
 
-def _stream_dr() -> None:
+def _tell_version(asked: bool) -> None:
+    if asked:
+        import stream_dr
+
+        print(f"stream-dr {stream_dr.__version__}")
+        raise typer.Exit
+
+
+def _stream_dr(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version and end.")
+    ] = False,
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, help="Tell on stderr what is done; -vv: in detail.")
+    ] = 0,
+) -> None:
     """Supervised projections of streams too large for memory: learn, serve, query."""
+    if verbose:
+        logging.basicConfig(
+            level=logging.INFO if verbose == 1 else logging.DEBUG,
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
 
 
 if __name__ == "__main__":

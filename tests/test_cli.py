@@ -1,8 +1,10 @@
 """The command line: results on stdout, messages on stderr; exit status 0, 1 with a code, or 2; each command has its help."""
 
+import ast
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 import stream_dr
-from stream_dr.cli import COMMANDS, main
+from stream_dr.cli import COMMANDS, main, make_app
 from stream_dr.commands.specs import parse_spec, parse_value
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from tests.stream_dr.engine.batches import dense, shards, sparse
@@ -65,7 +68,6 @@ def test_help_of_all_and_no_command(capsys: pytest.CaptureFixture[str]) -> None:
         ["replay", "x", "--dir", "y", "--model", "a=lda:oops"],
         ["transform", "d", "s"],
         ["inspect"],
-        ["serve"],
         ["inspect", "d", "--what"],
     ],
 )
@@ -212,6 +214,51 @@ def test_where_nothing_is_tested_it_is_said(folder: Path, capsys: pytest.Capture
     assert all(score["accuracy"] is None and score["rows"] == 0 for score in json.loads(done.out))
     tested = Done(capsys, "evaluate", folder, "--models", "lda=lda", "--first", 40)
     assert "--first" not in tested.err
+
+
+def test_version_completion_and_where_the_directory_is_named(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Done(capsys, "--version").out == f"stream-dr {stream_dr.__version__}\n"
+    assert "--install-completion" in Done(capsys, "--help").out
+    monkeypatch.setenv("STREAM_DR_DIR", str(tmp_path / "d"))
+    assert "cm: 120 rows" in Done(capsys, "replay", folder, "--model", "cm=class_means").out
+    assert "120 rows" in Done(capsys, "inspect").out
+    assert Done(capsys, "verify").status == 0
+
+
+def test_ctrl_c_ends_with_130_and_leaves_nothing_in_the_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * 5_000)
+    given = ["a.csv", "--label", "y"]
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as pressed:
+        pressed.setattr("stream_dr.shards.writer.write_manifest", lambda *_: signal.raise_signal(signal.SIGINT))
+        for command, does in [
+            (["convert", *given, "--out", "out"], "begins anew"),
+            (["learn", *given, "--dir", "d", "--model", "m=class_means"], "goes on where it was"),
+        ]:
+            done = Done(capsys, *command)
+            assert (done.status, done.out) == (130, "")
+            assert done.err.endswith(f"error (interrupted): stopped before the end; the same command {does}.\n")
+    assert not list((tmp_path / "out").iterdir())
+    assert not (tmp_path / "d").exists()
+    assert Done(capsys, "convert", *given, "--out", "out").status == 0
+    assert Done(capsys, "learn", *given, "--dir", "d", "--model", "m=class_means").status == 0
+
+
+def test_every_option_that_a_message_names_is_there() -> None:
+    texts = {
+        node.value
+        for path in (Path(stream_dr.__file__).parent).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    named = {option for text in texts for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
+    commands = typer.main.get_command(make_app()).commands.values()  # type: ignore[attr-defined]
+    there = {o for command in commands for p in command.params for o in (*p.opts, *p.secondary_opts)}
+    assert sorted(named - there - {"--version", "--verbose", "--help"}) == []
 
 
 @pytest.mark.parametrize("module", ["stream_dr", "stream_dr.cli"])

@@ -10,7 +10,7 @@ from stream_dr.commands.output import result
 
 
 def inspect(
-    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Show a directory's log, schema and models, as their newest snapshots have them; also while it is being served."""

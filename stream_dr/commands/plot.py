@@ -9,7 +9,7 @@ from stream_dr.commands.output import result
 
 
 def plot(
-    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A file in .html, .png, .svg or .pdf.")],
     kind: Annotated[
         str, typer.Option(help="projection, spectrum, loadings, progress, convergence or drift.")

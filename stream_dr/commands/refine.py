@@ -9,7 +9,7 @@ from stream_dr.commands.output import Bar, result, say
 
 
 def refine(
-    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="Which model.")],
     tol: Annotated[
         float, typer.Option(min=0.0, help="Stop at this residual and angle between passes (radians).")

@@ -9,7 +9,7 @@ from stream_dr.commands.output import Bar, result
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A file in .html.")],
     rows: Annotated[
         int, typer.Option(min=1, max=100_000, help="Projections are of so many of the newest rows.")

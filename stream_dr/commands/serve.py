@@ -7,7 +7,10 @@ import typer
 
 
 def serve(
-    dir: Annotated[Path, typer.Option("--dir", help="The directory: log, models, snapshots. Made if it is not there.")],
+    dir: Annotated[
+        Path | None,
+        typer.Option("--dir", help="The directory, made if it is not there. Default STREAM_DR_DIR, stream."),
+    ] = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; one that is not loopback needs a token.")
     ] = None,

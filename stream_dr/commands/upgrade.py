@@ -8,7 +8,9 @@ import typer
 from stream_dr.commands.output import Bar, say
 
 
-def upgrade(directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")]) -> None:
+def upgrade(
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
+) -> None:
     """Bring a directory whose log has format 2 over to format 3, which this release reads and writes.
 
     Nothing may be using the directory. Until the end it is as it was, also when it is interrupted, and an error leaves it

@@ -8,7 +8,9 @@ import typer
 from stream_dr.commands.output import result
 
 
-def verify(directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")]) -> None:
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
+) -> None:
     """Read and check a directory's log, the shards it refers to, its models and their snapshots; change nothing.
 
     Exit status 1 with the first error's code when anything is damaged or missing; all findings are listed.

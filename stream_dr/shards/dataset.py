@@ -208,7 +208,7 @@ def _part(path: Path) -> tuple[list[Shard], Manifest | None]:
     if path.is_dir() and not (path / MANIFEST_NAME).exists():
         if (path / UNFINISHED).exists():
             raise DamagedFile(
-                f"{path} is not whole: what wrote shards into it did not come to its end. Remove it and write it anew.",
+                f"{path} is not whole: what wrote shards into it did not come to its end, or is at it. Write it anew.",
                 path=str(path),
             )
         files = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES)
@@ -223,8 +223,8 @@ def _part(path: Path) -> tuple[list[Shard], Manifest | None]:
         return [Shard(where.parent / e.file, e, manifest.width) for e in manifest.shards], manifest
     if path.is_file() and path.suffix not in _SUFFIXES and not begins_as_shard(path):
         raise ForeignFile(
-            f"{path} is no shard of Arrow record batches. Make shards of it first: stream-dr convert {path} --format … "
-            "--out DIR; stream-dr convert --help lists the formats.",
+            f"{path} is no shard of Arrow record batches. Make shards of it first, with stream-dr convert {path} --out "
+            "DIR, or learn it as it is, with stream-dr learn {path}.",
             path=str(path),
         )
     return [open_shard(path)], _beside(path)

@@ -126,5 +126,6 @@ def _unreadable(path: Path) -> Iterator[None]:
 def damaged_shard(path: Path, why: str) -> DamagedShard:
     """The error that says that a shard cannot be used."""
     return DamagedShard(
-        f"{path} cannot be used: {why}. Restore or rewrite it, or leave it out with --skip-damaged.", path=str(path)
+        f"{path} cannot be used: {why}. Restore or rewrite it; replay and evaluate leave it out with --skip-damaged.",
+        path=str(path),
     )

@@ -4,16 +4,18 @@ Cost: each row is copied once into the file; memory is one batch (rows_per_batch
 
 Why this way: where rows come in (a line, a file, a generator's chunk) must not decide where events lie, so rows are cut
 anew: the same rows give the same batches. A shard is renamed into place when it is whole, the manifest is written last.
-After an error nothing is left; after a kill a mark is, by which the folder is refused, so that some of the rows are never
-taken for all of them.
+After an error nothing is left; after a kill a mark is, by which readers refuse the folder, so that some of the rows are
+never taken for all of them, and by which the next writer knows that it may remove what is left. Who writes has it locked.
 """
 
+import fcntl
 import hashlib
 import mmap
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -77,9 +79,16 @@ class ShardWriter:
         self._entries: list[ShardEntry] = []
         self._batches: list[int] = []
         self._writer: Any = None
+        self._mark: IO[bytes] | None = None
         self.directory.mkdir(parents=True, exist_ok=True)
-        if (self.directory / MANIFEST_NAME).exists() or any(self.directory.glob("part-*")):
+        mark = self.directory / UNFINISHED
+        left = [path for path in self.directory.glob("part-*") if path != mark]
+        if (self.directory / MANIFEST_NAME).exists() or (left and not mark.exists()):
             raise OutputExists(f"{directory} holds shards already; give an empty or a new folder.", path=str(directory))
+        if mark.exists():
+            self._locked().close()
+            for path in left:
+                path.unlink()
 
     def write(self, block: Block) -> None:
         """Add a Block's rows; whole batches go to the file at once."""
@@ -99,8 +108,26 @@ class ShardWriter:
         about = (self._width or None, self._target_kind, tuple(self._labels))
         self.manifest = Manifest(self.rows, *about, tuple(self._entries))
         write_manifest(self.directory, self.manifest)
-        (self.directory / UNFINISHED).unlink(missing_ok=True)
+        self._end()
         return self.manifest
+
+    def _locked(self) -> IO[bytes]:
+        """The mark, locked until it is closed. Raises OutputExists where another process writes."""
+        mark = (self.directory / UNFINISHED).open("ab")
+        try:
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            mark.close()
+            raise OutputExists(
+                f"{self.directory} is being written to by another process; give another folder.",
+                path=str(self.directory),
+            ) from e
+        return mark
+
+    def _end(self) -> None:
+        if self._mark is not None:
+            (self.directory / UNFINISHED).unlink(missing_ok=True)
+            self._mark.close()
 
     def __enter__(self) -> "ShardWriter":
         return self
@@ -108,15 +135,24 @@ class ShardWriter:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close; after an error all shards are removed and no manifest is written."""
         if kind is None:
-            self.close()
-            return
+            try:
+                self.close()
+            except BaseException:
+                self._undo()
+                raise
+        else:
+            self._undo()
+
+    def _undo(self) -> None:
+        """Leave nothing, unless all of it is there."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(Exception):  # of a file that goes anyway
+                self._writer.close()
             self._sink.close()
-            self._temporary.unlink(missing_ok=True)
-        for entry in self._entries:
-            (self.directory / entry.file).unlink(missing_ok=True)
-        (self.directory / UNFINISHED).unlink(missing_ok=True)
+        if self._mark is not None and not (self.directory / MANIFEST_NAME).exists():
+            for path in self.directory.glob("part-*"):
+                path.unlink(missing_ok=True)
+        self._end()
 
     def _note(self, block: Block, batch: pa.RecordBatch) -> None:
         """Remember width and labels; refuse other columns than the first Block's."""
@@ -155,7 +191,7 @@ class ShardWriter:
             self._end_shard()
 
     def _begin_shard(self) -> None:
-        (self.directory / UNFINISHED).touch()
+        self._mark = self._mark or self._locked()
         self._path = self.directory / f"part-{len(self._entries):05d}.arrow"
         self._temporary = self._path.with_name(self._path.name + TEMPORARY)
         self._sink = pa.OSFile(str(self._temporary), "wb")

@@ -103,7 +103,7 @@ def test_interrupted_from_the_keyboard(folder: Path, uninterrupted: tuple[Path, 
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     if process.returncode and errors:  # without a word: it had finished
-        assert process.returncode == 1, errors
+        assert process.returncode == 130, errors
         assert errors.startswith("error (interrupted)"), errors
     assert not killed(command(folder, tmp_path / "d"), 120)
     check(tmp_path / "d", whole)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from stream_dr import errors
 from stream_dr.block import Block
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from stream_dr.shards.manifest import read_manifest
+from stream_dr.shards.manifest import UNFINISHED, read_manifest
 from stream_dr.targets import class_targets, multilabel_targets
 
 ROWS, WIDTH = 1050, 300
@@ -95,3 +95,16 @@ def test_no_rows_make_an_empty_manifest(tmp_path):
         pass
     dataset = open_dataset(tmp_path)
     assert (dataset.rows, dataset.shards) == (0, ())
+
+
+def test_what_a_kill_left_is_written_anew_and_what_another_writes_is_left_alone(tmp_path):
+    with ShardWriter(tmp_path, rows_per_shard=5, rows_per_batch=5) as one:
+        one.write(Block(np.ones((20, 2))))
+        with pytest.raises(errors.OutputExists, match="being written to"):
+            ShardWriter(tmp_path)
+    assert open_dataset(tmp_path).rows == 20
+    (tmp_path / "manifest.json").unlink()
+    (tmp_path / UNFINISHED).touch()
+    with ShardWriter(tmp_path) as again:
+        again.write(Block(np.ones((3, 2))))
+    assert open_dataset(tmp_path).rows == 3
