@@ -12,6 +12,7 @@ from .engine.draft import Receipt as Receipt
 from .engine.draft import one_row as one_row
 from .engine.draft import parse_rows as parse_rows
 from .engine.draft import rows_draft as rows_draft
+from .engine.fit import fit as fit
 from .engine.jobs import Job as Job
 from .engine.model import Model as Model
 from .engine.model import PublishPolicy as PublishPolicy

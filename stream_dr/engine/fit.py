@@ -1,0 +1,69 @@
+"""fit: an estimator learns a file, several, or whatever hands over tables, batch by batch, with a bar on a terminal."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stream_dr.datasets.sources import are_shards, open_source
+from stream_dr.errors import InvalidParameter
+from stream_dr.estimators.estimator import Estimator
+from stream_dr.frames import parts
+from stream_dr.shards.dataset import open_dataset
+from stream_dr.source import Source
+
+Learned = TypeVar("Learned", bound=Estimator)
+
+
+def fit(
+    estimator: Learned,
+    source: Any,
+    label: str | None = None,
+    *,
+    format: str | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> Learned:
+    """Forget everything, then learn a source batch by batch; the estimator.
+
+    source: a path or several (shards, or any format of `open_source`, whose `format` and options these are), a Source, or a
+    table or stream of tables as `fit` of an estimator takes them. label: the column of targets. progress: a bar with the
+    rows so far, where stderr is a terminal. Memory: the state and one batch. After an error the estimator is what it was.
+    Raises what reading and learning do.
+    """
+    options = options if getattr(estimator, "feature_map", None) else {"raw": False} | options
+    batches = _batches(source, label, format, options)
+    learned = type(estimator)(**estimator.get_params())
+    with _bar(progress) as bar:
+        task = bar.add_task("learn", total=None)
+        for X, y in batches:
+            learned.partial_fit(X, y)
+            bar.update(task, completed=learned.n_samples_seen_)
+    if "holder_" not in vars(learned) or not learned.n_samples_seen_:
+        raise InvalidParameter(
+            "the source has no row to learn from; give one with rows, and targets where they are needed."
+        )
+    estimator.holder_ = learned.holder_
+    return estimator
+
+
+def _batches(source: Any, label: str | None, format: str | None, options: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
+        said = options if label is None else options | {"label": label}
+        plain = format is None and not set(said) - {"raw"} and all(are_shards(Path(path)) for path in paths)
+        source = open_dataset(paths) if plain else open_source(paths, format, **said)
+    elif format is not None or set(options) - {"raw"}:
+        raise InvalidParameter(f"format and {', '.join(options) or 'options'} say how files are read; source is none.")
+    if isinstance(source, Source):
+        return ((block, None) for _, block in source.events())
+    return parts(source, label)
+
+
+def _bar(shown: bool) -> Any:
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,.0f} rows"), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not (shown and console.is_terminal), transient=True)
