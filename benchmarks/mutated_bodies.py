@@ -15,7 +15,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from benchmarks.arrow_bodies import TABLES, TYPES, Part, packed, unpacked
-from stream_dr.arrow.codec import arrow_from_block, json_rows
+from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, json_rows
 from stream_dr.block import Block
 from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
 
@@ -29,7 +29,7 @@ Draw = np.random.Generator
 
 
 def bases(draw: Draw) -> list[bytes]:
-    """Well-formed bodies: sparse, dense and named rows, every kind of target, every type that is taken; JSON."""
+    """Well-formed bodies: sparse, dense, named rows and a table's, every kind of target, every type that is taken; JSON."""
     rows, names = 7, list("abcdefg")
     long = [f"{name} is a label of more than twelve bytes" for name in names]
     X = sp.random(rows, 50, density=0.1, format="csr", random_state=int(draw.integers(1 << 30)))
@@ -64,11 +64,24 @@ def bases(draw: Draw) -> list[bytes]:
         for name, kind in (("indices", pa.int64()), ("values", pa.float32()))
     }
     batches.append(pa.record_batch(wide))
+    days = pa.array([0, None, 20_000, 3, None, 5, -1], pa.int32())
+    table = {
+        "age": pa.array([1.5, None] * 3 + [2.0]),
+        "sex": pa.array(["a", None, "é", "a", "b", "", "c"]),
+        "town": pa.array(long, pa.string_view()),
+        "born": days.cast(pa.date32()),
+        "when": days.cast(pa.int64()).cast(pa.timestamp("ns", "UTC")),
+        "code": pa.DictionaryArray.from_arrays(coded.indices, pa.array(range(rows))),
+        "none": pa.nulls(rows),
+        "label": coded,
+    }
+    batches.append(pa.record_batch(table))
     bodies = [_stream([batch]) for batch in batches] + [
         _stream([batch.slice(2, 3), batch.slice(5)]) for batch in batches
     ]
     bodies += [_stream([batch], kind) for batch in batches for kind in ("lz4", "zstd")]
     bodies += [_stream([batch.slice(0, 0)]) for batch in batches]
+    blocks.append(block_from_arrow(pa.record_batch(table)))
     return [*bodies, *(orjson.dumps(json_rows(block)) for block in blocks)]
 
 

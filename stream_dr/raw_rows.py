@@ -8,6 +8,7 @@ Cost: 8 bytes a number, 4 a text and each distinct text once.
 Why this way: numerics know no Arrow; what a map asks of a column (its distinct texts, which values are missing) is at hand.
 """
 
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -16,6 +17,8 @@ from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch
 
 LARGEST = 1e100
 """Values beyond this size are refused: their squares would not be finite."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NUMBERS = ("number", "integer", "boolean", "date", "time")
 """Kinds of columns whose values are float64; dates and times are days since 1970-01-01 (UTC)."""
@@ -171,11 +174,12 @@ def _number(text: str) -> float:
 
 
 def _days(text: str) -> float:
-    """An ISO date or time as days since 1970."""
-    text = text.strip().removesuffix("Z")
-    if not text[:4].isdigit():
-        raise ValueError(text)
-    return float(np.datetime64(text, "us").astype(np.int64)) / 86_400_000_000
+    """An ISO date or time as days since 1970, UTC where it names no other zone."""
+    try:
+        when = datetime.fromisoformat(text.strip())
+        return ((when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH) / timedelta(days=1)
+    except OverflowError as e:  # the first day there is, in another zone
+        raise ValueError(text) from e
 
 
 def _other_type(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:

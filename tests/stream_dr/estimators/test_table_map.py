@@ -157,6 +157,12 @@ def test_what_later_rows_may_be() -> None:
     close(model.transform(one.assign(age=str(one["age"].iloc[0]))), model.transform(one))
     with pytest.raises(SchemaMismatch, match=r"row 1, column age is 'old' \(text\), not a number"):
         model.transform(X[:2].assign(age=["30", "old"]))
+    z = model.transform(one.assign(when=pd.Timestamp("2020-03-01 10:00")))
+    for said in ("2020-03-01T10:00", "2020-03-01 12:00+02:00", "2020-03-01T10:00Z"):
+        close(model.transform(one.assign(when=said)), z)
+    for wrong in ("0001-01-01T00:00+23:00", "99999-01-01", "soon"):
+        with pytest.raises(SchemaMismatch, match="row 0, column when is"):
+            model.transform(one.assign(when=wrong))
     with pytest.raises(SchemaMismatch, match="row 0, column when is '3' "):
         model.transform(one.assign(when=3))
     with pytest.raises(WidthMismatch, match="3 features"):
