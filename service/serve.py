@@ -37,10 +37,16 @@ SWITCH_INTERVAL = 1e-3
 """Seconds a thread may hold the interpreter while another waits: with the default 5e-3 a query waits behind parsing."""
 
 
-def serve(settings: Settings | None = None, on_ready: Callable[[str], None] | None = None, **overrides: Any) -> int:
+def serve(
+    settings: Settings | None = None,
+    on_ready: Callable[[str], None] | None = None,
+    prepare: Callable[[stream_dr.Directory], None] = lambda directory: None,
+    **overrides: Any,
+) -> int:
     """Serve `settings.dir` until a signal; the process's exit status.
 
-    overrides: settings by name, over environment and file. on_ready: called with the address once it answers. Raises
+    overrides: settings by name, over environment and file. on_ready: called with the address once it answers. prepare: given
+    the directory before, to make models. Raises
     ValueError (an address others can reach without a token, more than one worker), OSError (port taken), DirectoryInUse.
     """
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
@@ -52,6 +58,7 @@ def serve(settings: Settings | None = None, on_ready: Callable[[str], None] | No
     listening = listen(settings)
     try:
         with _one_blas_thread(), open_directory(settings) as directory:
+            prepare(directory)
             return _run(settings, directory, listening, on_ready)
     finally:
         listening.close()

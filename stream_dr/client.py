@@ -5,7 +5,7 @@
         client.partial_fit(X, y)
         z = client.transform(X, model="lda")
 
-Every route that is no page has a method, called as its operation in /docs. Every batch carries an idempotency key, and a
+Every route but the dashboard's has a method, called as its operation in /docs. Every batch carries an idempotency key, and a
 batch whose answer was lost, or that the service had no room for, is sent again with the same key and the same bytes: however
 often it is sent, it is learned once. An error answer is raised as the class of `stream_dr.errors` that has its code.
 

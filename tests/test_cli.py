@@ -290,3 +290,16 @@ def test_values(text: str, value: object) -> None:
 def test_specs() -> None:
     assert parse_spec("a=lda") == ("a", "lda", {})
     assert parse_spec("a=hsl:laplacian=star,gamma=1") == ("a", "hsl", {"laplacian": "star", "gamma": 1})
+
+
+def test_a_model_goes_on_from_a_saved_estimator(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = open_dataset([folder]).shards[0].read(0)
+    stream_dr.LDA().fit(first.X, first.y.row_labels()).save(tmp_path / "lda.safetensors")
+    command = ("replay", folder, "--dir", tmp_path / "D", "--model", f"lda={tmp_path / 'lda.safetensors'}")
+    assert Done(capsys, *command).out.splitlines()[1] == "lda: 140 rows, position 5, lda"
+    assert Done(capsys, *command).out.splitlines()[1] == "lda: 140 rows, position 5, lda"
+    missing = Done(capsys, "replay", folder, "--dir", tmp_path / "E", "--model", "lda=none.safetensors")
+    assert (missing.status, (tmp_path / "E").exists()) == (1, False)
+    assert missing.err.startswith("error (source_missing)")

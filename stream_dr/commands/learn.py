@@ -12,7 +12,7 @@ import typer
 from stream_dr.commands.output import Bar, say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.replaying import replay_into
-from stream_dr.commands.specs import Dir, Models, Specs, check_specs, parse_spec
+from stream_dr.commands.specs import SAVED, Dir, Models, Specs, check_specs, parse_spec
 from stream_dr.errors import SchemaMismatch
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def learn_files(
     for path, source in files.items():
         _report(path, source, table)
     if any(source.raw for source in files.values()):
-        specs = [(called, key, {"feature_map": table} | params) for called, key, params in specs]
+        specs = [(n, key, p if key.endswith(SAVED) else {"feature_map": table} | p) for n, key, p in specs]
     check_specs(specs, dir)
     with _made(dir):
         kept = _keep(dir, files, name)

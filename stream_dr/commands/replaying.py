@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stream_dr.commands.output import Bar, result, say
-from stream_dr.commands.specs import Specs, no_model
+from stream_dr.commands.specs import Specs, add_model, no_model
 from stream_dr.errors import StreamDRError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _made(directory: "Directory", specs: Specs) -> Iterator[None]:
     new = []
     try:
         for name, key, params in specs:
-            model, made = directory.add_model(name, key, params)
+            model, made = add_model(directory, name, key, params)
             new += [model] if made else []
         yield
     except StreamDRError:

@@ -1,9 +1,14 @@
 """`stream-dr serve`: the HTTP service over a directory."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from stream_dr.commands.specs import Models, add_model, parse_spec
+
+if TYPE_CHECKING:
+    from stream_dr.engine.directory import Directory
 
 
 def serve(
@@ -11,6 +16,7 @@ def serve(
         Path | None,
         typer.Option("--dir", help="The directory, made if it is not there. Default STREAM_DR_DIR, stream."),
     ] = None,
+    model: Models = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; one that is not loopback needs a token.")
     ] = None,
@@ -19,7 +25,15 @@ def serve(
     """Serve a directory over HTTP until Ctrl-C or SIGTERM; then drain, snapshot and exit.
 
     All other settings come from STREAM_DR_… variables or the file that STREAM_DR_FILE names (docs/settings.md).
+
+        stream-dr serve --dir D --model lda=lda.safetensors
     """
     from service.serve import main
 
-    raise typer.Exit(main(dir=dir, host=host, port=port))
+    specs = [parse_spec(text) for text in model or []]
+
+    def prepare(directory: "Directory") -> None:
+        for spec in specs:
+            add_model(directory, *spec)
+
+    raise typer.Exit(main(dir=dir, host=host, port=port, prepare=prepare))

@@ -1,11 +1,16 @@
-"""Specs: `NAME=KEY[:param=value,…]` from the command line; a value in braces is JSON, such as a feature map's spec."""
+"""Specs: `NAME=KEY[:param=value,…]` from the command line; a value in braces is JSON, such as a feature map's spec. In the
+place of KEY may stand the file of a saved estimator, `NAME=FILE.safetensors`."""
 
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from stream_dr.engine.directory import Directory
+    from stream_dr.engine.model import Model
 
 Dir = Annotated[
     Path,
@@ -15,19 +20,26 @@ Dir = Annotated[
 ]
 Models = Annotated[
     list[str] | None,
-    typer.Option("--model", metavar="NAME=KEY[:param=value,…]", help="A model; may be given several times."),
+    typer.Option(
+        "--model",
+        metavar="NAME=KEY[:param=value,…]",
+        help="A model; may be given several times. NAME=FILE.safetensors goes on from a saved estimator.",
+    ),
 ]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]
 Specs = list[tuple[str, str, dict[str, Any]]]
-"""Models' names, estimators' keys and parameters."""
+"""Models' names, estimators' keys (or saved estimators' files) and parameters."""
+SAVED = ".safetensors"
 Value = str | int | float | bool | None | dict[str, Any]
 
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
 
 def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
-    """A model's name, estimator key and parameters. Raises typer.BadParameter (exit status 2)."""
+    """A model's name, estimator key or file, and parameters. Raises typer.BadParameter (exit status 2)."""
     name, equals, rest = text.partition("=")
+    if name and rest.endswith(SAVED):
+        return name.strip(), rest.strip(), {}
     key, _, given = rest.partition(":")
     if not (name and equals and key):
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
@@ -61,13 +73,21 @@ def parse_value(text: str) -> Value:
 def check_specs(specs: Specs, dir: Path) -> None:
     """Raise what is wrong with the models that are named, before the directory is made."""
     from stream_dr.engine.model_table import check_name
+    from stream_dr.engine.saved import load
     from stream_dr.estimators import make
 
     for name, key, params in specs:
         check_name(name)
-        make(key, params)
+        load(key) if key.endswith(SAVED) else make(key, params)
     if not specs and not dir.exists():
         raise no_model(dir)
+
+
+def add_model(directory: "Directory", name: str, key: str, params: dict[str, Any]) -> tuple["Model", bool]:
+    """The model in the directory, and whether it is new. Raises as Directory.add_model, add_saved, and load."""
+    from stream_dr.engine.saved import load
+
+    return directory.add_saved(name, load(key)) if key.endswith(SAVED) else directory.add_model(name, key, params)
 
 
 def no_model(dir: Path) -> typer.BadParameter:

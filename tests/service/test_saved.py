@@ -1,5 +1,8 @@
 """A saved estimator is served: it answers at once, goes on from there, survives a kill, and comes back as a file."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 
 import stream_dr
 from stream_dr import LDA
-from tests.service.serving import Process, Served, arrow, in_thread, post
+from tests.service.serving import ROOT, Process, Served, arrow, in_thread, post
 
 RANDOM = np.random.default_rng(5)
 Y = RANDOM.choice(["a", "b", "c"], 60)
@@ -101,3 +104,18 @@ def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
     with stream_dr.Client(process.url) as client:
         assert client.model("lda")["rows"] == 120
     assert process.stop() == 0
+
+
+@pytest.mark.test_all
+def test_the_command_serves_a_file(tmp_path: Path) -> None:
+    LDA(gamma=1.0).fit(X, Y).save(tmp_path / "lda.safetensors")
+    words = ("serve", "--dir", tmp_path / "D", "--port", "0", "--model", f"lda={tmp_path / 'lda.safetensors'}")
+    environment = os.environ | {"STREAM_DR_WARM_UP": "no", "STREAM_DR_MIN_FREE_BYTES": "0"}
+    command = [sys.executable, "-m", "stream_dr", *map(str, words)]
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        line = next(line for line in serving.stderr if line.startswith("serving http"))
+        with stream_dr.Client(line.split()[1]) as client:
+            assert (client.predict(X) == LDA(gamma=1.0).fit(X, Y).predict(X)).all()
+        serving.terminate()
+        assert serving.wait(30) == 0

@@ -173,8 +173,8 @@ def test_a_model_published_on_demand(client: Client) -> None:
 
 
 def test_every_route_has_a_method_named_as_its_operation(tmp_path: Path) -> None:
-    """Each is called, and the service has counted a request of each route; two are left out: the page, and GET /transform,
-    which is transform of one row."""
+    """Each is called, and the service has counted a request of each route; left out are the page and what it draws, and
+    GET /transform, which is transform of one row."""
     with in_thread(tmp_path) as served, Client(served.url) as client:
         client.put_model("lda", "lda", gamma=1.0, scatter="diagonal")
         first = client.partial_fit(X, Y, wait=True)
@@ -205,7 +205,7 @@ def test_every_route_has_a_method_named_as_its_operation(tmp_path: Path) -> None
         }
         paths = served.http.get("/openapi.json").json()["paths"]
         routes = {told["operationId"]: path for path, methods in paths.items() for told in methods.values()}
-        assert routes.keys() - {"dashboard", "transform_one"} == calls.keys()
+        assert routes.keys() - {"dashboard", "figures", "transform_one"} == calls.keys()
         answers = {name: call() for name, call in calls.items()}
         assert (answers["livez"], answers["readyz"]) == (True, True)
         assert all(f'route="{routes[name]}"' in client.metrics() for name in calls if routes[name] != "/events")
