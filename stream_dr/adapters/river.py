@@ -157,7 +157,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         last = self._last
         if last.names != names or last.width != len(self._columns) or (grow and len(last.columns) < len(names)):
             if grow:
-                for name in names:
+                for name in sorted(names, key=str):  # a random map goes by column, and a row's order says nothing
                     self._columns.setdefault(name, len(self._columns))
             last = self._last = Layout(names, self._columns)
         return last

@@ -11,7 +11,7 @@ from river import base, checks, compose, datasets, evaluate, linear_model, metri
 from sklearn.base import clone
 
 import stream_dr
-from stream_dr import ESTIMATORS, errors
+from stream_dr import ESTIMATORS, errors, hashing, random_fourier
 from stream_dr.adapters.river import RiverSupervisedTransformer, RiverTransformer, target, to_river
 from stream_dr.estimators.holder import held
 
@@ -51,9 +51,12 @@ def applicable(model: Any, key: str) -> Iterator[Any]:
 
 
 @pytest.mark.test_all
+@pytest.mark.parametrize(
+    "feature_map", [None, hashing(64), random_fourier(20)], ids=["rows", "hashing", "random_fourier"]
+)
 @pytest.mark.parametrize("key", KEYS)
-def test_rivers_own_checks(key: str) -> None:
-    model = to_river(small(key))
+def test_rivers_own_checks(key: str, feature_map: dict[str, Any] | None) -> None:
+    model = to_river(small(key).set_params(feature_map=feature_map))
     for check in applicable(model, key):
         check(model.clone())
 
@@ -252,14 +255,14 @@ def test_learners_merge_only_where_their_columns_are_the_same_names(kind: Any) -
     def learned(part: list[Any], order: int = 1) -> Any:
         model = to_river(kind())
         for x, y in part:
-            x = dict(list(x.items())[::order])
+            x = dict(list(x.items())[::order])  # which a row's order says nothing of
             model.learn_one(x, y) if model.supervised else model.learn_one(x)
         return model.learner
 
     whole, half = learned(rows), learned(rows[:20])
-    assert half.merge(learned(rows[20:])).n_samples_seen_ == whole.n_samples_seen_
+    assert half.merge(learned(rows[20:], -1)).n_samples_seen_ == whole.n_samples_seen_
     with pytest.raises(errors.CannotMerge, match="order of columns"):
-        half.merge(learned(rows[20:], -1))
+        half.merge(learned([({"z": 1.0}, rows[0][1]), *rows[21:]]))
     assert half.n_samples_seen_ == 40
-    wider = learned([({**x, "another": 1.0}, y) for x, y in rows[20:]])
-    assert list(half.merge(wider).feature_names_in_) == [*rows[0][0], "another"]
+    wider = learned([({**x, "zz": 1.0}, y) for x, y in rows[20:]])
+    assert list(half.merge(wider).feature_names_in_) == [*rows[0][0], "zz"]
