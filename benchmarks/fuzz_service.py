@@ -1,29 +1,34 @@
 """Fuzz the service, the long form: mutated bodies, then schemathesis against the service's own OpenAPI.
 
-    python -m benchmarks.fuzz_service [--count 20000] [--seed 0] [--schemathesis PATH] [--examples 50]
+    python -m benchmarks.fuzz_service [--runs 20000] [--seed S] [--resume FILE] [--schemathesis PATH] [--examples 50]
 
-Each body goes to a service in a process of its own. Wanted: no 5xx, no crash, and the stream unchanged by whatever was
-refused. schemathesis is taken from PATH or from --schemathesis (pip install schemathesis, in an environment of its own if
-you like); without it that part is left out and said so.
+Each body goes to a service in a process of its own, a third of them in requests whose heads are changed, too. Wanted: no
+5xx, no crash, and the stream unchanged by whatever was refused. schemathesis is taken from PATH or from --schemathesis (pip
+install schemathesis, in an environment of its own if you like); without it that part is left out and said so.
 """
 
 import argparse
 import collections
+import contextlib
 import random
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
 
+from benchmarks import record
 from benchmarks.mutated_bodies import bases
 from benchmarks.mutated_bodies import body as structural
 from tests.service import mutating
 from tests.service.serving import ARROW, Process, arrow
 
 JSON = "application/json"
+PART = 1_000
 TARGETS = (
     ("/partial_fit", ARROW, mutating.arrow_stream),
     ("/partial_fit?check", ARROW, mutating.arrow_stream),
@@ -33,27 +38,46 @@ TARGETS = (
 )
 
 
-def mutated(http: httpx.Client, count: int, seed: int) -> None:
-    """Send `count` mutated bodies; raise SystemExit at the first that does harm."""
-    statuses: collections.Counter[int] = collections.Counter()
+def mutated(url: str, http: httpx.Client, numbers: range, seed: int) -> collections.Counter[str]:
+    """Send those bodies and requests; what was answered. Raises SystemExit at the first that does harm."""
+    statuses: collections.Counter[str] = collections.Counter()
     whole = [*mutating.SOUND, *bases(np.random.default_rng(seed))]
     before = http.get("/stream").json()
-    for number in range(count):
+    for number in numbers:
         path, kind, make = TARGETS[number % 3 if number % 5 else 3 + number // 5 % 2]
+        draw = random.Random(f"{seed}:{number}")
         if number % 2:
-            body = make(random.Random(f"{seed}:{number}"))
+            body = make(draw)
         else:
             body = structural(whole, seed, number)
             kind = JSON if body[:1] == b"{" else ARROW
-        answer = http.post(path, content=body, headers={"Content-Type": kind})
-        statuses[answer.status_code] += 1
-        if answer.status_code >= 500:
-            raise SystemExit(f"seed {seed}, number {number}: {answer.status_code} {answer.text}")
+        if number % 3:
+            answer = http.post(path, content=body, headers={"Content-Type": kind})
+            status, text, learns = str(answer.status_code), answer.text, path == "/partial_fit"
+        else:
+            sent = mutating.request(draw, draw.choice(mutating.SOUND) if number % 2 else body, kind)
+            status = text = raw(url, sent)
+            learns = sent.startswith((b"POST /partial_fit", b"POST /partial_fit?wait")) and b"check" not in sent[:40]
+        statuses[f"answered {status}"] += 1
+        if status[:1] == "5":
+            raise SystemExit(f"seed {seed}, number {number}: {status} {text}")
         after = http.get("/stream").json()
-        if after != before and (answer.status_code != 200 or path != "/partial_fit"):
-            raise SystemExit(f"seed {seed}, number {number}: refused or asked only, but the stream changed")
+        if after != before and (status != "200" or not learns):
+            raise SystemExit(f"seed {seed}, number {number}: refused ({status}) or asked only, but the stream changed")
         before = after
-    print(f"{count} mutated bodies: " + ", ".join(f"{n} × {status}" for status, n in sorted(statuses.items())))
+    return statuses
+
+
+def raw(url: str, request: bytes) -> str:
+    """The status that bytes on a connection are answered with; "nothing": none in two seconds."""
+    with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=2) as connection:
+        answer = b""
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            connection.sendall(request)
+            while len(answer) < 12 and (more := connection.recv(1 << 16)):
+                answer += more
+        found = answer.partition(b" ")[2][:3]
+        return found.decode("latin1") or "nothing"
 
 
 def schemathesis(url: str, program: str | None, examples: int) -> None:
@@ -80,13 +104,12 @@ def schemathesis(url: str, program: str | None, examples: int) -> None:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--schemathesis")
     parser.add_argument("--examples", type=int, default=50)
-    options = parser.parse_args()
+    options = record.options(parser, runs=20_000)
+    done = record.Record(options)
     with tempfile.TemporaryDirectory() as folder:
-        process = Process(Path(folder), max_features=10_000, log_level="warning")
+        process = Process(Path(folder), max_features=10_000, log_level="warning", body_timeout=0.5)
         try:
             with httpx.Client(base_url=process.url, timeout=60) as http:
                 http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
@@ -95,7 +118,10 @@ def main() -> None:
                 http.post(
                     "/partial_fit?wait=applied", content=first, headers={"Content-Type": ARROW}
                 ).raise_for_status()
-                mutated(http, options.count, options.seed)
+                while done.done < done.runs:
+                    stop = min(done.done + PART, done.runs)
+                    done.add(stop, dict(mutated(process.url, http, range(done.done, stop), done.seed)))
+                print(done.told())
                 schemathesis(process.url, options.schemathesis, options.examples)
                 states = {name: model["state"] for name, model in http.get("/models").json()["models"].items()}
         finally:

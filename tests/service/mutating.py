@@ -73,6 +73,100 @@ def json_batch(draw: random.Random) -> bytes:
     return bytes(body)
 
 
+def request(draw: random.Random, body: bytes, kind: str) -> bytes:
+    """A request for learning or projecting these rows, whole, its head changed up to three times."""
+    method, target, version = (
+        "POST",
+        draw.choice(("/partial_fit", "/partial_fit?check", "/transform?model=lda")),
+        "HTTP/1.1",
+    )
+    head = [["Host", "127.0.0.1"], ["Content-Type", kind], ["Content-Length", str(len(body))], ["Connection", "close"]]
+    for _ in range(draw.randint(1, 3)):
+        match draw.randrange(8):
+            case 0:
+                method = draw.choice(
+                    ("GET", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "CONNECT", "PRI", "post", "", "\x00")
+                )
+            case 1:
+                target = (
+                    draw.choice(TARGETS)
+                    if draw.random() < 0.5
+                    else target + draw.choice(("&wait=", "&%00", "#", "?" * 9))
+                )
+            case 2:
+                version = draw.choice(("HTTP/1.0", "HTTP/2", "HTTP/0.9", "HTTP/1.1 ", "", "HTTP/9.9"))
+            case 3:
+                length = (
+                    0,
+                    -1,
+                    len(body) - 1,
+                    len(body) + 1,
+                    2**31,
+                    2**63,
+                    10**30,
+                    "0x10",
+                    "1e3",
+                    "+5",
+                    " 5",
+                    "5, 5",
+                    "",
+                )
+                head[2][1] = str(draw.choice(length))
+            case 4:
+                coding = draw.choice(("chunked", "gzip, chunked", "chunked, chunked", "identity", "Chunked ", "x"))
+                head.append(["Transfer-Encoding", coding])
+                sizes = (f"{len(body):x}", f"{len(body) + 1:x}", "0", "-1", "f" * 17, f"{len(body):x};x=1", "g", "")
+                body = draw.choice(sizes).encode() + b"\r\n" + body + draw.choice((b"\r\n0\r\n\r\n", b"", b"0\r\n"))
+            case 5:
+                head.append([draw.choice(NAMES), draw.choice(WORDS)])
+            case 6:
+                del head[draw.randrange(len(head))]
+            case _:
+                head.append(list(draw.choice(head)) if head else ["", ""])
+    lines = [f"{method} {target} {version}", *(f"{name}: {value}" for name, value in head)]
+    return draw.choice(("\r\n", "\r\n", "\r\n", "\n")).join([*lines, "", ""]).encode("utf8", "replace") + body
+
+
+NAMES = (
+    "Idempotency-Key",
+    "Authorization",
+    "Expect",
+    "Origin",
+    "Accept",
+    "Accept-Encoding",
+    "Content-Encoding",
+    "Upgrade",
+)
+NAMES = (*NAMES, "Content-Type", "Cookie", "X" * 300, "X Y", "", "\x00", "é")
+WORDS = (
+    "",
+    "k",
+    "k" * 5_000,
+    "\x00",
+    "é",
+    "100-continue",
+    "gzip",
+    "*/*;q=x",
+    "Bearer x",
+    "Basic ==",
+    "http://x",
+    "h2c",
+    "a\r\n b",
+)
+TARGETS = (
+    "*",
+    "",
+    "/",
+    "//",
+    "/../models",
+    "/models/%2e%2e",
+    "/%ff",
+    "/models/" + "a" * 9_000,
+    "http://x/stream",
+    "/stream?" + "a" * 9_000,
+)
+
+
 def spec(draw: random.Random) -> bytes:
     """A model's spec with something replaced."""
     told: dict[str, Any] = {"estimator": "lda", "params": {"gamma": 1.0, "n_components": 2}, "from": "start"}

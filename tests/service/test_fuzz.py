@@ -1,6 +1,7 @@
 """Fuzz, the short form: nothing that is nearly right gets a 5xx, harms the process, or changes what it does not learn.
 
-The long form (20,000 streams, and schemathesis against the service's own OpenAPI): python benchmarks/fuzz_service.py.
+The long form (20,000 streams, and schemathesis against the service's own OpenAPI): python -m
+benchmarks.fuzz_service.
 """
 
 import random
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.fuzz_service import raw
 from tests.service import mutating
 from tests.service.serving import ARROW, Served, arrow, in_thread, post
 
@@ -19,7 +21,7 @@ REFUSALS = (400, 404, 409, 413, 415, 422)
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with in_thread(tmp_path_factory.mktemp("fuzz"), max_features=10_000) as served:
+    with in_thread(tmp_path_factory.mktemp("fuzz"), max_features=10_000, body_timeout=0.2) as served:
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
         served.http.put("/models/pca", json={"estimator": "ccipca"}).raise_for_status()
         post(served.http, arrow(mutating.ROWS, list("abcabca")), path="/partial_fit?wait=applied").raise_for_status()
@@ -46,6 +48,18 @@ def test_rows(served: Served, path: str, kind: str, make: Any) -> None:
             assert served.http.get("/stream").json() == before, seed
     models = served.http.get("/models").json()["models"]
     assert [model["state"] for model in models.values()] == ["live", "live"], models
+
+
+def test_heads(served: Served) -> None:
+    before = served.http.get("/stream").json()
+    for seed in range(COUNT // 3):
+        draw = random.Random(seed)
+        request = mutating.request(draw, draw.choice(mutating.SOUND), ARROW)
+        status = raw(served.url, request)
+        assert status[:1] != "5", (seed, status, request[:200])
+        after = served.http.get("/stream").json()
+        assert after == before or (status == "200" and request.startswith(b"POST /partial_fit")), seed
+        before = after
 
 
 def test_specs(served: Served) -> None:
