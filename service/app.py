@@ -54,7 +54,7 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
 
     shared = Shared(
         settings, limits(settings), directory, running, ingest, metrics, held, asyncio.Event(), queries, slow,
-        functools.cache(lambda: stream_dr.LiveFigures(directory)),
+        functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: look.told(directory, running))),
     )  # fmt: skip
     app = FastAPIOffline(
         title="stream_dr",

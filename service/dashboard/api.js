@@ -30,12 +30,12 @@ const KINDS = { f4: Float32Array, f8: Float64Array, i4: Int32Array };
 export function unpacked(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const place = value => {
-    if (Array.isArray(value)) return value.map(place);
+  const place = (value, at) => {
+    if (Array.isArray(value)) return value.map(part => place(part, at));
     if (value === null || typeof value !== "object") return value;
-    if (value.$) return new KINDS[value.$[0]](buffer, 4 + length + value.$[1], value.$[2]);
-    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, place(part)]));
+    if (value.$) return new KINDS[value.$[0]](buffer, 4 + length + at + value.$[1], value.$[2]);
+    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, place(part, at)]));
   };
-  for (const told of Object.values(header.figures)) if (told.figure) told.figure = place(told.figure);
-  return header;
+  for (const drawn of Object.values(header.figures)) if (drawn.figure) drawn.figure = place(drawn.figure, drawn.at);
+  return { ...header, ...header.told };
 }

@@ -1,10 +1,10 @@
-// The dashboard: asks every second for what has changed, and shows it.
+// The dashboard: asks every two seconds for what has changed, and shows it.
 
 import { ask, token, unpacked } from "./api.js";
 import * as figures from "./figures.js";
 import { cancel, element, install } from "./forms.js";
 
-const EVERY = 1000, AGAIN = 1000;
+const EVERY = 2000, AGAIN = 1000;
 const at = id => document.getElementById(id);
 const show = number => Number(number).toLocaleString("en");
 const share = part => part === undefined || part === null ? "–" : `${(100 * part).toFixed(1)} %`;

@@ -18,7 +18,7 @@ import stream_dr
 from service import schemas
 from service.auth import may_write
 from service.forms import FORMS, forms
-from service.shared import Service, Shared
+from service.shared import Service
 
 router = APIRouter(tags=["stream"])
 PAGES = Path(__file__).parent.parent / "dashboard"
@@ -56,7 +56,7 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     def drawn() -> bytes:
         wanted = stream_dr.Wanted(query.rows, query.dimensions, query.component)
         have = query.have.split(",") if query.have else []
-        return shared.figures().draw(query.model, wanted, have, _facts(shared) | rights)
+        return shared.figures().draw(query.model, wanted, have, rights)
 
     body = await asyncio.get_running_loop().run_in_executor(shared.queries, drawn)
     return Response(body, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
@@ -80,14 +80,13 @@ def install(app: FastAPI) -> None:
     app.mount("/dashboard", StaticFiles(directory=PAGES))
 
 
-def _facts(shared: Shared) -> dict[str, Any]:
+def told(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str, Any]:
     """What is told in words and numbers."""
-    directory, running = shared.directory, shared.running
     last, schema = directory.position, directory.schema
     models = {}
     for name, model in directory.models.items():
-        told = schemas.ModelState(**model.describe(last)).model_dump(exclude={"classes", "eigenvalues"})
-        models[name] = told | {"classes": len(model.classes), **running.scores(model)}
+        facts = schemas.ModelState(**model.describe(last)).model_dump(exclude={"classes", "eigenvalues"})
+        models[name] = facts | {"classes": len(model.classes), **running.scores(model)}
     stream = {"position": last, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
     return {
         "stream": stream | {"target_kind": schema.target_kind, "labels": len(schema.labels)},

@@ -5,7 +5,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from stream_dr.engine.schema import Facts
-from stream_dr.plotting.figure import COLOURS, Trace, figure, nothing, text
+from stream_dr.plotting.figure import COLOURS, Plain, Trace, nothing, plain, text
 from stream_dr.plotting.recorded import recorded, records_of
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -18,13 +18,22 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     the last refine of each model is shown. model: of that one alone.
     """
     runs = {"": [p._asdict() for p in source.passes]} if hasattr(source, "passes") else _last(records_of(source), model)
+    return go.Figure(_passes(runs, title))
+
+
+def convergence_of(facts: list[Facts], model: str, title: str) -> Plain:
+    """What `convergence` draws of a model's records."""
+    return _passes(_last(facts, model), title)
+
+
+def _passes(runs: dict[str, list[Facts]], title: str) -> Plain:
     if not runs:
         return nothing(title, "no refine has been recorded")
     traces = [
         t for i, (name, passes) in enumerate(runs.items()) for t in _lines(name, passes, _DASHES[i % len(_DASHES)])
     ]
     axis = {"type": "log", "exponentformat": "power"}
-    return figure(traces, title, xaxis={"title": {"text": "pass"}, "tickformat": "d"}, yaxis=axis)
+    return plain(traces, title, xaxis={"title": {"text": "pass"}, "tickformat": "d"}, yaxis=axis)
 
 
 def _last(facts: list[Facts], model: str | None) -> dict[str, list[Facts]]:

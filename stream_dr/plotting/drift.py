@@ -7,7 +7,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.engine.records import principal_angles
-from stream_dr.plotting.figure import COLOURS, figure, inner, nothing
+from stream_dr.engine.schema import Facts
+from stream_dr.plotting.figure import COLOURS, Plain, inner, nothing, plain
 from stream_dr.plotting.recorded import recorded, records_of
 
 
@@ -17,13 +18,19 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
 
     source: estimators or projections, oldest first; or a directory, or its path, or its records, with the model's name.
     """
-    told: list[tuple[float, list[float]]]
-    if model is None:
-        found = [principal_angles(inner(a), inner(b)) for a, b in pairwise(source)]
-        told = [(i + 2, angles.tolist()) for i, angles in enumerate(found) if angles is not None]
-    else:
-        published = recorded(records_of(source), "published", model)
-        told = [(f["version"], f["angles"]) for f in published if f.get("angles")]
+    if model is not None:
+        return go.Figure(drift_of(records_of(source), model, title))
+    found = [principal_angles(inner(a), inner(b)) for a, b in pairwise(source)]
+    return go.Figure(_angles([(i + 2, angles.tolist()) for i, angles in enumerate(found) if angles is not None], title))
+
+
+def drift_of(facts: list[Facts], model: str, title: str) -> Plain:
+    """What `drift` draws of a model's records."""
+    published = recorded(facts, "published", model)
+    return _angles([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
+
+
+def _angles(told: list[tuple[int, list[float]]], title: str) -> Plain:
     if not told:
         return nothing(title, "no two versions of a linear projection yet")
     versions, degrees = [version for version, _ in told], [np.degrees(angles) for _, angles in told]
@@ -40,4 +47,4 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
         for i, (name, y) in enumerate(shown.items())
     ]
     axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}
-    return figure(traces, title, xaxis={"title": {"text": "version"}, "tickformat": "d"}, yaxis=axis)
+    return plain(traces, title, xaxis={"title": {"text": "version"}, "tickformat": "d"}, yaxis=axis)

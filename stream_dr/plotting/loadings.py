@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.plotting.figure import COLOURS, array, figure, inner, nothing, text
+from stream_dr.plotting.figure import COLOURS, Plain, array, inner, nothing, plain, text
 
 
 def loadings(
@@ -18,7 +18,11 @@ def loadings(
     model: a fitted estimator, or a projection. names: of the features, where the estimator does not know them. Chosen
     features are shown with their scores. Raises InvalidParameter for a component that is not there.
     """
-    title = title or f"Loadings of {text(type(model).__name__)}"
+    return go.Figure(loadings_of(model, component, most, names, title or f"Loadings of {text(type(model).__name__)}"))
+
+
+def loadings_of(model: Any, component: int, most: int, names: Sequence[object] | None, title: str) -> Plain:
+    """What `loadings` draws."""
     chosen = inner(model)
     if hasattr(chosen, "columns"):
         at, values, what = chosen.columns, chosen.scores, "score"
@@ -37,7 +41,7 @@ def loadings(
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
     bars |= {"y": _distinct([int(i) for i in at[largest]], _names(model, names))}
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
-    return figure([bars], title, xaxis={"title": {"text": what}}, yaxis=axis, showlegend=False)
+    return plain([bars], title, xaxis={"title": {"text": what}}, yaxis=axis, showlegend=False)
 
 
 def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:

@@ -10,13 +10,13 @@ from stream_dr.engine.model import Model
 from stream_dr.engine.newest import Newest, newest_rows
 from stream_dr.engine.schema import Facts
 from stream_dr.errors import InvalidParameter
-from stream_dr.plotting.convergence import convergence
-from stream_dr.plotting.drift import drift
-from stream_dr.plotting.figure import inner, nothing, text
-from stream_dr.plotting.loadings import loadings
-from stream_dr.plotting.progress import progress
+from stream_dr.plotting.convergence import convergence_of
+from stream_dr.plotting.drift import drift_of
+from stream_dr.plotting.figure import Plain, inner, nothing, text
+from stream_dr.plotting.loadings import loadings_of
+from stream_dr.plotting.progress import progress_of
 from stream_dr.plotting.projection import points
-from stream_dr.plotting.spectrum import spectrum
+from stream_dr.plotting.spectrum import spectrum_of
 
 KINDS = ("projection", "spectrum", "loadings", "progress", "convergence", "drift")
 
@@ -42,33 +42,45 @@ def figure_of(
     newest, records: where they were read already. Raises InvalidParameter (unknown kind, no model named), and what
     reading the log raises.
     """
+    return go.Figure(plain_of(directory, kind, model, wanted, newest, records))
+
+
+def plain_of(
+    directory: Directory,
+    kind: str,
+    model: Model | None,
+    wanted: Wanted,
+    newest: Newest | None = None,
+    records: Sequence[Facts] | None = None,
+) -> Plain:
+    """What `figure_of` draws."""
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}; there are {', '.join(KINDS)}.")
     told: list[Facts] = list(directory.records.read() if records is None and kind in KINDS[3:] else records or [])
     if kind == "progress":
-        return progress(told)
+        return progress_of(told, 600, "Progress")
     if model is None:
         raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
     name = text(model.name)
     if kind == "convergence":
-        return convergence(told, model.name, title=f"{name}: convergence of refine")
+        return convergence_of(told, model.name, f"{name}: convergence of refine")
     if kind == "drift":
-        return drift(told, model.name, title=f"{name}: drift")
+        return drift_of(told, model.name, f"{name}: drift")
     return _of_projection(directory, kind, model, wanted, newest)
 
 
-def _of_projection(directory: Directory, kind: str, model: Model, wanted: Wanted, newest: Newest | None) -> go.Figure:
+def _of_projection(directory: Directory, kind: str, model: Model, wanted: Wanted, newest: Newest | None) -> Plain:
     published, name = model.published, text(model.name)
     if published is None:
         return nothing(f"{name}: {kind}", "nothing is published yet")
     projection = published.projection
     title = f"{name}: version {published.version}"
     if kind == "spectrum":
-        return spectrum(projection, title=f"{name}: spectrum")
+        return spectrum_of(projection, f"{name}: spectrum")
     if kind == "loadings":
         width = getattr(getattr(inner(projection), "loadings", None), "shape", (0, 0))[1]
         component = min(wanted.component, max(0, width - 1))  # the next version may have fewer
         names = directory.schema.names if projection.kind != "mapped" else None
-        return loadings(projection, component, names=names, title=f"{name}: loadings")
+        return loadings_of(projection, component, 20, names, f"{name}: loadings")
     rows = newest if newest is not None else newest_rows(directory, wanted.rows)
     return points(rows.project(projection), rows.targets, wanted.dimensions, max(1, wanted.rows), 0, title)

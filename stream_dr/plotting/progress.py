@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from stream_dr.engine.schema import Facts
-from stream_dr.plotting.figure import COLOURS, Trace, figure, nothing, text
+from stream_dr.plotting.figure import COLOURS, Plain, Trace, nothing, plain, text
 from stream_dr.plotting.recorded import recorded, records_of, when
 
 PANELS = (("accuracy", "accuracy", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
@@ -25,7 +25,11 @@ def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Fig
     source: a directory, or its path, or its records. most: records that are drawn; of more every so manyth. Accuracy is
     of the nearest class mean, over the rows tested last; the dotted line is that of always answering the last label.
     """
-    facts = records_of(source)
+    return go.Figure(progress_of(records_of(source), most, title))
+
+
+def progress_of(facts: list[Facts], most: int, title: str) -> Plain:
+    """What `progress` draws of records."""
     ticks = recorded(facts, "progress")
     if not ticks:
         return nothing(title, "no records yet: they are written while models learn")
@@ -47,7 +51,7 @@ def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Fig
     axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     axes["yaxis2"] |= {"rangemode": "tozero"}
     axes["yaxis"] |= {"rangemode": "tozero"}
-    return figure(traces, title, xaxis={"type": "date", "anchor": "y"}, hovermode="x", **axes)
+    return plain(traces, title, xaxis={"type": "date", "anchor": "y"}, hovermode="x", **axes)
 
 
 def _thinned(facts: list[Facts], most: int) -> list[Facts]:

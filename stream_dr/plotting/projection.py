@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.plotting.figure import COLOURS, SYMBOLS, Trace, figure, nothing, text
+from stream_dr.plotting.figure import COLOURS, SYMBOLS, Plain, Trace, nothing, plain, text
 from stream_dr.target_parsing import parse_targets
 from stream_dr.targets import KINDS, Targets
 
@@ -35,10 +35,11 @@ def projection(
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
     targets = None if y is None else parse_targets(y, len(z), KINDS)
-    return points(z, targets, dimensions, most, seed, title or f"Projection by {text(type(model).__name__)}")
+    title = title or f"Projection by {text(type(model).__name__)}"
+    return go.Figure(points(z, targets, dimensions, most, seed, title))
 
 
-def points(z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str) -> go.Figure:
+def points(z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str) -> Plain:
     """The figure of projected rows z (rows, components); see `projection`."""
     if dimensions not in (2, 3):
         raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
@@ -57,7 +58,7 @@ def points(z: np.ndarray, targets: Targets | None, dimensions: int, most: int, s
     axes = "xyz"[: min(dimensions, z.shape[1])]
     traces = _continuous(z, targets, axes) if _is_continuous(targets) else _by_class(z, targets, axes, means)
     titles = {f"{axis}axis": {"title": {"text": f"component {i + 1}"}} for i, axis in enumerate(axes)}
-    return figure(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
+    return plain(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
 
 
 class _Group(NamedTuple):
@@ -147,13 +148,13 @@ def _continuous(z: np.ndarray, targets: Targets | None, axes: str) -> list[Trace
     return [_kind(axes, len(z)) | _at(z, axes) | {"name": "rows", "marker": marker}]
 
 
-def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> go.Figure:
+def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> Plain:
     traces = [
         {"type": "histogram", "x": z[g.rows], "name": g.name, "marker": {"color": g.colour}, "opacity": 0.6}
         for g in _groups(targets, len(z), {})
     ]
     axis = {"title": {"text": "component 1"}}
-    return figure(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
+    return plain(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
 
 
 def _kind(axes: str, rows: int) -> Trace:

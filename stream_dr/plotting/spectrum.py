@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from stream_dr.plotting.figure import COLOURS, array, figure, nothing, text
+from stream_dr.plotting.figure import COLOURS, Plain, array, nothing, plain, text
 
 
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
@@ -14,7 +14,11 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     model: a fitted estimator, or a projection. The share is of what the estimator's `explained_variance_ratio_` is of,
     where it has that; else of the sum of the components there are. Negative eigenvalues capture nothing.
     """
-    title = title or f"Spectrum of {text(type(model).__name__)}"
+    return go.Figure(spectrum_of(model, title or f"Spectrum of {text(type(model).__name__)}"))
+
+
+def spectrum_of(model: Any, title: str) -> Plain:
+    """What `spectrum` draws."""
     values = array(model, "eigenvalues")
     if values is None or not len(values):
         return nothing(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
@@ -33,7 +37,7 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
         "yaxis": "y2",
     }
     line |= {"name": f"captured share of {of}", "line": {"color": COLOURS[2]}}
-    return figure(
+    return plain(
         [bars, line],
         title,
         xaxis={"title": {"text": "component"}, "tickformat": "d"},

@@ -25,15 +25,21 @@ def unpacked(body: bytes) -> dict[str, Any]:
     length = int.from_bytes(body[:4], "little")
     assert (4 + length) % 8 == 0
 
-    def placed(part: dict[str, Any]) -> Any:
-        if "$" not in part:
-            return part
-        kind, offset, count = part["$"]
-        assert offset % 8 == 0
-        return np.frombuffer(body, TYPES[kind], count, 4 + length + offset)
+    header = json.loads(body[4 : 4 + length])
 
-    told: dict[str, Any] = json.loads(body[4 : 4 + length], object_hook=placed)
-    return told
+    def placed(part: Any, at: int) -> Any:
+        if isinstance(part, list):
+            return [placed(one, at) for one in part]
+        if not isinstance(part, dict):
+            return part
+        if "$" not in part:
+            return {name: placed(one, at) for name, one in part.items()}
+        kind, offset, count = part["$"]
+        assert (at + offset) % 8 == 0
+        return np.frombuffer(body, TYPES[kind], count, 4 + length + at + offset)
+
+    figures = {kind: drawn | placed(drawn, drawn.get("at", 0)) for kind, drawn in header["figures"].items()}
+    return header | header["told"] | {"figures": figures}
 
 
 def figures(served: Served, **query: Any) -> dict[str, Any]:
@@ -44,7 +50,8 @@ def figures(served: Served, **query: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with in_thread(tmp_path_factory.mktemp("look")) as served:
+    with in_thread(tmp_path_factory.mktemp("look")) as served, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("stream_dr.plotting.live.AGAIN", 0.0)
         for name, key in (("lda", "lda"), ("near", "laplacian_eigenmaps")):
             params = {"reservoir": 50, "n_neighbors": 5} if name == "near" else {}
             served.http.put(f"/models/{name}", json={"estimator": key, "params": params}).raise_for_status()
@@ -109,7 +116,8 @@ def test_models_without_loadings_or_of_another_name(served: Served) -> None:
     assert set(figures(served)["figures"]) == set(figures(served, model="none")["figures"]) == {"progress"}
 
 
-def test_unlearned_rows_leave_the_points(tmp_path: Path) -> None:
+def test_unlearned_rows_leave_the_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_dr.plotting.live.AGAIN", 0.0)
     with in_thread(tmp_path) as served:
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
         for rows in (slice(0, 90), slice(90, 178)):
