@@ -261,6 +261,30 @@ def test_every_option_that_a_message_names_is_there() -> None:
     assert sorted(named - there - {"--version", "--verbose", "--help"}) == []
 
 
+def test_evaluate_of_sorted_labels_shuffled_held_out_and_over_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    label = np.repeat(["a", "b", "c"], 400)
+    X = rng.normal(size=(1_200, 3)) + 4 * (label[:, None] == np.array(["a", "b", "c"]))
+    lines = [",".join([*map(str, x), y]) for x, y in zip(X.tolist(), label, strict=True)]
+    (tmp_path / "sorted.csv").write_text("\n".join(["p,q,r,y", *lines]) + "\n")
+    (tmp_path / "test.csv").write_text("\n".join(["p,q,r,y", *lines[::7]]) + "\n")
+    command = ["evaluate", tmp_path / "sorted.csv", "--label", "y", "--models", "lda=lda", "--probes", "mean", "--json"]
+    as_shipped = Done(capsys, *command, "--first", 100)
+    assert "warning (labels_sorted)" in as_shipped.err
+    mixed = Done(capsys, *command, "--first", 100, "--shuffle", "--curve", tmp_path / "curve.csv")
+    assert "labels_sorted" not in mixed.err
+    lda, no_change = json.loads(mixed.out)
+    assert (no_change["model"], lda["accuracy"] > 0.9, 0.2 < no_change["accuracy"] < 0.5) == ("no change", True, True)
+    assert no_change["rows"] == lda["rows"]
+    header, first, *_ = (tmp_path / "curve.csv").read_text().splitlines()
+    assert header == "rows,model,probe,tested,accuracy"
+    assert first.split(",")[1:3] == ["lda", "mean"]
+    held_out = json.loads(Done(capsys, *command, "--test", tmp_path / "test.csv").out)[0]
+    assert (held_out["rows"], held_out["accuracy"] > 0.9) == (172, True)
+
+
 @pytest.mark.parametrize("module", ["stream_dr", "stream_dr.cli"])
 def test_a_process_of_its_own(tmp_path: Path, folder: Path, module: str) -> None:
     command = [sys.executable, "-m", module, "replay", str(folder), "--dir", str(tmp_path / "d")]

@@ -1,18 +1,29 @@
 """`stream-dr evaluate`: test-then-train over shards."""
 
+import csv
+import io
 import json
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stream_dr.commands.output import Bar, result, say
+from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.specs import SkipDamaged, parse_spec
+from stream_dr.source import Source
+
+if TYPE_CHECKING:
+    from stream_dr.evaluation.test_then_train import Point, Score
 
 
+@reads_files
 def evaluate(
-    sources: Annotated[list[Path], typer.Argument(metavar="SRC…", help="Shards, or folders of them.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="SRC…", help="Shards, folders of them, or files.")],
+    read_as: ReadAs,
     models: Annotated[
         list[str] | None,
         typer.Option("--models", "--model", metavar="NAME=KEY[:param=value,…]", help="A model; several times."),
@@ -22,39 +33,56 @@ def evaluate(
     reservoir: Annotated[int, typer.Option(min=2, help="Rows sampled, on which classifiers are fitted.")] = 2_000,
     neighbours: Annotated[int, typer.Option(min=1, help="Neighbours of knn.")] = 5,
     first: Annotated[int, typer.Option(min=1, help="Rows learned before the first test, whole batches.")] = 500,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample, and of --shuffle.")] = 0,
+    shuffle: Annotated[bool, typer.Option("--shuffle", help="Rows in random order; holds them all in memory.")] = False,
+    test: Annotated[
+        list[Path] | None, typer.Option(metavar="SRC", help="Test with these rows, once all others are learned.")
+    ] = None,
+    curve: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A .csv file of the accuracy on each batch, over time.")
+    ] = None,
     skip_damaged: SkipDamaged = False,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
 ) -> None:
     """Test each batch with what was learned before it, then learn it; print one line a model and classifier.
 
     accuracy, micro F1, macro F1; for several labels a row also the area under the ROC curve, averaged over labels, and
-    accuracy means all labels of a row right. Figures are in the order of the stream; nothing is kept.
+    accuracy means all labels of a row right. Figures are in the order of the stream; nothing is kept. "no change" says of
+    each row what the row before it was: a stream whose labels come in runs flatters whoever follows them.
 
         stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20 --full
     """
     from stream_dr.estimators import make
-    from stream_dr.evaluation.test_then_train import EvaluateSettings
+    from stream_dr.evaluation.test_then_train import EvaluateSettings, Shuffled
     from stream_dr.evaluation.test_then_train import evaluate as run
-    from stream_dr.shards.dataset import open_dataset
 
-    made = {name: make(key, params) for name, key, params in (parse_spec(text) for text in models or [])}
-    if not made and not full:
+    specs = [parse_spec(text) for text in models or []]
+    if not specs and not full:
         raise typer.BadParameter("name at least one model with --models NAME=KEY, or --full.", param_hint="--models")
-    dataset = open_dataset(list(sources), skip_damaged=skip_damaged)
-    for text in dataset.skipped:
-        say(f"skipped: {text}")
+    source: Source = read_as.open(sources, skip_damaged)
+    table = {"feature_map": {"map": "table"}}
+    if getattr(source, "raw", False):
+        specs = [(name, key, {**table, **params}) for name, key, params in specs]
+    made = {name: make(key, params) for name, key, params in specs}
     chosen = tuple(name.strip() for name in probes.split(",") if name.strip())
     settings = EvaluateSettings(
-        first=first, reservoir=reservoir, neighbours=neighbours, probes=chosen, full=full, seed=seed
+        first=first, reservoir=reservoir, neighbours=neighbours, probes=chosen, full=full, seed=seed, baseline=True
     )
-    with Bar("evaluate", dataset.rows) as bar:
-        scores = run(dataset, made, settings, lambda rows: bar.show(rows, dataset.rows))
+    total = getattr(source, "rows", 0)
+    held_out = read_as.open(test, skip_damaged) if test else None
+    with Bar("evaluate", total) as bar, _curve(curve) as points:
+        rows = Shuffled(source, seed) if shuffle else source
+        scores = run(rows, made, settings, lambda done: bar.show(done, total), held_out, points)
+    _warn_of_runs(scores[-1].figures, shuffle)
     if not any(s.figures["rows"] for s in scores):
         say(
-            f"warning (nothing_tested): all {dataset.rows} rows came in batches that --first={first} learns before the "
+            f"warning (nothing_tested): all rows came in batches that --first={first} learns before the "
             "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
         )
+    _tell(scores, as_json)
+
+
+def _tell(scores: list["Score"], as_json: bool) -> None:
     if as_json:
         result(json.dumps([{**s._asdict(), "figures": _in_json(s.figures), **_in_json(s.figures)} for s in scores]))
         return
@@ -66,6 +94,32 @@ def evaluate(
             f"{s.model:<16} {s.probe:<10} {s.components:>10} {f['accuracy']:9.4f} {f['micro_f1']:9.4f} {f['macro_f1']:9.4f} "
             f"{auc} {int(f['rows']):>9}"
         )
+
+
+def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
+    """Say so where labels change less than a tenth as often as in random order."""
+    if not shuffled and "unchanged" in figures and 1 - figures["unchanged"] < 0.1 * (1 - figures["by_chance"]):
+        say(
+            f"warning (labels_sorted): {figures['unchanged']:.1%} of rows have the label of the row before, and "
+            f"{figures['by_chance']:.1%} would in random order. Figures are of rows unlike those learned; --shuffle tests "
+            "them in random order."
+        )
+
+
+@contextmanager
+def _curve(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
+    """What writes points to a file, whole once all are there."""
+    if path is None:
+        yield None
+        return
+    from stream_dr.disk import write_atomically
+    from stream_dr.evaluation.test_then_train import Point
+
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(Point._fields)
+    yield lines.writerow
+    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
 
 
 def _in_json(figures: dict[str, float]) -> dict[str, float | None]:

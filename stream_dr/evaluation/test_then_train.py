@@ -10,7 +10,7 @@ Why this way: a batch is tested only with what came before it, so the figures ar
 classifiers that are fitted when the projection is solved never mix two projections' coordinates. It reads any Source.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +30,15 @@ from stream_dr.targets import labelled_rows, refuse_kind
 
 PROBES = ("mean", "knn", "linear")
 _FULL = "full"
+NO_CHANGE = "no change"
+"""The baseline that says of each row what the row before it was."""
 
 
 class EvaluateSettings(NamedTuple):
     """first: rows learned before the first solve. solve_growth: solve again when rows have grown by this factor.
-    reservoir: rows sampled. neighbours: of knn. probes: which. full: also the rows themselves. seed: of the sample."""
+    reservoir: rows sampled. neighbours: of knn. probes: which. full: also the rows themselves. seed: of the sample.
+    baseline: also the line NO_CHANGE, with figures `unchanged` and `by_chance` of the order in which labels come; keeps 4
+    bytes a row of one label."""
 
     first: int = 500
     solve_growth: float = 1.2
@@ -43,6 +47,17 @@ class EvaluateSettings(NamedTuple):
     probes: tuple[str, ...] = PROBES
     full: bool = False
     seed: int = 0
+    baseline: bool = False
+
+
+class Point(NamedTuple):
+    """rows: learned before a batch. model, probe: which. tested: rows of the batch. accuracy: on it, as in Score."""
+
+    rows: int
+    model: str
+    probe: str
+    tested: int
+    accuracy: float
 
 
 class Score(NamedTuple):
@@ -60,37 +75,75 @@ def evaluate(
     models: Mapping[str, Estimator | None],
     settings: EvaluateSettings = EvaluateSettings(),
     progress: Callable[[int], None] | None = None,
+    test: Source | None = None,
+    curve: Callable[[Point], object] | None = None,
 ) -> list[Score]:
     """Scores of every model and probe over a source's rows that have targets.
 
-    models: name → unfitted estimator. progress(rows) after each batch. Raises TargetsRequired (no row has a target),
-    TargetKindMismatch (continuous targets, or a kind a model does not learn from), InvalidParameter, and what learning
-    and solving raise.
+    models: name → unfitted estimator. progress(rows) after each batch. test: rows that all are tested with, once the source
+    has been learned, instead of its own. curve(point) for each batch, model and probe that was tested. Raises
+    TargetsRequired (no row has a target), TargetKindMismatch (continuous targets, or a kind a model does not learn from),
+    InvalidParameter, and what learning and solving raise.
     """
     if settings.full:
         models = {**models, _FULL: None}
     unknown = [p for p in settings.probes if p not in PROBES]
     if unknown or not models:
         raise InvalidParameter(f"probes are {', '.join(PROBES)} and at least one model is needed; given {unknown}.")
-    run = _Run(models, settings)
-    for _, given in source.events():
-        block = labelled_rows(given)[0]
-        if block.rows == 0:
-            continue
-        run.test(block)
+    run = _Run(models, settings, curve or (lambda point: None))
+    for block in _labelled(source):
+        run.admit(block)
+        if test is None:
+            run.test(block)
         run.train(block)
         if progress is not None:
             progress(run.rows)
     if run.rows == 0:
         raise TargetsRequired("no row of the source has a target; test-then-train needs labelled rows.")
+    if test is not None:
+        run.solve()
+        for block in _labelled(test):
+            run.admit(block)
+            run.test(block)
     return run.scores()
+
+
+def _labelled(source: Source) -> Iterator[Block]:
+    blocks = (labelled_rows(given)[0] for _, given in source.events())
+    return (block for block in blocks if block.rows)
+
+
+class Shuffled:
+    """A Source's rows in random order, seeded, as small pieces of its batches; holds them all in memory."""
+
+    def __init__(self, source: Source, seed: int) -> None:
+        self._source, self._seed = source, seed
+
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """(number, Block) of pieces of batches, for after < number ≤ until."""
+        rng = np.random.default_rng(self._seed)
+        blocks = list(_labelled(self._source))
+        turns = max(64, len(blocks))  # in each comes a piece of every batch
+        places = [rng.integers(0, turns, block.rows) for block in blocks]
+        pieces = ((i, k) for k in range(turns) for i in rng.permutation(len(blocks)).tolist())
+        taken = ((i, rng.permutation(np.flatnonzero(places[i] == k))) for i, k in pieces)
+        for number, (i, rows) in enumerate((i, rows) for i, rows in taken if len(rows)):
+            if number > after and (until is None or number <= until):
+                yield number, blocks[i].take(rows)
 
 
 class _Run:
     """One evaluation under way."""
 
-    def __init__(self, models: Mapping[str, Estimator | None], settings: EvaluateSettings) -> None:
-        self.rows, self._kind, self._settings = 0, "", settings
+    def __init__(
+        self,
+        models: Mapping[str, Estimator | None],
+        settings: EvaluateSettings,
+        curve: Callable[[Point], object],
+    ) -> None:
+        self.rows, self._kind, self._settings, self._curve = 0, "", settings, curve
+        self._before: list[int] | None = None
+        self._order: list[np.ndarray] = []
         self._models, self._learners = models, {n: e.accumulator() for n, e in models.items() if e is not None}
         self._labels: dict[Label, int] = {}
         self._moments = MomentAccumulator("indicator", scatter="none")
@@ -103,20 +156,36 @@ class _Run:
 
     def test(self, block: Block) -> None:
         """Classify a batch with the probes there are."""
-        self._admit(block)
         if self.rows >= self._next:
-            self._fit()
-            self._next = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
+            self.solve()
         truth = self._codes(block)
         for name, projection in self._projections.items():
             Z = projection.apply(block.X)
             for probe in self._settings.probes:
                 self._count((name, probe), truth, self._probes[name, probe].predict(Z))
+        if self._settings.baseline and self._projections:
+            self._count_no_change(truth)
+
+    def solve(self) -> None:
+        """Solve every model and fit its probes on the sample; the next time when the rows have grown."""
+        self._fit()
+        self._next = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
+
+    def _count_no_change(self, truth: list[list[int]]) -> None:
+        before = [self._before or [], *truth[:-1]]
+        self._before = truth[-1]
+        if self._kind == "class":
+            found = np.array([codes[0] if codes else 0 for codes in before], np.int64)
+        else:
+            found = np.where(self._targets(before), 1.0, -1.0)
+        self._count((NO_CHANGE, "previous"), truth, found)
 
     def train(self, block: Block) -> None:
         """Learn a batch."""
-        for number, codes in enumerate(self._codes(block), self.rows):
-            self._truth[number] = codes
+        truth = self._codes(block)
+        self._truth.update(enumerate(truth, self.rows))
+        if self._kind == "class" and self._settings.baseline:
+            self._order.append(np.array([codes[0] for codes in truth], np.int32))
         for learner in self._learners.values():
             learner.add(block)
         self._moments.add(block)
@@ -126,13 +195,26 @@ class _Run:
     def scores(self) -> list[Score]:
         """Every model's and probe's figures so far."""
         none = LabelScores() if self._kind == "multilabel" else ClassScores()
-        return [
+        found = [
             Score(name, probe, self._components(name), self._scores.get((name, probe), none).figures())
             for name in self._models
             for probe in self._settings.probes
         ]
+        if self._settings.baseline:
+            figures = self._scores.get((NO_CHANGE, "previous"), none).figures()
+            found.append(Score(NO_CHANGE, "previous", 0, figures | self._runs()))
+        return found
 
-    def _admit(self, block: Block) -> None:
+    def _runs(self) -> dict[str, float]:
+        """unchanged: share of all rows, tested or not, with the label of the row before; by_chance: in random order."""
+        codes = np.concatenate(self._order) if self._order else np.zeros(0, np.int64)
+        if self._kind != "class" or len(codes) < 2:
+            return {}
+        shares = np.bincount(codes) / len(codes)
+        return {"unchanged": float((codes[1:] == codes[:-1]).mean()), "by_chance": float(shares @ shares)}
+
+    def admit(self, block: Block) -> None:
+        """Meet a batch's labels. Raises TargetKindMismatch for another kind than before."""
         kind = block.y.kind
         if kind == "continuous":
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
@@ -197,11 +279,14 @@ class _Run:
     def _count(self, key: tuple[str, str], truth: list[list[int]], found: np.ndarray) -> None:
         y = self._targets(truth)
         if self._kind == "class":
+            right = y == found
             self._scores.setdefault(key, ClassScores()).add(y, found, len(self._labels))
-            return
-        scores = np.full(y.shape, -1.0)
-        scores[:, : found.shape[1]] = found
-        self._scores.setdefault(key, LabelScores()).add(y, scores > 0, scores)
+        else:
+            scores = np.full(y.shape, -1.0)
+            scores[:, : found.shape[1]] = found
+            right = (y == (scores > 0)).all(1)
+            self._scores.setdefault(key, LabelScores()).add(y, scores > 0, scores)
+        self._curve(Point(self.rows, *key, len(y), float(right.mean())))
 
     def _components(self, name: str) -> int:
         projection = self._projections.get(name)

@@ -137,7 +137,7 @@ def test_the_commands(tmp_path):
     assert "1500 rows × 47236 features, class targets, 4 labels" in done.stdout
     again = run("evaluate", tmp_path / "made", "--models", "lda=lda:gamma=1.0", "--probes", "mean", "--json")
     assert again.returncode == 0, again.stderr
-    (line,) = json.loads(again.stdout)
+    line, _ = json.loads(again.stdout)
     assert line["rows"] == 500
     assert 0.3 < line["accuracy"] <= 1
     assert run("generate", "other", "--out", tmp_path / "x").returncode == 1
