@@ -15,6 +15,7 @@ def refine(
         float, typer.Option(min=0.0, help="Stop at this residual and angle between passes (radians).")
     ] = 1e-6,
     max_passes: Annotated[int, typer.Option(min=1, help="Stop after so many passes.")] = 20,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Take products in N threads.")] = 1,
 ) -> None:
     """Solve a model exactly by passes over the log, and publish the result until the next refine.
 
@@ -39,7 +40,7 @@ def refine(
                         f"{facts['seconds']:.1f} s"
                     )
 
-            published = refine_model(opened, chosen, tol, max_passes, show)
+            published = refine_model(opened, chosen, tol, max_passes, show, workers)
         if not last.get("converged", True):
             say(f"warning (not_converged): {not_reached(last['pass'], last['residual'], last['angle'], tol)}")
         if last.get("exact"):

@@ -19,7 +19,7 @@ given up is asked under a lock that a new model and an unlearning take too, so n
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +121,7 @@ class History:
         """A new Decoder of the log's events."""
         return Decoder(self._limits, self._path)
 
-    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+    def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
         """(position, Block), for after < position ≤ until, of the rows that unlearn events up to `until` have left; to
         the end of the log when it is None."""
         for position, block, _ in self._numbered(after, self._log.last if until is None else until):

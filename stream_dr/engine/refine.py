@@ -10,7 +10,8 @@ Why this way: the numerics (estimators/refining.py) are a generator over any Sou
 one, and stopping, resuming and progress are what happens between two steps.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -22,6 +23,7 @@ from stream_dr.engine.model import Frozen, Model
 from stream_dr.engine.schema import Facts, learned_by
 from stream_dr.engine.snapshot import remove_snapshots, snapshot, snapshot_folder
 from stream_dr.engine.snapshot_file import read_file, write_file
+from stream_dr.engine.threads import ahead
 from stream_dr.engine.versions import Published
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
 from stream_dr.estimators.refining import Refining, check_method, is_exact, refine_steps
@@ -54,6 +56,7 @@ def refine(
     max_passes: int = 20,
     tell: Tell | None = None,
     cancelled: Callable[[], bool] | None = None,
+    threads: int = 1,
 ) -> Published | None:
     """Refine a frozen model and publish the result; None when it was cancelled before the end, which is asked at every
     event. Passes begin at the last refined projection. What is exact already is left, and told as {"exact", "note"}.
@@ -68,7 +71,7 @@ def refine(
         return model.published
     learned = _Learned(directory, model, frozen.position, cancelled)
     try:
-        return _passes(directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None))
+        return _passes(directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None), threads)
     except _Cancelled:
         return None
     finally:
@@ -77,7 +80,14 @@ def refine(
 
 
 def _passes(
-    directory: Directory, model: Model, frozen: Frozen, learned: "_Learned", tol: float, max_passes: int, told: Tell
+    directory: Directory,
+    model: Model,
+    frozen: Frozen,
+    learned: "_Learned",
+    tol: float,
+    max_passes: int,
+    told: Tell,
+    threads: int,
 ) -> Published:
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
     last = None
@@ -91,6 +101,7 @@ def _passes(
         resume=_begun(path, frozen.position, max_passes),
         guess=model.published.projection if model.published and model.published.refined_at is not None else None,
         progress=lambda number, rows: told({"pass": number, "rows": rows, "total_rows": frozen.rows}),
+        threads=threads,
     ):
         last = step
         made = step.report._asdict()
@@ -109,7 +120,7 @@ def _passes(
 
 
 def refine_model(
-    directory: Directory, model: Model, tol: float, max_passes: int, tell: Tell | None = None
+    directory: Directory, model: Model, tol: float, max_passes: int, tell: Tell | None = None, threads: int = 1
 ) -> Published:
     """Backfill a model, refine and snapshot it: the whole work of `stream-dr refine`. Raises as
     `refine`."""
@@ -117,7 +128,7 @@ def refine_model(
     with threadpool_limits(1):
         backfill(directory, [model], directory.position)
         frozen = model.freeze()
-        published = refine(directory, model, frozen, tol, max_passes, tell)
+        published = refine(directory, model, frozen, tol, max_passes, tell, threads=threads)
     if published is None:
         raise CannotRefine("the refine was cancelled.")
     snapshot(model, frozen, directory.path)
@@ -136,12 +147,13 @@ class _Learned:
         self._history, self._model, self._until = directory.history, model, until
         self._cancelled = cancelled or (lambda: False)
 
-    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+    def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
         last = self._until if until is None else min(until, self._until)
-        for position, block in self._history.events(max(after, self._model.start - 1), last):
-            if self._cancelled():
-                raise _Cancelled
-            yield position, learned_by(self._model.estimator, block)
+        with closing(ahead(self._history.events(max(after, self._model.start - 1), last))) as events:
+            for position, block in events:
+                if self._cancelled():
+                    raise _Cancelled
+                yield position, learned_by(self._model.estimator, block)
 
 
 def _remember(path: Path, position: int, refining: Refining) -> None:

@@ -92,13 +92,14 @@ def refine_steps(
     names: tuple[str, ...] | None = None,
     progress: RefineProgress | None = None,
     guess: Any = None,
+    threads: int = 1,
 ) -> Iterator[RefinePass]:
     """Refine `state` by passes over `source`; a Step a pass, the last one the best.
 
     estimator: the spec (parameters only are read). source: `events()` yields (position, Block) of exactly the rows learned;
     batches without targets are passed over, as learning does, where the method needs some. tol: for the residual and, in
     radians, the angle. max_passes: number of the last pass, those before `resume` counted. guess: an earlier projection of
-    this stream to begin from, where no `resume` is given.
+    this stream to begin from, where no `resume` is given. threads: of the products.
     progress(pass, rows) is called after each block. Raises CannotRefine (no out-of-core solution, or another stream),
     InvalidParameter, NotFitted.
     """
@@ -108,7 +109,7 @@ def refine_steps(
     source, learned = as_source(source), state
     estimator, state, source, names = unmapped(estimator, state, source, names)
     moments = moments_of(state, estimator.standardize)
-    replayed = Replayed(estimator, state, moments, names)
+    replayed = Replayed(estimator, state, moments, names, threads)
     method = METHODS[estimator.refined_by](estimator, moments, state, replayed.scale > 0)
     now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_begin(guess, moments)))
     check = True

@@ -37,10 +37,14 @@ RefineProgress = Callable[[int, int], None]
 class Replayed:
     """The rows a state has learned, replayed from a source.
 
-    estimator: its spec. state: what it has learned. names: the features' names, where rows come as named columns.
+    estimator: its spec. state: what it has learned. names: the features' names, where rows come as named columns. threads:
+    of the products.
     """
 
-    def __init__(self, estimator: Any, state: Any, moments: Moments, names: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, estimator: Any, state: Any, moments: Moments, names: tuple[str, ...] | None = None, threads: int = 1
+    ) -> None:
+        self._threads = threads
         self._estimator = clone(estimator).set_params(scatter="diagonal")
         self._state = state
         self._moments = moments
@@ -54,17 +58,17 @@ class Replayed:
     ) -> tuple[np.ndarray, int]:
         """Cxx @ columns (features, r) of the scaled features, and the rows it was summed over. Raises CannotRefine."""
         fresh = Holder(self._estimator.accumulator(), self._names)
-        total = ScatterProduct(self._moments.mean, columns, self.scale)
         rows = 0
-        for position, given in source.events():
-            block = self._parsed(fresh, given, position)
-            if check:
-                fresh.accumulator.add(block)
-            learned = labelled_rows(block)[0] if self._estimator.target_kinds else block
-            rows += learned.rows
-            total.add(learned, self._weights(learned, rows))
-            if progress is not None:
-                progress(rows)
+        with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
+            for position, given in source.events():
+                block = self._parsed(fresh, given, position)
+                if check:
+                    fresh.accumulator.add(block)
+                learned = labelled_rows(block)[0] if self._estimator.target_kinds else block
+                rows += learned.rows
+                total.add(learned, self._weights(learned, rows))
+                if progress is not None:
+                    progress(rows)
         if check:
             self._compare(fresh.accumulator.freeze())
             self._rows = rows

@@ -11,6 +11,7 @@ straight into the result: `X.T @ Z` would write a (features, r) array for every 
 itself at 1,000 rows a block. Dense rows are centred before the product, a chunk at a time.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,28 +28,58 @@ class ScatterProduct:
     """Adds up A P block by block.
 
     mean: (features,) x̄. columns: (features, r) P. scale: (features,) or None: with it, A is diag(scale) A diag(scale), the
-    scatter of standardised features.
+    scatter of standardised features. threads: each has some columns of P, so that answers of other numbers of them
+    differ by rounding. Use in a with-block, which ends them.
     """
 
-    def __init__(self, mean: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None) -> None:
-        self._mean = mean
-        self._scale = scale
-        self._columns = np.ascontiguousarray(columns if scale is None else columns * scale[:, None])
+    def __init__(
+        self, mean: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None, threads: int = 1
+    ) -> None:
+        columns = columns if scale is None else columns * scale[:, None]
+        self._scale, self._pool = scale, ThreadPoolExecutor(threads) if threads > 1 else None
+        self._parts = [
+            _Columns(mean, part) for part in np.array_split(columns, max(1, min(threads, columns.shape[1])), axis=1)
+        ]
+
+    def __enter__(self) -> "ScatterProduct":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def add(self, block: Block, weights: np.ndarray | None = None) -> None:
+        """Add one block's rows (rows, ≤ features), weighted by `weights` (rows,) where given."""
+        if self._pool is None:
+            self._parts[0].add(block, weights)
+        else:
+            list(self._pool.map(lambda part: part.add(block, weights), self._parts))
+
+    def result(self) -> np.ndarray:
+        """A P (features, r) float64."""
+        out = np.hstack([part.result() for part in self._parts])
+        return out if self._scale is None else out * self._scale[:, None]
+
+
+class _Columns:
+    """Some columns of the product. One owner."""
+
+    def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
+        self._mean, self._columns = mean, np.ascontiguousarray(columns)
         self._shift = mean @ self._columns
         self._out = np.zeros_like(self._columns)
         self._total = np.zeros(self._columns.shape[1])
 
-    def add(self, block: Block, weights: np.ndarray | None = None) -> None:
-        """Add one block's rows (rows, ≤ features), weighted by `weights` (rows,) where given."""
+    def add(self, block: Block, weights: np.ndarray | None) -> None:
+        """Add one block's rows."""
         if sp.issparse(block.X):
             self._add_sparse(block.X, weights)
         else:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """A P (features, r) float64."""
-        out = self._out - np.outer(self._mean, self._total)
-        return out if self._scale is None else out * self._scale[:, None]
+        """These columns of A P, not scaled."""
+        return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: Any, weights: np.ndarray | None) -> None:
         w = np.ones(X.shape[0]) if weights is None else weights

@@ -52,3 +52,19 @@ def test_narrow_sparse_blocks_and_empty_ones():
     found = product([X, sp.csr_matrix((0, 1))], mean, np.eye(3))
     rows = np.array([[1.0, 2.0, 0.0], [0.0, 3.0, 0.0]]) - mean
     np.testing.assert_allclose(found, rows.T @ rows)
+
+
+@pytest.mark.parametrize("columns", [0, 1, 7])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_threads_change_nothing(form, columns):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((60, 9)) * (rng.random((60, 9)) < 0.4)
+    P, w = rng.standard_normal((9, columns)), rng.random(60)
+    found = []
+    for threads in (1, 2, 3):
+        with ScatterProduct(X.mean(0), P, None, threads) as total:
+            for part in np.split(np.arange(60), [20, 21]):
+                total.add(Block(form(X[part])), w[part])
+            found.append(total.result())
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], atol=1e-12)
