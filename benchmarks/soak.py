@@ -137,8 +137,9 @@ class Load:
                     self.counts["batches unlearned"] += 1
             if made % 10 == 0:
                 told = self._asked(connection, "POST", "/models/wide/refine", b'{"max_passes": 2}')
-                while told is not None and told["state"] in ("queued", "running") and not self.stop.is_set():
+                while told is not None and told["state"] in ("waiting", "running") and not self.stop.is_set():
                     self.stop.wait(1)
+                    connection.close()
                     told = self._asked(connection, "GET", f"/jobs/{told['id']}")
                 if told is not None and told["state"] == "done":
                     self.counts["refined"] += 1

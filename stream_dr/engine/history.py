@@ -20,6 +20,7 @@ given up is asked under a lock that a new model and an unlearning take too, so n
 import json
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,7 @@ class History:
     ) -> None:
         self._log, self._path, self._limits, self._schema, self._going_on = log, path, limits, schema, going_on
         self.lock = threading.Lock()
+        self._kept = 0  # who goes over the rows again and again
         self._forgotten = -1  # the last unlearning whose rows are no longer in the log's bytes
 
     def decoder(self) -> Decoder:
@@ -178,6 +180,17 @@ class History:
         past = [(model, oldest_snapshot(self._path, model)) for model in self._going_on()]
         return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in past), default=last + 1)
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Let no rows be forgotten in the with-block: a refine has the same ones in every pass."""
+        with self.lock:
+            self._kept += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._kept -= 1
+
     def forget(self) -> int:
         """Overwrite what may be forgotten; the number of events written anew. Raises InsufficientStorage.
 
@@ -197,7 +210,7 @@ class History:
                 continue
             for position, rows in removal_of(event.body).items():
                 with self.lock:
-                    if self.passed() < event.position:
+                    if self._kept or self.passed() < event.position:
                         return written
                     written += self._forget_rows(position, rows)
             self._forgotten = event.position

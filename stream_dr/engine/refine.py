@@ -71,7 +71,8 @@ def refine(
         return model.published
     learned = _Learned(directory, model, frozen.position, cancelled)
     try:
-        return _passes(directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None), threads)
+        with directory.history.kept():
+            return _passes(directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None), threads)
     except _Cancelled:
         return None
     finally:

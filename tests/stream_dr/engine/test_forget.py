@@ -10,6 +10,7 @@ from stream_dr.engine.advance import backfill
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import rows_draft, unlearn_draft
 from stream_dr.engine.history import GONE
+from stream_dr.engine.refine import refine
 from stream_dr.engine.snapshot import snapshot
 from stream_dr.engine.verify import verify
 from tests.stream_dr.engine.batches import dense, opened, put
@@ -111,3 +112,24 @@ def test_an_unlearning_that_is_done_is_not_looked_at_again(tmp_path: Path, monke
         assert looked_at == [(0, 1)]
     with opened(tmp_path) as directory:
         assert directory.history.forget() == 0
+
+
+def test_a_refine_has_its_rows_until_it_ends(tmp_path: Path) -> None:
+    with opened(tmp_path, m=("lda", {"scatter": "diagonal", "gamma": 1.0})) as directory:
+        for seed in range(4):
+            put(directory, dense(seed))
+        model = directory.model("m")
+        backfill(directory, [model], directory.position)
+        written: list[int] = []
+
+        def told(facts: dict[str, Any]) -> None:
+            if not written and "residual" in facts:
+                unlearn(directory, (1,))
+                settled(directory)
+                written.append(directory.history.forget())
+
+        published = refine(directory, model, model.freeze(), 1e-9, 3, told)
+        assert published is not None
+        assert published.rows == 80
+        assert written == [0]
+        assert directory.history.forget() == 1
