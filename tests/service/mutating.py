@@ -111,7 +111,9 @@ def request(draw: random.Random, body: bytes, kind: str) -> bytes:
                     "5, 5",
                     "",
                 )
-                head[2][1] = str(draw.choice(length))
+                head.append(["Content-Length", str(draw.choice(length))])
+                if draw.random() < 0.7:
+                    head = [line for line in head if line[0] != "Content-Length" or line is head[-1]]
             case 4:
                 coding = draw.choice(("chunked", "gzip, chunked", "chunked, chunked", "identity", "Chunked ", "x"))
                 head.append(["Transfer-Encoding", coding])
@@ -119,7 +121,7 @@ def request(draw: random.Random, body: bytes, kind: str) -> bytes:
                 body = draw.choice(sizes).encode() + b"\r\n" + body + draw.choice((b"\r\n0\r\n\r\n", b"", b"0\r\n"))
             case 5:
                 head.append([draw.choice(NAMES), draw.choice(WORDS)])
-            case 6:
+            case 6 if head:
                 del head[draw.randrange(len(head))]
             case _:
                 head.append(list(draw.choice(head)) if head else ["", ""])
