@@ -19,6 +19,9 @@ MOST_CLASSES = 30
 SHARP = 2_000
 """Points up to which SVG draws them, sharp at any size; more are drawn by WebGL."""
 
+MANY = 20_000
+"""Points past which they are drawn smaller, so that they do not hide each other."""
+
 _OTHERS = "#9aa0a6"
 
 
@@ -123,13 +126,13 @@ def _by_class(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int
         | _at(z[g.rows], axes)
         | {
             "name": g.name,
-            "marker": {"color": g.colour, "size": _size(axes), "opacity": 0.7, "symbol": _symbol(g, axes)},
+            "marker": {"color": g.colour, "size": _size(axes, len(z)), "opacity": 0.7, "symbol": _symbol(g, axes)},
         }
         for g in groups
     ]
     centred = [g for g in groups if g.mean is not None]
     if centred:
-        marker = {"color": [g.colour for g in centred], "size": _size(axes) + 6, "symbol": "x"}
+        marker = {"color": [g.colour for g in centred], "size": _size(axes, 0) + 6, "symbol": "x"}
         marker["line"] = {"width": 1.5, "color": "#111"}
         at = _at(np.array([g.mean for g in centred]), axes)
         named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
@@ -143,7 +146,7 @@ def _continuous(z: np.ndarray, targets: Targets | None, axes: str) -> list[Trace
     values = (
         targets.values[:, 0] if targets.present is None else np.where(targets.present, targets.values[:, 0], np.nan)
     )
-    marker = {"color": values, "colorscale": "Viridis", "showscale": True, "size": _size(axes), "opacity": 0.8}
+    marker = {"color": values, "colorscale": "Viridis", "showscale": True, "size": _size(axes, len(z)), "opacity": 0.8}
     marker["colorbar"] = {"title": {"text": "target"}}
     return [_kind(axes, len(z)) | _at(z, axes) | {"name": "rows", "marker": marker}]
 
@@ -167,8 +170,8 @@ def _at(z: np.ndarray, axes: str) -> Trace:
     return {axis: np.ascontiguousarray(z[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
 
 
-def _size(axes: str) -> int:
-    return 3 if len(axes) == 3 else 5
+def _size(axes: str, rows: int) -> int:
+    return 3 if len(axes) == 3 or rows > MANY else 5
 
 
 def _symbol(group: _Group, axes: str) -> str:
