@@ -109,7 +109,7 @@ def main() -> None:
     options = record.options(parser, runs=20_000)
     done = record.Record(options)
     with tempfile.TemporaryDirectory() as folder:
-        process = Process(Path(folder), max_features=10_000, log_level="warning", body_timeout=0.5)
+        process = Process(Path(folder), max_features=10_000, body_timeout=0.5)  # what it says is read at the end
         try:
             with httpx.Client(base_url=process.url, timeout=60) as http:
                 http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
