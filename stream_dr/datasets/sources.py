@@ -5,7 +5,7 @@ Memory is one block, whatever the file's size (MATLAB's format excepted, see its
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,7 +127,7 @@ class FileSource:
         """Whether features are columns as a table has them."""
         return bool(self.options.raw)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Generator[Block, None, None]:
         """The rows, from the start. Raises MalformedInput (no row at all, a file that changed meanwhile), SourceMissing, and
         what the reader raises."""
         rows = 0

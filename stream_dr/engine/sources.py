@@ -12,12 +12,14 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from stream_dr.datasets.sources import FileSource
 from stream_dr.disk import TEMPORARY, fsync_directory, write_atomically
 from stream_dr.engine.references import SOURCES
+from stream_dr.engine.threads import ahead
 from stream_dr.errors import OutputExists
 from stream_dr.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
 from stream_dr.shards.writer import write_shards
@@ -42,7 +44,8 @@ def keep_as_shards(
     written = folder.with_name(f".{name}{TEMPORARY}")
     shutil.rmtree(written, ignore_errors=True)  # what a kill left
     try:
-        manifest = write_shards(source.blocks(), written, n_features=source.options.n_features, progress=progress)
+        with closing(ahead(source.blocks())) as blocks:
+            manifest = write_shards(blocks, written, n_features=source.options.n_features, progress=progress)
         if not folder.exists():
             _write_note(written, note)
             written.rename(folder)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.raw import raw_from_arrow
 from stream_dr.arrow.rows import RESERVED
-from stream_dr.arrow.targets import is_text
+from stream_dr.arrow.targets import is_text, targets_from_arrow
 from stream_dr.block import Block, Ids, check_finite
 from stream_dr.errors import InvalidTargets, SchemaMismatch, StreamDRError
 from stream_dr.frames import matrix_of
@@ -168,6 +168,11 @@ def ids_of(column: pa.Array, name: str) -> Ids:
 def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
     """The batch's targets by their columns, or None. A row whose label is empty has no target."""
     if roles.label is not None:
+        column = batch.column(roles.label)
+        if pa.types.is_string(column.type):
+            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+        if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
+            return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
     if roles.labels:
         Y = np.column_stack([numbers(batch.column(name), name) for name in roles.labels])
