@@ -86,7 +86,9 @@ def main() -> None:
             median = statistics.median(taken)
             print(f"{what.__name__:6} {asked.rows / median:12,.0f} rows/s  {reading / median:5.2f} of reading")
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(print(f"peak memory grew by {grown / 1024:.0f} MiB from a tenth of {path.stat().st_size >> 20} MiB"))
+        print(
+            f"peak memory grew by {grown / 1024:.0f} MiB from a tenth of {path.stat().st_size >> 20} MiB to all of it"
+        )
 
 
 def write_in_a_child(path: Path, rows: int) -> None:
