@@ -75,7 +75,7 @@ def raw(url: str, request: bytes) -> str:
         with contextlib.suppress(ConnectionError, TimeoutError):
             connection.sendall(request)
             while len(answer) < 12 and (more := connection.recv(1 << 16)):
-                answer += more
+                answer = (answer + more).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
         found = answer.partition(b" ")[2][:3]
         return found.decode("latin1") or "nothing"
 
