@@ -233,6 +233,7 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing_in_the_way(
     (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * 5_000)
     given = ["a.csv", "--label", "y"]
     monkeypatch.chdir(tmp_path)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     with monkeypatch.context() as pressed:
         pressed.setattr("stream_dr.shards.writer.write_manifest", lambda *_: signal.raise_signal(signal.SIGINT))
         for command, does in [
@@ -242,6 +243,7 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing_in_the_way(
             done = Done(capsys, *command)
             assert (done.status, done.out) == (130, "")
             assert done.err.endswith(f"error (interrupted): stopped before the end; the same command {does}.\n")
+    signal.signal(signal.SIGINT, before)
     assert not list((tmp_path / "out").iterdir())
     assert not (tmp_path / "d").exists()
     assert Done(capsys, "convert", *given, "--out", "out").status == 0
