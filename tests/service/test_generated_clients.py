@@ -1,6 +1,7 @@
 """Clients that others' generators make of /openapi.json: made without a warning of it, they make a model, post rows and
 project them."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -64,7 +65,8 @@ def run(tmp_path: Path) -> Callable[..., str]:
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
 
     def run(program: str, *words: str) -> str:
-        done = subprocess.run([venv / "bin" / program, *words], cwd=tmp_path, capture_output=True, text=True)
+        found = os.environ | {"PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}
+        done = subprocess.run([venv / "bin" / program, *words], cwd=tmp_path, capture_output=True, text=True, env=found)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
