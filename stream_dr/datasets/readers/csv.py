@@ -13,7 +13,7 @@ import csv
 import io
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -158,9 +158,12 @@ class CsvFile:
             counted = _Quotes(file)
             try:
                 with pacsv.open_csv(counted, self._read, self._parse, convert) as reader:
-                    yield reader
-                    if counted.quotes % 2 and counted.ended:
-                        self._refuse_open_quote()
+                    try:
+                        yield reader
+                        if counted.quotes % 2 and counted.ended:
+                            self._refuse_open_quote()
+                    finally:
+                        counted.leave(reader)
             except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
                 self._name_the_line(types)
                 raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
@@ -284,10 +287,19 @@ class _Quotes:
     closed = False
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.quotes, self.ended = file, 0, False
+        self._file, self.quotes, self.ended, self._left = file, 0, False, False
+
+    def leave(self, reader: pacsv.CSVStreamingReader) -> None:
+        """Have Arrow's thread read no further, and wait for it: a Python that ends while it reads is aborted."""
+        self._left = True
+        with suppress(pa.ArrowException, UnicodeError, OSError, EOFError):
+            for _ in reader:
+                pass
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
+        if self._left:
+            return b""
         data = self._file.read(size)
         self.quotes += data.count(b'"')
         self.ended = self.ended or not data

@@ -1,6 +1,7 @@
 """csv by column: roles, types that only later rows show, errors naming file and line."""
 
 import gzip
+import time
 
 import numpy as np
 import pytest
@@ -96,3 +97,34 @@ def test_an_empty_label_is_none(tmp_path):
     (block,) = read_csv(path, Roles(label="y"))
     assert block.y.labels == ("cat", "dog")
     assert block.y.present.tolist() == [True, False, True]
+
+
+def test_nothing_reads_on_once_the_reader_was_left(tmp_path, monkeypatch):
+    path = write(tmp_path, "a,y\n" + "0.5,1\n" * 2_000_000)
+    reads = []
+
+    class SlowFile:
+        def __init__(self, file):
+            self._file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self._file.close()
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+        def read(self, size=-1):
+            time.sleep(0.02)
+            reads.append(size)
+            return self._file.read(size)
+
+    monkeypatch.setattr(reader, "open_bytes", lambda path: SlowFile(open(path, "rb")))
+    blocks = read_csv(path, Roles(label="y"))
+    assert next(blocks).rows == 1_000
+    blocks.close()
+    done = len(reads)
+    time.sleep(0.1)
+    assert len(reads) == done < 10
