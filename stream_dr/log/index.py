@@ -35,7 +35,7 @@ LASTING = "reference:"
 """Keys that begin so are never forgotten."""
 
 KEYS = 1_000_000
-"""How many other keys are remembered."""
+"""How many other keys are remembered; once one is forgotten, exactly as many are there."""
 
 _AT_ONCE = 64  # events, and pages, that one transaction of retention gives up
 _TABLES = """
@@ -57,7 +57,7 @@ _WITHOUT_KEY = """
 SELECT key FROM events WHERE key IS NOT NULL AND key NOT IN (SELECT key FROM keys)
   AND position >= COALESCE((SELECT position FROM keys WHERE number IS NOT NULL ORDER BY number LIMIT 1), 0) LIMIT 1
 """
-_NUMBERS = "SELECT COUNT(number), COALESCE(MAX(number) - MIN(number) + 1, 0) FROM keys"
+_NUMBERS = "SELECT COUNT(number), COALESCE(MIN(number), 1), COALESCE(MAX(number), 0) FROM keys"
 _WITHOUT_SCHEMA = """
 SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT position FROM schemas) LIMIT 1
 """
@@ -289,9 +289,9 @@ class Index:
             self._connection.backup(copy)
             copy.execute("PRAGMA journal_mode=WAL")
 
-    def check(self) -> None:
-        """SQLite's own check of the whole file, every row, no position missing, and each event's key and schema change
-        there."""
+    def check(self, keys: int = KEYS) -> None:
+        """SQLite's own check of the whole file, every row, no position missing, each event's key and schema change there,
+        and no key missing that is not older than the last `keys`."""
         check_integrity(self._connection, self._path)
         expected = self.ends().first
         with closing(self._connection.execute(f"{_EVENT} FROM events ORDER BY position")) as cursor:
@@ -304,9 +304,10 @@ class Index:
                 self._sound(row)
         for (key,) in self._connection.execute(_WITHOUT_KEY).fetchall():
             raise damaged_file(self._path, f"the key {key!r} of an event is missing")
-        ((known, numbers),) = self._connection.execute(_NUMBERS).fetchall()
-        if known != numbers:
-            raise damaged_file(self._path, f"{numbers - known} keys are missing")
+        ((known, first, last),) = self._connection.execute(_NUMBERS).fetchall()
+        first = 1 if known < keys else first
+        if known != last - first + 1:
+            raise damaged_file(self._path, f"{last - first + 1 - known} keys are missing")
         for (position,) in self._connection.execute(_WITHOUT_SCHEMA).fetchall():
             raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()

@@ -82,7 +82,7 @@ class Log(AbstractContextManager["Log"]):
             if writable:
                 if not self._head.is_of(self._database.path):
                     with self._view() as index:
-                        index.check()
+                        index.check(self._keys)
                 self._sure()
                 files = self._files()
                 for listed in files:
@@ -270,7 +270,7 @@ class Log(AbstractContextManager["Log"]):
         Raises DamagedFile naming file and position. Cost: one read of the log; memory: about 1 MB, or one event."""
         known, ends, count, size = self._head.read(), self._look(), 0, 0
         with self._view() as index:
-            index.check()
+            index.check(self._keys)
         for listed in self._files():
             try:
                 listed.file.check(listed.end)
