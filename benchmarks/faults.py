@@ -5,12 +5,12 @@
 A fault is done to a copy of one of three directories (rows, with an unlearning and what a kill leaves; references to shards;
 many small files, old events dropped): bytes flipped, zeroed, cut off, added or taken from a file as it was before; files
 removed, exchanged, doubled, emptied, made a folder; fields of SQLite's rows changed, rows removed (of events and schema
-changes not the oldest, as retention does); in half of the runs as if it had been there always, in half as if the directory were
-a copy. Then, in a process of its own, it is verified, opened for
-writing, its models are brought up, and every event, key and state is compared with what the whole directory says. What comes
-out is "named" (an error of ours, or the system's, in the place of what it should be, or by `verify`), "repaired" (`verify`
-named it, and all is as it should be nevertheless) or "harmless". Exits 1 where one was "silent" (something else, without an
-error), "raw" (an error that is not ours), or ended or stopped the process; those are kept in DIR.
+changes not the oldest, as retention does); in half of the runs as if it had been there always, in half as if the directory
+were a copy. Then, in a process of its own, it is verified, opened for writing, its models are brought up, and every event,
+key and state is compared with what the whole directory says. What comes out is "named" (an error of ours, or the system's,
+in the place of what it should be, or by `verify`), "repaired" (`verify` named it, and all is as it should be nevertheless)
+or "harmless". Exits 1 where one was "silent" (something else, without an error), "raw" (an error that is not ours), or ended
+or stopped the process; those are kept in DIR.
 """
 
 import argparse

@@ -258,6 +258,9 @@ def _not_opened(path: Path) -> StreamDRError | None:
     """Why SQLite could not open a file or the journal beside it, which it does not say."""
     if not path.is_file():
         return damaged_file(path, "it is no file" if path.exists() else "it is missing")
+    for beside in path.parent.glob(f"{path.name}-*"):
+        if not beside.is_file():
+            return damaged_file(path, f"{beside.name} is no file")
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as e:

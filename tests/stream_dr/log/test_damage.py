@@ -234,3 +234,11 @@ def test_a_folder_in_the_place_of_a_file_is_named(folder):
                 log.verify()
         path.rmdir()
         path.write_bytes(content)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_folder_in_the_place_of_what_sqlite_keeps_beside_its_file_is_named(folder, writable):
+    filled(folder).close()
+    (folder / "index.sqlite-wal").mkdir()
+    with pytest.raises(errors.DamagedFile, match="sqlite-wal is no file"), Log(folder, writable) as log:
+        log.verify()

@@ -1,6 +1,7 @@
 """csv by column: roles, types that only later rows show, errors naming file and line."""
 
 import gzip
+import io
 import time
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_an_empty_label_is_none(tmp_path):
 
 def test_nothing_reads_on_once_the_reader_was_left(tmp_path, monkeypatch):
     path = write(tmp_path, "a,y\n" + "0.5,1\n" * 2_000_000)
-    reads = []
+    content, reads = path.read_bytes(), []
 
     class SlowFile:
         def __init__(self, file):
@@ -121,7 +122,7 @@ def test_nothing_reads_on_once_the_reader_was_left(tmp_path, monkeypatch):
             reads.append(size)
             return self._file.read(size)
 
-    monkeypatch.setattr(reader, "open_bytes", lambda path: SlowFile(open(path, "rb")))
+    monkeypatch.setattr(reader, "open_bytes", lambda path: SlowFile(io.BytesIO(content)))
     blocks = read_csv(path, Roles(label="y"))
     assert next(blocks).rows == 1_000
     blocks.close()
