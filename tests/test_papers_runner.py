@@ -1,0 +1,35 @@
+"""`python -m benchmarks.papers`: each table or figure is called by its name, and its claims are counted."""
+
+from types import ModuleType
+
+import pytest
+
+from benchmarks.papers import __main__ as runner
+from benchmarks.papers.claims import Claim
+
+
+@pytest.fixture
+def one(monkeypatch):
+    module = ModuleType("one", "A table.")
+    module.run = lambda options: iter(
+        [Claim("errors", "1 %", "2 %", "differs", "another split"), Claim("d", "3", "3", "agrees")][: 1 + options.quick]
+    )
+    monkeypatch.setattr(runner, "found", lambda: {"one": module})
+
+
+def test_claims_are_told_and_counted(one, capsys):
+    runner.main(["one", "--quick"])
+    told = capsys.readouterr().out
+    assert "DIFFERS  errors: paper 1 %; ours 2 %\n         another split\nAGREES   d: paper 3; ours 3" in told
+    assert told.endswith("1 agrees, 1 differs, 0 missing\n")
+
+
+def test_an_unknown_name_is_told_with_those_there_are(one, capsys):
+    with pytest.raises(SystemExit):
+        runner.main(["two"])
+    assert "no two; there are one" in capsys.readouterr().err
+
+
+def test_without_names_it_says_what_there_is(one, capsys):
+    runner.main([])
+    assert capsys.readouterr().out.split() == ["one", "A", "table."]
