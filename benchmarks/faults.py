@@ -118,10 +118,17 @@ def look(path: Path) -> Told:
                 told[f"key {number}"] = _or_named(log.find_key, f"key-{number}")
             for name, model in directory.models.items():
                 told[f"model {name}"] = _or_named(_state, directory, model)
-            told["append"] = _or_named(lambda: str(directory.append([draft(dense(99), "new")])))
+            told["append"] = _or_named(_appended, directory)
     except (errors.StreamDRError, OSError) as e:
         return {"directory": Named(e)}
     return told
+
+
+def _appended(directory: Directory) -> Any:
+    (result,) = directory.append([draft(dense(99), "new")])
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def _event(log: Log, position: int) -> Any:

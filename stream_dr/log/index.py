@@ -143,7 +143,9 @@ def insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
 
 def remember(connection: sqlite3.Connection, found: Iterable[tuple[str, Known]], keys: int) -> None:
     """Note keys, and forget the oldest above `keys`; one that is there keeps its first event."""
-    last = connection.execute("SELECT MAX(number) FROM keys").fetchone()[0] or 0
+    last = (
+        connection.execute(f"SELECT MAX(number) FROM keys WHERE number < {1 << 62}").fetchone()[0] or 0
+    )  # no damaged text
     number = last
     for key, known in found:
         lasting = key.startswith(LASTING)

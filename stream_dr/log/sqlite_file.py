@@ -241,6 +241,10 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        for beside in path.parent.glob(f"{path.name}-*"):
+            if not beside.is_file():
+                return damaged_file(path, f"{beside.name} is no file")
     if code == sqlite3.SQLITE_CANTOPEN:
         return _not_opened(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -258,9 +262,6 @@ def _not_opened(path: Path) -> StreamDRError | None:
     """Why SQLite could not open a file or the journal beside it, which it does not say."""
     if not path.is_file():
         return damaged_file(path, "it is no file" if path.exists() else "it is missing")
-    for beside in path.parent.glob(f"{path.name}-*"):
-        if not beside.is_file():
-            return damaged_file(path, f"{beside.name} is no file")
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as e:

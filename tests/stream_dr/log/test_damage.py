@@ -242,3 +242,18 @@ def test_a_folder_in_the_place_of_what_sqlite_keeps_beside_its_file_is_named(fol
     (folder / "index.sqlite-wal").mkdir()
     with pytest.raises(errors.DamagedFile, match="sqlite-wal is no file"), Log(folder, writable) as log:
         log.verify()
+    (folder / "index.sqlite-wal").rmdir()
+    (folder / "index.sqlite-shm").mkdir()
+    with pytest.raises(errors.DamagedFile, match="sqlite-shm is no file"), Log(folder) as log:
+        log.append([draft("rows", b"x", 1)])
+
+
+def test_a_damaged_number_of_a_key_stops_no_append_and_is_told_by_verify(folder):
+    filled(folder).close()
+    with closing(sqlite3.connect(folder / "index.sqlite")) as index, index:
+        index.execute("UPDATE keys SET number = 'x' WHERE key = 'k7'")
+    with Log(folder) as log:
+        (position,) = log.append([draft("rows", b"x", 1, key="new")])
+        assert log.find_key("new").position == position
+        with pytest.raises(errors.DamagedFile, match="'k7'"):
+            log.verify()
