@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from stream_dr.estimators.parameter_checks import check_choice, check_number
 from stream_dr.estimators.reservoir_method import Embedding
-from stream_dr.solve.graph import neighbourhood_graph
+from stream_dr.solve.graph import Edges, neighbourhood_graph
 from stream_dr.solve.laplacian_eigenmaps import Eigenmap, laplacian_eigenmaps
 from stream_dr.statistics.reservoir import Reservoir
 
@@ -32,11 +32,14 @@ class LaplacianEigenmaps(Embedding):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Neighbours k, a row counting as the first of its own (as scikit-learn's SpectralEmbedding has it).
+        Neighbours k of a row.
     weights : {"binary", "heat"}, default "binary"
         Edges of weight 1, or exp(−|·|²/t).
     temperature : float > 0 or None, default None
         t; None: the mean squared length of the edges.
+    edges : {"average", "or"}, default "average"
+        "average": an edge that only one of its ends counts has half its weight, and a row is the first of its own k, as in
+        scikit-learn's SpectralEmbedding; "or": all of it, and a row has k others [GLPLS eq. 2.25].
     scaling : {"unit", "source"}, default "unit"
         "unit": the sampled rows have variance 1 along every component; "source": zᵀ D z = 1, as scikit-learn's.
 
@@ -57,17 +60,21 @@ class LaplacianEigenmaps(Embedding):
     _: KW_ONLY
     weights: Literal["binary", "heat"] = "binary"
     temperature: float | None = None
+    edges: Edges = "average"
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_choice("weights", self.weights, ("binary", "heat"))
+        check_choice("edges", self.edges, ("average", "or"))
         if self.temperature is not None:
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
     def fitted(self, state: Reservoir) -> Eigenmap:
         """Places of the sampled rows, and the rule for others."""
-        graph = neighbourhood_graph(state.kept, self.n_neighbors, self.weights == "heat", self.temperature, None)
+        graph = neighbourhood_graph(
+            state.kept, self.n_neighbors, self.weights == "heat", self.temperature, edges=self.edges
+        )
         return laplacian_eigenmaps(state.kept, graph, self.n_components, self.scaling == "unit")
 
     @property

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from stream_dr.estimators.parameter_checks import check_choice, check_number
 from stream_dr.estimators.reservoir_method import ByClass, ReservoirMethod
 from stream_dr.projection import Linear
-from stream_dr.solve.graph import neighbourhood_graph
+from stream_dr.solve.graph import Edges, neighbourhood_graph
 from stream_dr.solve.locality import locality
 from stream_dr.statistics.reservoir import Reservoir
 
@@ -32,11 +32,14 @@ class LPP(ReservoirMethod):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Neighbours k, a row counting as the first of its own.
+        Neighbours k of a row.
     weights : {"heat", "binary"}, default "heat"
         Edges of weight exp(−|·|²/t), or 1.
     temperature : float > 0 or None, default None
         t; None: the mean squared length of the edges.
+    edges : {"average", "or"}, default "average"
+        "average": an edge that only one of its ends counts has half its weight, and a row is the first of its own k;
+        "or": all of it, and a row has k others [GLPLS eq. 2.35].
     label_aware : bool, default False
         Cut edges between classes; needs y.
     gamma : float ≥ 0, default 0.0
@@ -62,6 +65,7 @@ class LPP(ReservoirMethod):
     _: KW_ONLY
     weights: Literal["heat", "binary"] = "heat"
     temperature: float | None = None
+    edges: Edges = "average"
     label_aware: bool = False
     gamma: float = 0.0
 
@@ -69,6 +73,7 @@ class LPP(ReservoirMethod):
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_choice("weights", self.weights, ("heat", "binary"))
+        check_choice("edges", self.edges, ("average", "or"))
         check_choice("label_aware", self.label_aware, (False, True))
         check_number("gamma", self.gamma, 0.0)
         if self.temperature is not None:
@@ -79,6 +84,7 @@ class LPP(ReservoirMethod):
         if not len(state.numbers):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
         codes = state.codes if self.label_aware else None
-        graph = neighbourhood_graph(state.kept, self.n_neighbors, self.weights == "heat", self.temperature, codes)
+        heat = self.weights == "heat"
+        graph = neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, codes, self.edges)
         D = sp.diags_array(graph.degrees, format="csr")
         return locality(state.kept, D - graph.weights, D, self.n_components, self.gamma, self.scaling == "unit")

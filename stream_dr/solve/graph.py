@@ -1,22 +1,25 @@
 """graph: the weighted neighbourhood graph of a reservoir's rows, for LaplacianEigenmaps and LPP.
 
 An edge joins i and j where one is among the k nearest of the other; its weight is 1 [GLPLS eq. 2.25] or the heat kernel
-exp(−|x_i − x_j|²/t) [GLPLS eq. 2.35], and half of that where only one of the two counts the other among its nearest.
-Label- aware: an edge between rows of different classes is cut. A row is the first of its own k nearest and has no
-edge to itself.
+exp(−|x_i − x_j|²/t) [GLPLS eq. 2.35]. By edges "average" it is half of that where only one of the two counts the other
+among its nearest, and a row is the first of its own k; by "or" every edge has its whole weight and a row has k others, as
+in those equations. Label-aware: an edge between rows of different classes is cut. No row has an edge to itself.
 
 Cost: the neighbour search, then O(r k features).
 
 Why this way: averaging the two directions and counting a row among its own k is what scikit-learn's SpectralEmbedding
-does, so one can be checked against the other (the papers' "or" would give each one-sided edge its whole weight).
+does, so one can be checked against the other.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.solve.neighbours import nearest, pair_distances
+
+Edges = Literal["average", "or"]
+"""How one-sided edges are weighed; see the module's text."""
 
 SLACK = 1.0 + 1e-9
 """A row this near to the edge of a neighbourhood is in it: distances are rounded."""
@@ -26,8 +29,8 @@ class Graph(NamedTuple):
     """The graph and what is needed to attach a new row to it.
 
     weights: (r, r) CSR float64, symmetric, zero diagonal. degrees: (r,). radii: (r,) squared distance to the farthest
-    of a row's k nearest. temperature: t of the heat kernel, None for weights of 1. neighbours: k − 1, others a row
-    counts.
+    of a row's k nearest. temperature: t of the heat kernel, None for weights of 1. neighbours: others a row counts, k or
+    k − 1. one_sided: share of its weight that an edge has which only one end counts.
     """
 
     weights: sp.csr_matrix
@@ -35,21 +38,27 @@ class Graph(NamedTuple):
     radii: np.ndarray
     temperature: float | None
     neighbours: int
+    one_sided: float
 
 
 def neighbourhood_graph(
-    rows: Any, n_neighbors: int, heat: bool, temperature: float | None, codes: np.ndarray | None
+    rows: Any,
+    n_neighbors: int,
+    heat: bool,
+    temperature: float | None,
+    codes: np.ndarray | None = None,
+    edges: Edges = "average",
 ) -> Graph:
     """The graph of rows (r, features), dense or CSR.
 
     n_neighbors: k, at most r. heat: heat kernel or 1. temperature: t; None takes the mean squared length of the edges.
     codes: (r,) classes, edges between different ones being cut; None keeps all.
     """
-    r = rows.shape[0]
+    r, average = rows.shape[0], edges == "average"
     if r < 2:
-        return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0)
-    k = min(n_neighbors, r)
-    ends = nearest(rows, k, with_self=True).ravel()
+        return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
+    k = min(n_neighbors, r if average else r - 1)
+    ends = nearest(rows, k, with_self=average).ravel()
     starts = np.repeat(np.arange(r), k)
     lengths = pair_distances(rows, starts, ends)
     radii = lengths.reshape(r, k).max(axis=1) * SLACK
@@ -60,9 +69,10 @@ def neighbourhood_graph(
     if codes is not None:
         weights = weights * (codes[starts] == codes[ends])
     directed = sp.csr_matrix((weights, (starts, ends)), shape=(r, r))
-    graph = (0.5 * (directed + directed.T)).tocsr()
+    graph = (0.5 * (directed + directed.T) if average else directed.maximum(directed.T)).tocsr()
     graph.eliminate_zeros()
-    return Graph(graph, np.asarray(graph.sum(axis=1)).ravel(), radii, t, k - 1)
+    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    return Graph(graph, degrees, radii, t, k - 1 if average else k, 0.5 if average else 1.0)
 
 
 def _temperature(lengths: np.ndarray, given: float | None) -> float:

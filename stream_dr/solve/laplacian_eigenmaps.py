@@ -6,7 +6,7 @@ many zero eigenvectors as the graph has parts are skipped: they only say which p
 Cost: O(r³) once, dense; apply O(r · features) a row.
 
 Why this way: on the landmarks D⁻¹ S z = (1 − λ) z, so Nyström's formula is exact there, provided a new row is
-attached by the training graph's own rule, each direction for half. A component with μ = 1 − λ ≤ 1e-6 has no such
+attached by the training graph's own rule. A component with μ = 1 − λ ≤ 1e-6 has no such
 extension and is left out.
 """
 
@@ -32,7 +32,8 @@ class Eigenmap(NamedTuple):
 
     landmarks: the reservoir's rows. places: (r, components). eigenvalues: (components,) λ, ascending; μ = 1 − λ.
     radii: (r,) squared radius of each landmark's neighbourhood. neighbours: landmarks a new row counts as near.
-    temperature: t of the heat kernel; 0 for weights of 1. parts: of the graph.
+    temperature: t of the heat kernel; 0 for weights of 1. parts: of the graph. one_sided: share of its weight that an edge
+    has which only one end counts.
     """
 
     landmarks: Kept
@@ -43,6 +44,7 @@ class Eigenmap(NamedTuple):
     temperature: float
     parts: int = 1
     solution: str = "exact"
+    one_sided: float = 0.5
 
     @property
     def kind(self) -> str:
@@ -71,10 +73,11 @@ class Eigenmap(NamedTuple):
     def nystrom(self, rows: Any, squared: np.ndarray) -> np.ndarray:
         """Nyström's formula for rows at squared distances (rows, r); a landmark at distance 0 is the row itself, no edge."""
         squared = np.where(squared > 0, squared, np.inf)
-        edges = 0.5 * (squared <= self.radii)
+        ends = (squared <= self.radii).astype(np.float64)  # 0, 1 or 2 of the edge's ends count the other
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
-            edges[np.arange(len(edges))[:, None], near] += 0.5
+            ends[np.arange(len(ends))[:, None], near] += 1.0
+        edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
             nearest = squared.min(axis=1, keepdims=True)
             edges *= np.exp((np.where(np.isfinite(nearest), nearest, 0.0) - squared) / self.temperature)
@@ -107,4 +110,5 @@ def laplacian_eigenmaps(rows: Any, graph: Graph, n_components: int, unit: bool =
         graph.neighbours,
         temperature,
         max(parts, 1),
+        one_sided=graph.one_sided,
     )

@@ -9,18 +9,22 @@ def squared_distances(A, B):
     return np.array([[sum((a - b) ** 2) for b in B] for a in A])
 
 
-def graph(X, k, heat=False, t=None, codes=None):
-    """Symmetric weights (r, r): half for each direction; a row is the first of its own k. Also t."""
+def graph(X, k, heat=False, t=None, codes=None, either=False):
+    """Symmetric weights (r, r): half for each direction; a row is the first of its own k. Also t.
+
+    either: the whole weight where one counts the other, a row having k others [GLPLS eq. 2.25, 2.35]."""
     r = len(X)
     d = squared_distances(X, X)
-    near = [[j for j in np.argsort(d[i], kind="stable") if j != i][: min(k, r) - 1] for i in range(r)]
+    near = [[j for j in np.argsort(d[i], kind="stable") if j != i][: k if either else k - 1] for i in range(r)]
     if heat and t is None:
         t = np.mean([d[i, j] for i in range(r) for j in near[i]])
     S = np.zeros((r, r))
     for i in range(r):
         for j in near[i]:
             weight = np.exp(-d[i, j] / t) if heat else 1.0
-            if codes is None or codes[i] == codes[j]:
+            if either:
+                S[i, j] = S[j, i] = weight
+            elif codes is None or codes[i] == codes[j]:
                 S[i, j] += weight / 2
                 S[j, i] += weight / 2
     return S, t
@@ -34,15 +38,17 @@ def laplacian_eigenmaps(X, k, p, **options):
     return values[1 : p + 1], vectors[:, 1 : p + 1]
 
 
-def nystrom(X, S, values, places, new, k, heat=False, t=None):
+def nystrom(X, S, values, places, new, k, heat=False, t=None, either=False):
     """One new row's place: attached to the graph as a row that was never in it would be."""
+    k = k + 1 if either else k
     d = squared_distances([new], X)[0]
     radii = [np.sort(squared_distances([x], X)[0])[min(k, len(X)) - 1] for x in X]
     near = np.argsort(d, kind="stable")[: min(k, len(X)) - 1]
     w = np.zeros(len(X))
     for j in range(len(X)):
         weight = np.exp(-d[j] / t) if heat else 1.0
-        w[j] = weight * (int(j in near) + int(d[j] <= radii[j])) / 2
+        ends = int(j in near) + int(d[j] <= radii[j])
+        w[j] = weight * (min(ends, 1) if either else ends / 2)
     return w @ places / w.sum() / (1 - values)
 
 

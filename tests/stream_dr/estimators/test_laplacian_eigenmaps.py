@@ -35,28 +35,40 @@ def test_agrees_with_scikit_learn_on_the_reservoirs_rows():
     assert up_to_sign(model.transform(kept), peer.fit_transform(kept)) < 1e-10
 
 
-@pytest.mark.parametrize("options", [{}, {"weights": "heat"}, {"weights": "heat", "temperature": 0.7}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"weights": "heat"},
+        {"weights": "heat", "temperature": 0.7},
+        {"edges": "or"},
+        {"edges": "or", "weights": "heat"},
+    ],
+    ids=str,
+)
 def test_equals_the_definition(options):
-    heat = {"heat": "weights" in options, "t": options.get("temperature")}
+    heat = {"heat": "weights" in options, "t": options.get("temperature"), "either": "edges" in options}
     values, places = naive.laplacian_eigenmaps(X, 10, 3, **heat)
     model = LaplacianEigenmaps(n_components=3, scaling="source", **options).fit(X)
     assert model.eigenvalues_ == pytest.approx(values, abs=1e-12)
     assert up_to_sign(model.transform(X), places) < 1e-9
 
 
+@pytest.mark.parametrize("edges", ["average", "or"])
 @pytest.mark.parametrize("weights", ["binary", "heat"])
-def test_new_rows_are_placed_by_nystroms_formula(weights):
-    heat = weights == "heat"
-    model = LaplacianEigenmaps(weights=weights).fit(X)
-    S, t = naive.graph(X, 10, heat)
+def test_new_rows_are_placed_by_nystroms_formula(weights, edges):
+    heat, either = weights == "heat", edges == "or"
+    model = LaplacianEigenmaps(weights=weights, edges=edges).fit(X)
+    S, t = naive.graph(X, 10, heat, either=either)
     for new in rng.normal(size=(10, 4)):
-        expected = naive.nystrom(X, S, model.eigenvalues_, model.transform(X), new, 10, heat, t)
+        expected = naive.nystrom(X, S, model.eigenvalues_, model.transform(X), new, 10, heat, t, either)
         assert model.transform([new])[0] == pytest.approx(expected, abs=1e-10)
 
 
+@pytest.mark.parametrize("edges", ["average", "or"])
 @pytest.mark.parametrize("weights", ["binary", "heat"])
-def test_nystroms_formula_gives_the_training_rows_their_own_places(weights):
-    model = LaplacianEigenmaps(weights=weights).fit(SETS["swiss roll"])
+def test_nystroms_formula_gives_the_training_rows_their_own_places(weights, edges):
+    model = LaplacianEigenmaps(weights=weights, edges=edges).fit(SETS["swiss roll"])
     projection, rows = model.solve(model.state_), SETS["swiss roll"]
     squared = ((rows[:, None] - rows) ** 2).sum(axis=2)
     again = projection.nystrom(rows, squared)

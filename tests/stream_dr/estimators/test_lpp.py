@@ -23,8 +23,9 @@ def aligned(a, b):
         ({"temperature": 2.0}, {"heat": True, "t": 2.0}),
         ({"weights": "binary"}, {}),
         ({"label_aware": True}, {"heat": True, "codes": CODES}),
+        ({"edges": "or", "temperature": 2.0}, {"heat": True, "t": 2.0, "either": True}),
     ],
-    ids=["heat", "temperature", "binary", "label aware"],
+    ids=["heat", "temperature", "binary", "label aware", "or"],
 )
 def test_equals_the_definition(options, definition):
     S, _ = naive.graph(X, 10, **definition)

@@ -33,6 +33,7 @@ VALUES: dict[str, list[Any]] = {
     "reservoir": [100],
     "weights": ["heat", "binary"],
     "temperature": [2.0],
+    "edges": ["or"],
     "label_aware": [True],
     "reg": [0.1],
 }
