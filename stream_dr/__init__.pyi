@@ -31,6 +31,7 @@ from .estimators import ESTIMATORS as ESTIMATORS
 from .estimators.cca import CCA as CCA
 from .estimators.ccipca import CCIPCA as CCIPCA
 from .estimators.class_means import ClassMeans as ClassMeans
+from .estimators.hsic import hsic as hsic
 from .estimators.hsl import HSL as HSL
 from .estimators.information_gain import InformationGain as InformationGain
 from .estimators.iskm import IncrementalSKM as IncrementalSKM

@@ -1,9 +1,12 @@
 """SPCA: supervised principal component analysis with a kernel on the targets."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from stream_dr.estimators.closed_form import ClosedForm, Directions
+from stream_dr.estimators.dependence import DependenceMethod
 from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.statistics.moments.encoding import Fourier
@@ -19,7 +22,7 @@ class KernelKinds:
 
 
 @dataclass(eq=False, repr=False)
-class SPCA(ClosedForm):
+class SPCA(DependenceMethod):
     """Supervised PCA (Barshan et al.): directions of largest dependence (HSIC) on the targets [SRP §2; mathematics §2].
 
     Left singular vectors of Cxy, orthonormal; eigenvalues are those of Cxy Cxyᵀ. `kernel` is the one on the targets:
@@ -29,6 +32,10 @@ class SPCA(ClosedForm):
     - "delta": the same as "linear" for one label a row; refused otherwise.
     - "rbf": exp(−|y − y'|²/(2 sigma²)) on numbers, by `n_fourier` random Fourier features drawn from random_state: an
       approximation (14 / 3 / 0.6 % off at 100 / 1,000 / 10,000); n_components=None means 10 then.
+
+    Classes c give at most c − 1 directions, k columns of numbers k. PCA is L = I, every row a class of its own; with random
+    numbers as targets, p columns of ±1 drawn for every row, SPCA is randomised PCA with p directions, from one pass and
+    without Cxx.
 
     Targets: one or several labels a row, or numbers. State: O(d·(k + 2)) for k labels, columns or Fourier features.
     Learning a row costs O(its entries × its labels or k); solving O(d k²). Cxx is not needed. Merges and unlearns.
@@ -41,6 +48,9 @@ class SPCA(ClosedForm):
         Width of the "rbf" kernel, in the unit of the targets.
     n_fourier : int ≥ 1, default 1000
         Random Fourier features of the "rbf" kernel.
+    null_space : bool, default False
+        Fill up to n_components with orthonormal directions of eigenvalue 0, drawn from random_state, as an eigensolver does
+        that is asked for so many: they keep distances between rows and depend on no target. False: they are left out.
     """
 
     target_kinds: ClassVar[Any] = KernelKinds()
@@ -50,6 +60,8 @@ class SPCA(ClosedForm):
     kernel: Literal["linear", "delta", "rbf"] = "linear"
     sigma: float = 1.0
     n_fourier: int = 1000
+    _: KW_ONLY
+    null_space: bool = False
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -57,6 +69,7 @@ class SPCA(ClosedForm):
         check_choice("kernel", self.kernel, ("linear", "delta", "rbf"))
         check_number("sigma", self.sigma, low=0.0, open_low=True)
         check_positive_int("n_fourier", self.n_fourier)
+        check_choice("null_space", self.null_space, (False, True))
 
     def target_encoding(self) -> Any:
         """Labels as their indicator; numbers as they are, or as Fourier features with kernel="rbf"."""
@@ -68,4 +81,15 @@ class SPCA(ClosedForm):
         """Left singular vectors of Cxy; none where it is rounding."""
         vectors, values = moments.reduced(moments.cross, moments.target_size)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
-        return vectors[:, :most], values[:most] ** 2
+        vectors, values = vectors[:, :most], values[:most] ** 2
+        more = min(self.n_components or 0, len(vectors)) - len(values)
+        if not self.null_space or more <= 0:
+            return vectors, values
+        return np.hstack([vectors, self._without_dependence(vectors, more)]), np.append(values, np.zeros(more))
+
+    def _without_dependence(self, vectors: np.ndarray, more: int) -> np.ndarray:
+        """So many orthonormal directions (features, more), drawn at random among those orthogonal to `vectors`."""
+        drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), more))
+        for _ in range(2):  # once more, for what rounding left of them
+            drawn = np.linalg.qr(drawn - vectors @ (vectors.T @ drawn))[0]
+        return drawn

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dr.estimators.closed_form import ClosedForm, Directions
+from stream_dr.estimators.dependence import DependenceMethod
 from stream_dr.estimators.moments import Moments
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.statistics.moments.encoding import Fourier
@@ -15,7 +16,7 @@ from stream_dr.targets import Label
 
 
 @dataclass(eq=False, repr=False)
-class SRP(ClosedForm):
+class SRP(DependenceMethod):
     """Supervised random projections: W = Cxy R, R random signs, one row per label [SRP eq. 13; mathematics §2].
 
     E[W Wᵀ] = Cxy Cxyᵀ, the matrix SPCA decomposes: no eigenproblem, and an answer as soon as there is a row. R is ±1/√p,
@@ -32,6 +33,8 @@ class SRP(ClosedForm):
     1), so more components than classes only average the randomness. `eigenvalues_` are the squared lengths of the
     columns of Cxy R, in the columns' order: W has no eigenvalues. `gamma` and `scatter` have no effect. Several labels a
     row use the linear kernel on the indicator.
+
+    Without targets, L = I of [SRP §2.2] is randomised PCA: `SPCA` learns it from random numbers as targets (see there).
 
     Targets: one or several labels a row, or numbers. State: O(d·(k + 2)), k labels or p Fourier features. Learning a row
     costs O(its entries × its labels); solving O(d k p). Cxx is not needed. Merges and unlearns.

@@ -29,6 +29,7 @@ VALUES: dict[str, list[Any]] = {
     "kernel": ["delta", "rbf"],
     "sigma": [2.0],
     "n_fourier": [50],
+    "null_space": [True],
     "n_neighbors": [3],
     "reservoir": [100],
     "weights": ["heat", "binary"],

@@ -61,3 +61,26 @@ def test_rbf_states_of_one_seed_merge() -> None:
     first = SPCA(kernel="rbf", n_fourier=30, random_state=5).fit(X[:40], y[:40])
     first.merge(SPCA(kernel="rbf", n_fourier=30, random_state=5).fit(X[40:], y[40:]))
     np.testing.assert_allclose(first.eigenvalues_, whole.eigenvalues_, rtol=1e-9)
+
+
+def test_null_space_fills_up_with_directions_of_no_dependence() -> None:
+    X, y = rows()
+    plain, filled = SPCA().fit(X, y), SPCA(6, null_space=True, random_state=4).fit(X, y)
+    assert filled.components_.shape == (6, 10)
+    np.testing.assert_allclose(filled.components_ @ filled.components_.T, np.eye(6), atol=1e-12)
+    np.testing.assert_allclose(filled.components_[:2], plain.components_, atol=1e-12)
+    np.testing.assert_array_equal(filled.eigenvalues_[2:], 0.0)
+    matrix = criteria.spca(X, (y[:, None] == y).astype(float))
+    assert np.abs(matrix @ filled.components_[2:].T).max() < 1e-9 * np.abs(matrix).max()
+    assert filled.hsic_ == pytest.approx(plain.hsic_)
+    assert not np.allclose(filled.components_, SPCA(6, null_space=True, random_state=5).fit(X, y).components_)
+
+
+def test_all_of_the_null_space_keeps_every_distance() -> None:
+    X, y = rows()
+    Z = SPCA(20, null_space=True).fit(X, y)
+    with pytest.warns(errors.FewerComponents):
+        np.testing.assert_allclose(
+            np.linalg.norm(Z.transform(X)[0] - Z.transform(X), axis=1), np.linalg.norm(X[0] - X, axis=1)
+        )
+    assert SPCA(null_space=True).fit(X, y).rank_ == 2  # as many as there are, where no number is asked for

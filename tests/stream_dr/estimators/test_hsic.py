@@ -1,0 +1,67 @@
+"""HSIC against tr(KHLH) / (n − 1)² with the kernels written out."""
+
+import numpy as np
+import pytest
+
+from stream_dr import PCA, SPCA, SRP, errors, hsic, random_fourier
+from tests.naive import criteria
+from tests.stream_dr.estimators.closed_form_cases import learn, rows
+
+X, y = rows()
+L = (y[:, None] == y).astype(float)
+
+
+def direct(K: np.ndarray, L: np.ndarray) -> float:
+    H = np.eye(len(K)) - 1.0 / len(K)
+    return float(np.trace(K @ H @ L @ H)) / (len(K) - 1) ** 2
+
+
+def test_of_rows_and_classes() -> None:
+    assert hsic(X, y) == pytest.approx(direct(X @ X.T, L), rel=1e-12)
+    assert hsic(X + 100.0, y) == pytest.approx(hsic(X, y), rel=1e-9)
+    assert hsic(np.vstack([X, X]), np.repeat([0, 1], len(X))) == 0.0
+
+
+def test_of_rows_and_numbers() -> None:
+    t = np.random.default_rng(1).normal(size=len(X)) + X[:, 0]
+    assert hsic(X, t) == pytest.approx(direct(X @ X.T, np.outer(t, t)), rel=1e-12)
+    L = np.exp(-((t[:, None] - t) ** 2) / (2 * 0.8**2))
+    assert hsic(X, t, kernel="rbf", sigma=0.8) == pytest.approx(direct(X @ X.T, L), rel=0.1)  # 1,000 Fourier features
+
+
+def test_of_mapped_rows() -> None:
+    K = np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2))
+    found = hsic(X, y, feature_map=random_fourier(4000, gamma=0.1, seed=0))
+    assert found == pytest.approx(direct(K, L), rel=0.1)
+
+
+@pytest.mark.parametrize("estimator", [SPCA(2), SPCA(1), SRP(4), SPCA(2, standardize=True)], ids=str)
+def test_of_a_projection_is_that_of_the_rows_it_projects(estimator: SPCA | SRP) -> None:
+    learned = learn(estimator, X, y)
+    assert learned.hsic_ == pytest.approx(hsic(learned.transform(X), y), rel=1e-9)
+
+
+def test_of_spca_is_the_largest_that_orthonormal_directions_have() -> None:
+    best = SPCA(2).fit(X, y)
+    assert best.hsic_ == pytest.approx(best.eigenvalues_.sum() / (len(X) - 1) ** 2)
+    assert best.hsic_ > hsic(PCA(2).fit(X).transform(X), y)
+    mapped = SPCA(2, feature_map=random_fourier(50, gamma=0.1, seed=0)).fit(X, y)
+    assert mapped.hsic_ == pytest.approx(hsic(mapped.transform(X), y))
+
+
+def test_needs_two_rows() -> None:
+    with pytest.raises(errors.InvalidRows, match="two or more"):
+        hsic(X[:1], y[:1])
+
+
+def test_every_row_a_class_of_its_own_is_pca() -> None:
+    values, vectors = criteria.top(np.cov(X.T), 3)
+    own = SPCA(3).fit(X, np.arange(len(X)))
+    np.testing.assert_allclose(np.abs((own.components_.T * vectors).sum(axis=0)), 1.0, atol=1e-9)
+    np.testing.assert_allclose(own.eigenvalues_ / (len(X) - 1), values, rtol=1e-9)
+
+
+def test_random_numbers_as_targets_make_randomised_pca() -> None:
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(X), 8))
+    kept = [np.cov(model.transform(X).T).trace() for model in (SPCA(8).fit(X, signs), PCA(8).fit(X))]
+    assert 0.9 * kept[1] < kept[0] < kept[1]
