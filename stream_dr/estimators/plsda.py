@@ -20,6 +20,10 @@ class PLSDA(TargetRegression):
     2e-13 when it is run to convergence (its default tol stops 4e-3 short). Eigenvalues are the squared covariances σ² of
     the deflated Cxy, in the order found.
 
+    [GLPLS eq. 2.24] takes the eigenvectors of XᵀYYᵀX, all at once: that is `SPCA`, whose first component is the same. It has
+    one fewer than classes; deflated, as here, components are uncorrelated and there are more. The graph-Laplacian
+    (global-local) PLS-DA that the chapter's title names is in no estimator: the chapter does not give its objective.
+
     Targets: one or several labels a row (their indicator), or numbers (then it is PLS regression's projection). State:
     O(d·(k + 2)), + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter;
     solving O(p (d² + d k²)), with the diagonal O(p d k²). Merges and unlearns.

@@ -5,9 +5,10 @@ import pytest
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_digits, load_wine
 
-from stream_dr import PLSDA, errors
+from stream_dr import PLSDA, SPCA, errors
+from tests.naive import criteria
 from tests.naive import two_stage as naive
-from tests.stream_dr.estimators.closed_form_cases import learn, rows
+from tests.stream_dr.estimators.closed_form_cases import learn, rows, same_eigenpairs
 
 
 def rotations(X: np.ndarray, Y: np.ndarray, p: int) -> np.ndarray:
@@ -54,3 +55,12 @@ def test_first_component_is_exact_from_the_diagonal() -> None:
     assert diagonal.solution_ == "diagonal"
     np.testing.assert_allclose(diagonal.components_[0], exact.components_[0], atol=1e-12)
     assert diagonal.rank_ == 2
+
+
+def test_the_eigenvectors_all_at_once_are_spca_and_the_first_is_the_same() -> None:
+    X, y = load_wine(return_X_y=True)
+    images = (X - X.mean(axis=0)).T @ naive.indicator(y.tolist())[0]
+    values, vectors = criteria.top(images @ images.T, 2)
+    eigen = SPCA().fit(X, y)
+    same_eigenpairs(eigen, values, vectors)
+    np.testing.assert_allclose(PLSDA().fit(X, y).components_[0], eigen.components_[0], atol=1e-12)
