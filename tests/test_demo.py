@@ -49,6 +49,7 @@ def test_two_runs_on_one_directory(tmp_path: Path) -> None:
     assert {model["rows"] for model in told["models"].values()} == {1438}
 
 
+@pytest.mark.test_all
 @pytest.mark.slow
 def test_it_serves_on_and_its_curl_lines_work(tmp_path: Path) -> None:
     with subprocess.Popen(

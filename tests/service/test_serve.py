@@ -97,7 +97,7 @@ def test_help_does_not_serve(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("log_level", "lines"), [("info", 1), ("error", 0)])
+@pytest.mark.parametrize(("log_level", "lines"), [("info", 1), pytest.param("error", 0, marks=pytest.mark.test_all)])
 def test_what_is_told_while_the_directory_opens_is_logged_as_all_else(
     tmp_path: Path, log_level: str, lines: int
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_directory_in_use_names_the_process(tmp_path: Path) -> None:
         assert str(os.getpid()) in refuses(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.test_all)])
 def test_a_signal_drains_snapshots_and_exits_0(tmp_path: Path, number: int) -> None:
     process = Process(tmp_path)
     with httpx.Client(base_url=process.url, timeout=30) as http:
@@ -152,7 +152,7 @@ def test_an_open_events_connection_does_not_hold_up_the_end(tmp_path: Path) -> N
     thread.join(10)
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [1, pytest.param(2, marks=pytest.mark.test_all)])
 def test_a_request_that_stalls_does_not_hold_up_the_end_and_is_told_so(tmp_path: Path, signals: int) -> None:
     process = Process(tmp_path, stop_timeout=1 if signals == 1 else 100, log_level="info")
     address = ("127.0.0.1", int(process.url.rsplit(":", 1)[1]))

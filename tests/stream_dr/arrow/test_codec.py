@@ -387,6 +387,7 @@ def test_targets_without_labels_keep_their_kind():
     assert got.y.row_labels() == [None, None]
 
 
+@pytest.mark.test_all
 def test_mutated_bodies_are_read_or_refused(tmp_path):
     """The short form of `python -m benchmarks.fuzz_codec`, in parsers of its own."""
     command = [sys.executable, "-m", "benchmarks.fuzz_codec", "--runs", "1000", "--seed", "0"]

@@ -61,6 +61,7 @@ def test_a_backup_is_the_same_directory(filled: Path, tmp_path: Path) -> None:
         assert put(directory, dense(72)) == [inspect(filled)["position"] + 1]
 
 
+@pytest.mark.test_all
 def test_backups_of_what_is_written_to(tmp_path: Path) -> None:
     sent: list[Block] = []
     enough = threading.Event()

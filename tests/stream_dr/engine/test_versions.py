@@ -65,6 +65,7 @@ def test_older_versions_take_no_anonymous_memory(tmp_path: Path) -> None:
     assert grown("") > 20
 
 
+@pytest.mark.test_all
 def test_descriptors_are_few_and_given_back(tmp_path: Path) -> None:
     gc.collect()
     kept, before = Versions(32, tmp_path), len(os.listdir("/proc/self/fd"))

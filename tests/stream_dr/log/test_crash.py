@@ -142,6 +142,7 @@ def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts
     assert not list(folder.glob("*.tmp"))
 
 
+@pytest.mark.test_all
 def test_killed_at_random_moments_nothing_acknowledged_is_lost(folder):
     chance = random.Random(5)
     for seed in range(3):
