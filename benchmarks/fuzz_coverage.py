@@ -1,0 +1,48 @@
+"""Coverage-guided fuzzing of the codec: bodies that take new ways through stream_dr.arrow are kept and mutated further.
+
+    pip install atheris
+    python -m benchmarks.fuzz_coverage CORPUS -max_total_time=1800 [-seed=S] [other options of libFuzzer]
+
+CORPUS is a folder: begun with the bases of benchmarks/mutated_bodies.py, grown by what is found, gone on with the next time.
+Ends with a status other than 0 at the first body that does harm, as benchmarks/fuzz_codec.py has it, and keeps that body as
+crash-… in the current folder.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+try:
+    import atheris
+except ImportError:
+    sys.exit("coverage-guided fuzzing needs atheris: pip install atheris")
+
+with atheris.instrument_imports(include=["stream_dr.arrow"]):
+    from benchmarks.fuzz_codec import LIMIT, MEMORY, SECONDS, harmful, outcome
+from benchmarks.mutated_bodies import bases
+
+
+def one(data: bytes) -> None:
+    """Parse one body; raises where it did harm."""
+    told = outcome(data)
+    if harmful(told):
+        raise RuntimeError(told)
+
+
+def main() -> None:
+    """The command line."""
+    folders = [Path(given) for given in sys.argv[1:] if not given.startswith("-")]
+    if len(folders) != 1:
+        sys.exit(__doc__)
+    folders[0].mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(bases(np.random.default_rng(0))):
+        (folders[0] / f"base-{number}").write_bytes(data)
+        one(data)
+    megabytes = (LIMIT + MEMORY >> 20) + 512
+    atheris.Setup([*sys.argv, f"-timeout={SECONDS}", f"-rss_limit_mb={megabytes}", "-max_len=65536"], one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
