@@ -242,8 +242,8 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-        for beside in path.parent.glob(f"{path.name}-*"):
-            if not beside.is_file():
+        for beside in (path.with_name(f"{path.name}-{kept}") for kept in ("wal", "shm", "journal")):
+            if beside.is_dir():
                 return damaged_file(path, f"{beside.name} is no file")
     if code == sqlite3.SQLITE_CANTOPEN:
         return _not_opened(path)

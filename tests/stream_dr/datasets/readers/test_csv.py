@@ -128,4 +128,4 @@ def test_nothing_reads_on_once_the_reader_was_left(tmp_path, monkeypatch):
     blocks.close()
     done = len(reads)
     time.sleep(0.1)
-    assert len(reads) == done < 10
+    assert len(reads) == done
