@@ -20,12 +20,13 @@ from stream_dr.block import Block, Rows
 from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.evaluation.probes import Probe, Sample, make_probe
+from stream_dr.evaluation.row_sample import RowSample
 from stream_dr.evaluation.scores import ClassScores, LabelScores
 from stream_dr.label_codes import Label
 from stream_dr.projection import Projection
+from stream_dr.raw_rows import RawRows, refuse_raw
 from stream_dr.source import Source
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
-from stream_dr.statistics.reservoir import ReservoirAccumulator
 from stream_dr.targets import labelled_rows, refuse_kind
 
 PROBES = ("mean", "knn", "linear")
@@ -147,7 +148,7 @@ class _Run:
         self._models, self._learners = models, {n: e.accumulator() for n, e in models.items() if e is not None}
         self._labels: dict[Label, int] = {}
         self._moments = MomentAccumulator("indicator", scatter="none")
-        self._sample = ReservoirAccumulator(settings.reservoir, settings.seed)
+        self._sample = RowSample(settings.reservoir, settings.seed)
         self._truth: dict[int, list[int]] = {}
         self._next = settings.first
         self._probes: dict[tuple[str, str], Probe] = {}
@@ -188,8 +189,9 @@ class _Run:
             self._order.append(np.array([codes[0] for codes in truth], np.int32))
         for learner in self._learners.values():
             learner.add(block)
-        self._moments.add(block)
-        self._sample.add(block._replace(weights=None))
+        if not isinstance(block.X, RawRows):
+            self._moments.add(block)
+        self._sample.add(block)
         self.rows += block.rows
 
     def scores(self) -> list[Score]:
@@ -218,6 +220,8 @@ class _Run:
         kind = block.y.kind
         if kind == "continuous":
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
+        if self._settings.full and isinstance(block.X, RawRows):
+            refuse_raw(block.X)
         if self._kind not in ("", kind):
             raise TargetKindMismatch(f"targets are of kind {kind}; the first rows' were {self._kind}.")
         if self._kind == "":
@@ -238,16 +242,18 @@ class _Run:
 
     def _fit(self) -> None:
         """Solve every model and fit its probes on the sample."""
-        kept = self._sample.freeze()
-        self._truth = {int(n): self._truth[int(n)] for n in kept.numbers}
-        y = self._targets([self._truth[int(n)] for n in kept.numbers])
+        numbers = self._sample.numbers().tolist()
+        self._truth = {number: self._truth[number] for number in numbers}
+        y = self._targets(list(self._truth.values()))
         means, others = self._class_means()
         for name, estimator in self._models.items():
-            projection = _Rows(kept.n_features) if estimator is None else estimator.solve(self._learners[name].freeze())
+            projection = (
+                _Rows(self._sample.n_features) if estimator is None else estimator.solve(self._learners[name].freeze())
+            )
             self._projections[name] = projection
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
-                projection.apply(kept.kept),
+                self._sample.projected(projection),
                 y,
                 projection.apply(means) if linear else None,
                 projection.apply(others) if linear and self._kind == "multilabel" else None,

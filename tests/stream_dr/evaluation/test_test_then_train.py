@@ -7,9 +7,10 @@ from sklearn.datasets import load_digits
 
 from stream_dr.block import Block
 from stream_dr.datasets.generate import rcv1_like
-from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
+from stream_dr.errors import InvalidParameter, InvalidRows, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, evaluate
+from stream_dr.raw_rows import raw_of
 from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
 
 
@@ -99,3 +100,20 @@ def test_what_cannot_be_evaluated():
         evaluate(Blocks([]), {})
     with pytest.raises(InvalidParameter, match="tree"):
         evaluate(Blocks([]), models, EvaluateSettings(probes=("tree",)))
+
+
+def test_a_table_is_tested_as_the_same_numbers_are():
+    numbers = digits()
+    raw = [block._replace(X=raw_of(block.X)) for block in numbers.blocks]
+    settings = EvaluateSettings(probes=("knn",), reservoir=2_000, solve_growth=4.0)
+    (one,) = evaluate(numbers, {"lda": make("lda", {"gamma": 1.0})}, settings)
+    (other,) = evaluate(Blocks(raw), {"lda": make("lda", {"gamma": 1.0, "feature_map": {"map": "table"}})}, settings)
+    assert other.figures["accuracy"] == pytest.approx(one.figures["accuracy"], abs=0.003)
+    (small,) = evaluate(
+        Blocks(raw),
+        {"lda": make("lda", {"gamma": 1.0, "feature_map": {"map": "table"}})},
+        settings._replace(reservoir=300),
+    )
+    assert 0.8 < small.figures["accuracy"] < one.figures["accuracy"]
+    with pytest.raises(InvalidRows, match="numbers"):
+        evaluate(Blocks(raw), {}, settings._replace(full=True))
