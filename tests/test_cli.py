@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -250,17 +251,59 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing_in_the_way(
     assert Done(capsys, "learn", *given, "--dir", "d", "--model", "m=class_means").status == 0
 
 
+OPTIONS = {
+    name: {"--help", *(o for p in command.params for o in (*p.opts, *p.secondary_opts))}
+    for name, command in typer.main.get_command(make_app()).commands.items()  # type: ignore[attr-defined]
+}
+READ_FILES = {name for name, options in OPTIONS.items() if "--delimiter" in options}
+
+
+def options_without_a_home(text: str, commands: Iterable[str]) -> set[str]:
+    """The options named in a message that neither each of the commands has, nor a command that the message names."""
+    named = [there for name, there in OPTIONS.items() if re.search(rf"\b{name}\b", text)]
+    options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)) - {"--version", "--verbose"}
+    everywhere = set.intersection(*(OPTIONS[command] for command in commands))
+    return {option for option in options - everywhere if not any(option in there for there in named)}
+
+
+def strings(node: ast.AST) -> Iterator[str]:
+    """All strings below a node of the source; of an f-string what stands around its values."""
+    if isinstance(node, ast.JoinedStr):
+        yield "…".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from strings(child)
+
+
 def test_every_option_that_a_message_names_is_there() -> None:
-    texts = {
-        node.value
-        for path in (Path(stream_dr.__file__).parent).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    named = {option for text in texts for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text)}
-    commands = typer.main.get_command(make_app()).commands.values()  # type: ignore[attr-defined]
-    there = {o for command in commands for p in command.params for o in (*p.opts, *p.secondary_opts)}
-    assert sorted(named - there - {"--version", "--verbose", "--help"}) == []
+    """A message of a command names its own options; one of the library those of all that read files, or a command."""
+    folder = Path(stream_dr.__file__).parent
+    for path in folder.rglob("*.py"):
+        text = path.read_text(encoding="utf8")
+        commands = {"specs": {"learn", "replay"}}.get(path.stem, READ_FILES)
+        if path.parent.name == "commands" and path.stem in OPTIONS:
+            commands = {path.stem}
+        for message in filter(re.compile(" .*--").search, strings(ast.parse(text))):
+            message = re.sub(r"python benchmarks/.*", "", message)
+            assert not options_without_a_home(message, commands), (path, message)
+
+
+def test_what_a_command_says_of_a_table_names_its_own_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{i},{'fm'[i % 2]},{'' if i % 5 else i},{'uv'[i % 3 == 0]},{'long' * 150}" for i in range(2_000)]
+    (tmp_path / "t.csv").write_text("\n".join(["n,sex,age,y,same", *rows, "x,f,1,u,"]) + "\n")
+    for command, *where in (("evaluate",), ("learn", "--dir", tmp_path / "d"), ("replay", "--dir", tmp_path / "e")):
+        given = [command, tmp_path / "t.csv", "--label", "y", *where, "--model", "lda=lda"]
+        refused = Done(capsys, *given)
+        assert (refused.status, "--as" in refused.err) == (1, True), refused.err
+        assert command != "learn" or {"--keep", "--drop", "--impute"} <= set(refused.err.split())
+        for line in refused.err.splitlines():
+            assert not options_without_a_home(line, [command]), refused.err
+        done = Done(capsys, *given, "--as", "n=category", "--drop", "sex", "--drop", "age,same")
+        assert done.status == 0, done.err
 
 
 def test_evaluate_of_sorted_labels_shuffled_held_out_and_over_time(

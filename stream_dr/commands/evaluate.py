@@ -60,9 +60,8 @@ def evaluate(
     if not specs and not full:
         raise typer.BadParameter("name at least one model with --models NAME=KEY, or --full.", param_hint="--models")
     source: Source = read_as.open(sources, skip_damaged)
-    table = {"feature_map": {"map": "table"}}
     if getattr(source, "raw", False):
-        specs = [(name, key, {**table, **params}) for name, key, params in specs]
+        specs = [(name, key, {"feature_map": read_as.table(), **params}) for name, key, params in specs]
     made = {name: make(key, params) for name, key, params in specs}
     chosen = tuple(name.strip() for name in probes.split(",") if name.strip())
     settings = EvaluateSettings(

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from stream_dr.datasets.sources import FileSource
     from stream_dr.engine.replay import ReplaySettings
 
-Kinds = Annotated[
-    list[str] | None,
-    typer.Option("--as", metavar="COLUMN=KIND", help="Tables: number, date, time, category or text; several times."),
-]
 Names = list[str] | None
 
 
@@ -32,8 +28,8 @@ def learn(
         list[Path],
         typer.Argument(metavar="SRC…", help="Files, packed or not, shards, or folders of shards."),
     ],
-    dir: Dir,
     read_as: ReadAs,
+    dir: Dir | None = None,
     model: Models = None,
     check: Annotated[bool, typer.Option("--check", help="Only tell what the columns are taken for.")] = False,
     out: Annotated[
@@ -51,7 +47,6 @@ def learn(
         Names, typer.Option(metavar="COLUMN", help="Tables: a column taken though it looks like an id or constant.")
     ] = None,
     text: Annotated[Names, typer.Option(metavar="COLUMN", help="Tables: a column of texts.")] = None,
-    as_: Kinds = None,
     impute: Annotated[str, typer.Option(help="Tables: what a missing number is: mean, or a number.")] = "mean",
     loops: Annotated[int, typer.Option(min=1, help="Passes over the rows to reach.")] = 1,
 ) -> None:
@@ -66,16 +61,17 @@ def learn(
     """
     from stream_dr.engine.replay import ReplaySettings
 
-    spec = _table_spec(one_hot, hash, keep, text, as_, impute)
+    if dir is None and not check:
+        raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
+    read_as = read_as.with_options(kinds=(*read_as.options.kinds, *((name, "text") for name in text or ())))
+    spec = _table_spec(read_as, one_hot, hash, keep, impute)
     files = open_files(sources, read_as, spec)
     if name is not None and (len(files) != 1 or len(sources) != 1):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
-    if check:
-        for path, source in files.items():
-            _report(path, source, spec)
-        return
-    specs = [parse_spec(told) for told in model or []]
-    learn_files(dir, sources, files, specs, spec, ReplaySettings(loops), name, out)
+    report_files(files, spec)
+    if dir is not None and not check:
+        specs = [parse_spec(told) for told in model or []]
+        learn_files(dir, sources, files, specs, spec, ReplaySettings(loops), name, out)
 
 
 def learn_files(
@@ -88,14 +84,12 @@ def learn_files(
     name: str | None = None,
     out: Path | None = None,
 ) -> None:
-    """Report the files, keep them as shards in the directory, and replay those and the shards among the sources.
+    """Keep the files as shards in the directory, and replay those and the shards among the sources.
 
     table: the feature map of models without one, where a file is a table of more than numbers.
     """
     from stream_dr.shards.dataset import open_dataset
 
-    for path, source in files.items():
-        _report(path, source, table)
     if any(source.raw for source in files.values()):
         specs = [(n, key, p if key.endswith(SAVED) else {"feature_map": table} | p) for n, key, p in specs]
     check_specs(specs, dir)
@@ -105,41 +99,42 @@ def learn_files(
         replay_into(dir, dataset, specs, settings, out)
 
 
-def _table_spec(one_hot: Names, hash: Names, keep: Names, text: Names, as_: Names, impute: str) -> dict[str, Any]:
+def _table_spec(read_as: ReadAs, one_hot: Names, hash: Names, keep: Names, impute: str) -> dict[str, Any]:
     """The spec of the feature map that the options say. Raises typer.BadParameter."""
-    kinds = dict.fromkeys(text or (), "text")
-    for told in as_ or ():
-        column, sign, kind = told.rpartition("=")
-        if not sign:
-            raise typer.BadParameter(f"{told!r}; give COLUMN=KIND.", param_hint="--as")
-        kinds[column] = kind
-    spec: dict[str, Any] = {"one_hot": one_hot, "hash": hash, "keep": keep, "as_": kinds}
-    if impute != "mean":
-        try:
-            spec["impute"] = float(impute)
-        except ValueError as e:
-            raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
-    return {"map": "table"} | {key: value for key, value in spec.items() if value or key == "impute"}
+    spec = read_as.table() | {k: v for k, v in {"one_hot": one_hot, "hash": hash, "keep": keep}.items() if v}
+    if impute == "mean":
+        return spec
+    try:
+        return spec | {"impute": float(impute)}
+    except ValueError as e:
+        raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
 
 
 def open_files(sources: list[Path], read_as: ReadAs, spec: dict[str, Any]) -> dict[Path, "FileSource"]:
     """The sources that are no shards; where one is a table of more than numbers, all are read so."""
-    said = len(spec) > 1
-    table = read_as.with_options(raw=said or None, kinds=tuple(spec.get("as_", {}).items()))
+    table = read_as.with_options(raw=len(spec) > 1 or None)
     files = {path: table.file([path]) for path in sources if not read_as.takes_shards(path)}
     if any(source.raw for source in files.values()):
         return {path: table.with_options(raw=True).file([path]) for path in files}
     return files
 
 
-def _report(path: Path, source: "FileSource", spec: dict[str, Any]) -> None:
-    """Say what the columns of a file are taken for. Raises SchemaMismatch with all that would refuse its rows."""
+def report_files(files: dict[Path, "FileSource"], spec: dict[str, Any], hints: bool = True) -> None:
+    """Say what the columns of each file are taken for. hints: and which options would have them taken for something else.
+    Raises SchemaMismatch with all that would refuse a file's rows."""
+    for path, source in files.items():
+        _report(path, source, spec, hints)
+
+
+def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool) -> None:
     from stream_dr.feature_maps.report import describe
 
     first = next(source.blocks())
     if source.raw:
         report = describe(first.X, spec)
-        columns = tuple(c._replace(options=tuple(map(_on_the_line, c.options))) for c in report.columns)
+        columns = tuple(
+            c._replace(options=tuple(map(_on_the_line, c.options if hints else ()))) for c in report.columns
+        )
         say(
             f"{path} ({source.format}), by its first {first.rows} rows:\n{report._replace(columns=columns, problems=())}"
         )

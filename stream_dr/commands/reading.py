@@ -24,6 +24,11 @@ class ReadAs(NamedTuple):
         """With other options."""
         return self._replace(options=self.options._replace(**said))
 
+    def table(self) -> dict[str, Any]:
+        """The spec of the feature map that a table is learned through where nothing else is said."""
+        kinds = self.options.kinds
+        return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {})
+
     def takes_shards(self, path: Path) -> bool:
         """Whether a path is to be read as shards: where nothing is said of how a file is read, any file of shards."""
         from stream_dr.datasets.sources import Options, are_shards
@@ -64,7 +69,15 @@ def _file_options(
     targets: Annotated[str | None, typer.Option(help="Tables: columns of continuous targets, by comma.")] = None,
     weight: Annotated[str | None, typer.Option(help="Tables: the column of weights.")] = None,
     id: Annotated[str | None, typer.Option(help="Tables: the column of ids.")] = None,
-    drop: Annotated[str | None, typer.Option(help="Tables: columns to leave out, by comma.")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Tables: columns to leave out, by comma or one by one.")
+    ] = None,
+    as_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as", metavar="COLUMN=KIND", help="Tables: number, date, time, category or text; several times."
+        ),
+    ] = None,
     delimiter: Annotated[str, typer.Option(help="csv: what stands between fields; \\t for a tab.")] = ",",
     header: Annotated[
         bool | None, typer.Option("--header/--no-header", help="csv: the first line names the columns.")
@@ -92,6 +105,8 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
         from stream_dr.datasets.sources import Options
 
         said = {name: given.pop(name) for name in shared}
+        said["drop"] = ",".join(said["drop"] or ()) or None
+        said["kinds"] = tuple(map(_kind, said.pop("as_") or ()))
         said["delimiter"] = said["delimiter"].replace("\\t", "\t")
         command(**given, read_as=ReadAs(said.pop("format"), Options(**said)))
 
@@ -100,3 +115,10 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
     run.__doc__, run.__name__, run.__module__ = command.__doc__, command.__name__, command.__module__
     run.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
     return run
+
+
+def _kind(told: str) -> tuple[str, str]:
+    column, sign, kind = told.rpartition("=")
+    if not sign:
+        raise typer.BadParameter(f"{told!r}; give COLUMN=KIND.", param_hint="--as")
+    return column, kind

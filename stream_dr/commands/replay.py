@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stream_dr.commands.learn import learn_files, open_files
+from stream_dr.commands.learn import learn_files, open_files, report_files
 from stream_dr.commands.output import say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.replaying import replay_into
@@ -56,10 +56,14 @@ def replay(
 
     specs = [parse_spec(text) for text in model or []]
     settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, snapshot_rows)
-    files = open_files(sources, read_as, {"map": "table"})
-    if files:
-        say(f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does.")
-        learn_files(dir, sources, files, specs, {"map": "table"}, settings)
+    table = read_as.table()
+    if files := open_files(sources, read_as, table):
+        say(
+            f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
+            "options for a table's columns."
+        )
+        report_files(files, table, hints=False)
+        learn_files(dir, sources, files, specs, table, settings)
         return
     dataset = open_dataset(sources, skip_damaged=skip_damaged)
     check_specs(specs, dir)

@@ -80,6 +80,6 @@ def _check_same(source: FileSource, manifest: Manifest, folder: Path) -> None:
         raise OutputExists(
             f"{source.paths[0]} gives {manifest.rows} rows now, others than the {kept.rows} learned as {folder.name!r}: the "
             "file has changed, or is read in another way. Rows learned before would be learned again; put the new ones into "
-            "a file of their own, or learn it all beside them with another --name.",
+            "a file of their own, or learn it all beside them by another name, with stream-dr learn --name.",
             path=str(folder),
         )

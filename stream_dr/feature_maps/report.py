@@ -42,7 +42,8 @@ class TableReport(NamedTuple):
 
     def __str__(self) -> str:
         """A line a column."""
-        lines = [("column", "taken for", "made of it", "why", "could be")]
+        could_be = "could be" if any(c.options for c in self.columns) else ""
+        lines = [("column", "taken for", "made of it", "why", could_be)]
         lines += [
             (c.name, c.taken_for or "nothing yet", c.made or "left out", c.why, " ".join(c.options))
             for c in self.columns

@@ -224,7 +224,7 @@ def _part(path: Path) -> tuple[list[Shard], Manifest | None]:
     if path.is_file() and path.suffix not in _SUFFIXES and not begins_as_shard(path):
         raise ForeignFile(
             f"{path} is no shard of Arrow record batches. Make shards of it first, with stream-dr convert {path} --out "
-            "DIR, or learn it as it is, with stream-dr learn {path}.",
+            f"DIR, or learn it as it is, with stream-dr learn {path}.",
             path=str(path),
         )
     return [open_shard(path)], _beside(path)

@@ -58,7 +58,7 @@ class Roles(NamedTuple):
     def features(self, columns: Sequence[str]) -> list[str]:
         """The feature columns among `columns`. Raises SchemaMismatch naming all columns that are not there."""
         taken = set(self.taken())
-        gone = sorted(taken - set(columns))
+        gone = sorted((taken | set(dict(self.kinds))) - set(columns))
         if gone:
             named = ", ".join(map(repr, gone))
             raise SchemaMismatch(f"there is no column {named}; there are {list(columns)[:10]} …", column=gone[0])
@@ -130,7 +130,9 @@ def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Role
     """Whether features are to be told as a table has them: as roles say, or as a first piece of them looks."""
     if roles.raw is not None or features is None:
         return bool(roles.raw)
-    return any(not _plain(first.schema.field(name).type) or first.column(name).null_count for name in features)
+    return any(kind != "number" for _, kind in roles.kinds) or any(
+        not _plain(first.schema.field(name).type) or first.column(name).null_count for name in features
+    )
 
 
 def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
