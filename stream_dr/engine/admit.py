@@ -56,7 +56,7 @@ from stream_dr.errors import (
     without_frames,
 )
 from stream_dr.estimators.estimator import Estimator
-from stream_dr.estimators.mapping import check_table, takes_tables
+from stream_dr.estimators.mapping import check_table, check_table_width, takes_tables
 from stream_dr.log.event import EventDraft, same
 from stream_dr.log.log import Log
 from stream_dr.raw_rows import RawRows
@@ -129,6 +129,7 @@ def _check_rows(estimator: Estimator, schema: Schema) -> None:
         )
     if (columns := table_of(schema)) is not None:
         check_table(estimator, columns)
+        check_table_width(estimator, dict(zip(columns.names, schema.kinds or (), strict=True)))
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:

@@ -19,7 +19,14 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.additive import AdditiveEstimator
-from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.mapping import (
+    StateType,
+    accumulate,
+    check_feature_map,
+    check_mapped_width,
+    mapped_bytes,
+    solved,
+)
 from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
@@ -96,6 +103,8 @@ class ClosedForm(AdditiveEstimator):
             )
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
+        if self.scatter_kept() == "exact":
+            check_mapped_width(self.feature_map, EXACT_WIDTH)
 
     def check_components(self) -> None:
         """Raise InvalidParameter for an n_components outside its range."""

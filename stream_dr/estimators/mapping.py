@@ -10,12 +10,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from stream_dr.errors import OtherColumns
+from stream_dr.errors import InvalidParameter, OtherColumns
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.table import check_columns
+from stream_dr.feature_maps.table import check_columns, check_most_columns
 from stream_dr.projection import Mapped, Projection
 from stream_dr.raw_rows import RawRows
 from stream_dr.statistics.mapped import MappedAccumulator, MappedState, TableAccumulator
+from stream_dr.statistics.moments.accumulator import EXACT_WIDTH
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -33,6 +34,16 @@ def check_feature_map(spec: Any) -> None:
     """Raise InvalidParameter unless spec is None or the spec of a map."""
     if spec is not None:
         feature_map(spec)
+
+
+def check_mapped_width(spec: Any, widest: int) -> None:
+    """Raise InvalidParameter for a map (spec None: none) that makes more than `widest` columns, whatever rows come."""
+    made = None if spec is None else feature_map(spec)
+    if made is not None and made.out_features(0) > widest:
+        raise InvalidParameter(
+            f"exact scatter is kept of up to {widest} features, and this feature_map makes {made.out_features(0)}. Have it "
+            'make fewer, or leave the scatter to scatter="auto".'
+        )
 
 
 def accumulate(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
@@ -88,3 +99,10 @@ def check_table(estimator: Any, rows: RawRows) -> None:
     InvalidRows."""
     spec = getattr(estimator, "feature_map", None)
     check_columns(None if spec is None else feature_map(spec), rows)
+
+
+def check_table_width(estimator: Any, kinds: dict[str, str]) -> None:
+    """Raise TooManyFeatures where an estimator of exact scatter may come to more columns than it can learn. kinds: of a
+    table's columns by name, "" where it is not known yet."""
+    if takes_tables(estimator) and getattr(estimator, "scatter_kept", str)() == "exact":
+        check_most_columns(feature_map(estimator.feature_map), kinds, EXACT_WIDTH)

@@ -43,8 +43,8 @@ class MMC(ClosedForm):
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
-        super().check_parameters()
         check_number("alpha", self.alpha)
+        super().check_parameters()
 
     def reads_scatter(self) -> bool:
         """Cxx is needed unless α = 0."""

@@ -44,8 +44,8 @@ class SKM(ClosedForm):
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
-        super().check_parameters()
         check_number("a", self.a)
+        super().check_parameters()
 
     def reads_scatter(self) -> bool:
         """Cxx is needed unless a = 1."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
+from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows, TooManyFeatures
 from stream_dr.feature_maps.columns import (
     MOST_ONE_HOT,
     Making,
@@ -280,12 +280,33 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
 def most_columns(spec: Table | Text, state: TableState) -> int:
     """Columns that there may ever be of the columns there are."""
     making = spec.making()
-    total = 0
-    for column in state.columns:
-        most = MOST_ONE_HOT if column.name in making.one_hot else making.max_categories
-        sizes = {"category": most + making.n_hashed, "": max(most + making.n_hashed, making.words.n_features)}
-        total += sizes.get(column.kind, len(column.places)) + 1 if column.made or not column.kind else 0
-    return total
+    return sum(_most(column.name, column.kind, making) for column in state.columns)
+
+
+def check_most_columns(spec: Table | Text, kinds: dict[str, str], widest: int) -> None:
+    """Raise TooManyFeatures where more than `widest` columns may ever be made of a table's. kinds: a RawColumn's, or "", by
+    name."""
+    making, wishes = spec.making(), spec.wishes()
+    said = dict.fromkeys(wishes.categories, "category") | dict(wishes.kinds) | dict.fromkeys(wishes.drop, "dropped")
+    known = {"text": "", "integer": "number", "boolean": "number", "date": "time"}  # dates of a family may have times
+    most = {name: _most(name, said.get(name, known.get(kind, kind)), making) for name, kind in kinds.items()}
+    if isinstance(spec, Table) and (total := sum(most.values())) > widest:
+        name = max(most, key=most.__getitem__)
+        raise TooManyFeatures(
+            f"up to {total} columns may be made of this table's {len(most)} (of {name} {most[name]}), and exact scatter is "
+            f'kept of up to {widest}. Lower max_categories, n_hashed or n_words of the map, or take scatter="diagonal".',
+            needed=total,
+            limit=widest,
+        )
+
+
+def _most(name: str, kind: str, making: Making) -> int:
+    """Columns that may be made of a column, the indicator of gaps among them; "": of a kind not known yet."""
+    categories = MOST_ONE_HOT if name in making.one_hot else making.max_categories
+    sizes = {"number": 1, "date": 5, "time": 7, "text": making.words.n_features}
+    sizes |= {"category": categories + making.n_hashed}
+    sizes[""] = max(sizes.values())
+    return sizes[kind] + 1 if kind in sizes else 0
 
 
 def lasting(spec: Table | Text, state: TableState, rows: RawRows) -> bool:

@@ -15,7 +15,7 @@ from stream_dr.block import Block, check_rows
 from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map
 from stream_dr.feature_maps.columns import TableColumn
-from stream_dr.feature_maps.table import TableState, add, joined, lasting, mapped_rows, most_columns
+from stream_dr.feature_maps.table import TableState, add, check_most_columns, joined, lasting, mapped_rows, most_columns
 from stream_dr.label_codes import Label
 from stream_dr.projection import Columns, Linear, Mapped, mapped_parts
 from stream_dr.raw_rows import RawRows, raw_of
@@ -178,6 +178,9 @@ class TableAccumulator(MappedAccumulator):
         rows, before = raw_rows_of(block), self.table
         if not rows.rows:
             return
+        if before is None and getattr(self.inner, "scatter", "") == "exact":
+            kinds = {name: column.kind for name, column in zip(rows.names, rows.columns, strict=True)}
+            check_most_columns(self._map, kinds, EXACT_WIDTH)
         self.table = add(self._map, before, rows)
         try:
             self._each(block._replace(X=rows), lambda part: self.inner.add(self._part(part)))

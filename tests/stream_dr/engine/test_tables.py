@@ -20,7 +20,7 @@ from stream_dr.engine.predict import predict
 from stream_dr.engine.query import export_projection, transform
 from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.snapshot import snapshot, state_sha256
-from stream_dr.errors import SchemaMismatch, StreamDRError
+from stream_dr.errors import SchemaMismatch, StreamDRError, TooManyFeatures
 from stream_dr.estimators.lda import LDA
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from tests.stream_dr.engine.batches import dense, opened, put
@@ -213,3 +213,14 @@ def test_what_a_table_does_not_take_is_refused_by_name(bad: dict[str, Any]) -> N
     batch = pa.record_batch({**{k: pa.array(v) for k, v in bad.items()}, "c": ["x"]})
     with pytest.raises(SchemaMismatch, match="column a"):
         rows_draft(write_arrow([batch]))
+
+
+def test_exact_scatter_that_may_not_hold_a_tables_columns_is_refused_by_post_and_by_put(tmp_path: Path) -> None:
+    wide = ("lda", {"scatter": "exact", "feature_map": table(max_categories=4_000)})
+    with opened(tmp_path / "a", m=wide) as directory, pytest.raises(TooManyFeatures, match="of sex 4009"):
+        append(directory, sent(people(0)))
+    with opened(tmp_path / "b", m=LEARNER) as directory:
+        append(directory, sent(people(0)))
+        with pytest.raises(TooManyFeatures, match="this table's 4"):
+            directory.add_model("wide", *wide)
+        directory.add_model("narrow", "lda", {"scatter": "exact", "feature_map": table()})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 import stream_dr
-from stream_dr import ESTIMATORS, LDA, PCA, table, text
+from stream_dr import ESTIMATORS, LDA, PCA, hashing, random_fourier, table, text
 from stream_dr.errors import (
     CannotMerge,
     CannotUnlearn,
@@ -22,6 +22,7 @@ from stream_dr.errors import (
     OtherColumns,
     SchemaMismatch,
     StreamDRError,
+    TooManyFeatures,
     WidthMismatch,
 )
 from stream_dr.statistics.protocol import pack, unpack
@@ -284,3 +285,15 @@ def test_refine_reads_texts_as_they_were_weighed() -> None:
     model.refine(batches)
     assert model.solution_ == "refined"
     assert model.score(texts, labels) == pytest.approx(exact.score(texts, labels), abs=0.1)
+
+
+def test_exact_scatter_that_may_not_hold_all_columns_is_refused_before_anything_is_learned() -> None:
+    for wide in (text(4_096), hashing(5_000), random_fourier(5_000)):
+        with pytest.raises(InvalidParameter, match="this feature_map makes"):
+            LDA(feature_map=wide, scatter="exact").fit(X, Y)
+    wide = table(max_categories=6_000)
+    with pytest.raises(TooManyFeatures, match=r"this table's 7 \(of \w+ 6009\)"):
+        LDA(feature_map=wide, scatter="exact").fit(X, Y)
+    numbers = LDA(feature_map=wide, scatter="exact").fit(X[["age", "when", "paid"]], Y)
+    assert numbers.solution_ == "exact"
+    assert LDA(feature_map=wide).fit(X, Y).solution_ == "diagonal"
