@@ -159,12 +159,14 @@ class Problem(BaseModel):
 
 
 class Receipt(BaseModel):
-    """What became of a batch; `lag` (events still to be learned) where the request waited."""
+    """What became of a batch; `lag` (events still to be learned) where the request waited; which of a table's columns the
+    rows do not have, and were taken as missing."""
 
     position: int | None
     rows: int
     duplicate: bool
     lag: int | None = None
+    columns_missing: list[str] | None = None
 
 
 class Answer(BaseModel):

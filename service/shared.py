@@ -34,9 +34,8 @@ class Ingest:
         loop = asyncio.get_running_loop()
         return await asyncio.wrap_future(await loop.run_in_executor(self._parsing, self._submit, body, media, key))
 
-    async def check(self, body: bytes, media: str, key: str | None) -> tuple[int, bool]:
-        """The rows of a batch that would be taken, and whether it repeats an earlier one; nothing is appended. Raises what
-        refuses it."""
+    async def check(self, body: bytes, media: str, key: str | None) -> stream_dr.Checked:
+        """What the receipt of a batch would say; nothing is appended. Raises what refuses it."""
         return await asyncio.get_running_loop().run_in_executor(self._parsing, self._check, body, media, key)
 
     def _submit(self, body: bytes, media: str, key: str | None) -> "Future[stream_dr.Receipt]":
@@ -45,9 +44,8 @@ class Ingest:
         except stream_dr.errors.StreamDRError as e:
             raise stream_dr.errors.without_frames(e) from None  # its frames hold the body
 
-    def _check(self, body: bytes, media: str, key: str | None) -> tuple[int, bool]:
-        draft = stream_dr.rows_draft(body, media, key, self._limits)
-        return draft.rows, self._running.check(draft)
+    def _check(self, body: bytes, media: str, key: str | None) -> stream_dr.Checked:
+        return self._running.check(stream_dr.rows_draft(body, media, key, self._limits))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from .block import Block as Block
 from .client import Client as Client
 from .datasets.sources import open_source as open_source
 from .engine.directory import Directory as Directory
+from .engine.draft import Checked as Checked
 from .engine.draft import Receipt as Receipt
 from .engine.draft import one_row as one_row
 from .engine.draft import parse_rows as parse_rows

@@ -70,7 +70,8 @@ class Client:
         target: str = "auto",
         check: bool = False,
     ) -> Facts:
-        """Send rows X (rows, features) with targets y, weights (rows,) and ids; answers {"position", "rows", "duplicate"}.
+        """Send rows X (rows, features) with targets y, weights (rows,) and ids; answers {"position", "rows", "duplicate"},
+        and "columns_missing": a table's columns that they do not have, taken as missing.
 
         X: ndarray, scipy sparse, or a table: pandas, polars, Arrow, or whatever offers Arrow's interchange; strings, dates
         and gaps in it, and a list of texts, are for models whose feature map takes them. A stream (a reader, a data set, a

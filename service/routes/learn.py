@@ -42,8 +42,8 @@ async def partial_fit(
     medium = rows_medium(request)
     body = b"".join([piece async for piece in request.stream()])
     if query.check:
-        rows, duplicate = await shared.ingest.check(body, medium, key)
-        return schemas.Receipt(position=None, rows=rows, duplicate=duplicate)
+        checked = await shared.ingest.check(body, medium, key)
+        return _told(checked, position=None)
     receipt = await shared.ingest.take(body, medium, key)
     shared.metrics.learned(receipt)
     return await _answer(shared, receipt, query.wait is not None, response)
@@ -69,8 +69,15 @@ async def unlearn(
     return await _answer(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
 
 
+def _told(receipt: stream_dr.Receipt | stream_dr.Checked, position: int | None) -> schemas.Receipt:
+    told = schemas.Receipt(position=position, rows=receipt.rows, duplicate=receipt.duplicate)
+    if receipt.columns_missing:
+        told.columns_missing = list(receipt.columns_missing)
+    return told
+
+
 async def _answer(shared: Shared, receipt: stream_dr.Receipt, wait: bool, response: Response) -> schemas.Receipt:
-    told = schemas.Receipt(position=receipt.position, rows=receipt.rows, duplicate=receipt.duplicate)
+    told = _told(receipt, receipt.position)
     if wait:
         applied = asyncio.wrap_future(shared.running.applied(receipt.position))
         done = await shared.done(applied, shared.settings.wait_timeout)

@@ -28,13 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.block import Block
-from stream_dr.engine.draft import REFERENCE, Draft, Receipt, Removal, removal_of
+from stream_dr.engine.draft import REFERENCE, Checked, Draft, Receipt, Removal, removal_of
 from stream_dr.engine.model import Learner, Model
 from stream_dr.engine.schema import (
     Limits,
     Schema,
     check_stated,
     columns_in_order,
+    columns_missing,
     delta,
     learned_by,
     table_of,
@@ -266,10 +267,11 @@ MetSets = Set[frozenset[Label]]
 
 
 class _Place(NamedTuple):
-    """Where a draft stands: the number of its event in the group, and whether it repeats an earlier one."""
+    """Where a draft stands: the number of its event in the group, whether it repeats an earlier one, and as in a receipt."""
 
     number: int
     repeated: bool
+    columns_missing: tuple[str, ...] = ()
 
 
 class Group:
@@ -298,7 +300,8 @@ class Group:
 
     def put(self, draft: Draft) -> None:
         """Admit a draft. Raises what refuses it."""
-        self._placed.append(self._known(draft) or self._place(draft))
+        placed = self._known(draft) or self._place(draft)
+        self._placed.append(placed._replace(columns_missing=self._missing(draft)))
 
     def add(self, draft: Draft) -> bool:
         """Admit a draft; False where it was refused."""
@@ -314,12 +317,12 @@ class Group:
             p if isinstance(p, Receipt | StreamDRError) else error or self._receipt(p, positions) for p in self._placed
         ]
 
-    def check(self, draft: Draft) -> bool:
-        """Raise what refuses this draft, else whether it repeats an earlier one; change nothing."""
-        if self._known(draft) is not None:
-            return True
-        self.admit(draft)
-        return False
+    def check(self, draft: Draft) -> Checked:
+        """Raise what refuses this draft, else say what its receipt would; change nothing."""
+        duplicate = self._known(draft) is not None
+        if not duplicate:
+            self.admit(draft)
+        return Checked(draft.rows, duplicate, self._missing(draft))
 
     def admit(self, draft: Draft) -> tuple[Schema, MetSets]:
         """The schema once this draft is in, and its distinct label sets. Raises what refuses it."""
@@ -330,8 +333,11 @@ class Group:
         schema = admit_block(draft.block, self.schema, self.models, self._limits)
         return schema, self._check_label_sets(draft, schema)
 
+    def _missing(self, draft: Draft) -> tuple[str, ...]:
+        return () if draft.block is None else columns_missing(draft.block, self.schema)
+
     def _receipt(self, placed: _Place, positions: Sequence[int]) -> Receipt:
-        return Receipt(positions[placed.number], self.events[placed.number].rows, placed.repeated)
+        return Receipt(positions[placed.number], self.events[placed.number].rows, *placed[1:])
 
     def _place(self, draft: Draft) -> _Place:
         schema, sets = self.admit(draft)

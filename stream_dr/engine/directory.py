@@ -21,7 +21,7 @@ from typing import Any, Literal
 from stream_dr.disk import DirectoryLock, free_bytes
 from stream_dr.engine.admit import Group, admit_model
 from stream_dr.engine.admit_saved import admit_saved
-from stream_dr.engine.draft import Draft, Receipt, Recent
+from stream_dr.engine.draft import Checked, Draft, Receipt, Recent
 from stream_dr.engine.history import History
 from stream_dr.engine.model import Failure, Model, PublishPolicy, RefinePolicy, Spec
 from stream_dr.engine.model_table import MODELS_NAME, Entry, ModelTable, check_name, check_there
@@ -148,8 +148,8 @@ class Directory(AbstractContextManager["Directory"]):
                 group.put(draft)
             self._adopt(group, self.log.append(group.events))
 
-    def check(self, draft: Draft) -> bool:
-        """Raise what `append` would refuse the draft with, else whether it repeats an earlier one; write nothing."""
+    def check(self, draft: Draft) -> Checked:
+        """Raise what `append` would refuse the draft with, else say what its receipt would; write nothing."""
         return self._group().check(draft)
 
     def hold_recent(self, max_bytes: int) -> None:

@@ -54,11 +54,21 @@ class Draft(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """An appended event's position and rows; duplicate when its key had been appended before, with the same body."""
+    """An appended event's position and rows; duplicate when its key had been appended before, with the same body.
+    columns_missing: a table's columns that the rows do not have, taken as missing."""
 
     position: int
     rows: int
     duplicate: bool = False
+    columns_missing: tuple[str, ...] = ()
+
+
+class Checked(NamedTuple):
+    """What a receipt would say; nothing was appended."""
+
+    rows: int
+    duplicate: bool
+    columns_missing: tuple[str, ...]
 
 
 class Reference(NamedTuple):

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr.disk import free_bytes
 from stream_dr.engine.directory import Directory, Start
-from stream_dr.engine.draft import Draft, Receipt, unlearn_draft
+from stream_dr.engine.draft import Checked, Draft, Receipt, unlearn_draft
 from stream_dr.engine.ingest import Appender
 from stream_dr.engine.jobs import Job, Jobs
 from stream_dr.engine.model import Model, PublishPolicy, RefinePolicy
@@ -138,8 +138,8 @@ class Running:
             )
         return self._appender.submit(draft)
 
-    def check(self, draft: Draft) -> bool:
-        """Raise what would refuse the draft, else whether it repeats an earlier one; append nothing."""
+    def check(self, draft: Draft) -> Checked:
+        """Raise what would refuse the draft, else say what its receipt would; append nothing."""
         return self.directory.check(draft)
 
     def applied(self, position: int) -> "Future[None]":

@@ -56,6 +56,8 @@ def test_a_table_is_posted_as_it_is_and_a_wrong_map_is_refused_with_its_code(tmp
         answer = served.http.post("/transform?model=m", json=asked).json()
         predicted = served.http.post("/predict?model=m", json=asked).json()
         refused = served.http.post("/partial_fit", json={"rows": [{"sex": "male", "age": "old"}], "labels": ["no"]})
+        lacking = {"rows": [{"sex": "male"}], "labels": ["no"]}
+        receipts = [served.http.post(f"/partial_fit{query}", json=lacking).json() for query in ("?check=1", "")]
         other = served.http.put("/models/plain", json={"estimator": "lda", "params": {}})
         stream = served.http.get("/stream").json()
         facts = served.http.get("/models/m/projection", headers={"accept": "application/json"}).json()
@@ -65,6 +67,8 @@ def test_a_table_is_posted_as_it_is_and_a_wrong_map_is_refused_with_its_code(tmp
     assert predicted["predicted"][::2] == ["yes", "no"]
     assert (refused.status_code, refused.json()["code"]) == (422, "schema_mismatch")
     assert "row 0, column age is 'old'" in refused.json()["detail"]
+    assert [told["columns_missing"] for told in receipts] == [["age"], ["age"]]
+    assert "columns_missing" not in sent.json()
     assert other.status_code in (409, 422)
     assert "table" in other.json()["detail"]
     assert (stream["layout"], stream["kinds"]) == ("table", ["text", "number"])

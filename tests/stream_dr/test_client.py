@@ -374,6 +374,7 @@ def test_a_table_as_it_is_goes_to_a_model_that_was_saved(client: Client) -> None
     told = client._service.send("POST", "/transform", params={"model": "lda"}, json=rows).json()
     np.testing.assert_allclose(told["z"], expected)
     np.testing.assert_allclose(client.transform(frame), lda.transform(frame))
-    client.partial_fit(frame, survived, wait=True)
+    assert client.partial_fit(frame[["sex"]], survived, check=True)["columns_missing"] == ["age"]
+    assert "columns_missing" not in client.partial_fit(frame, survived, wait=True)
     np.testing.assert_allclose(client.transform(frame), lda.partial_fit(frame, survived).transform(frame), atol=1e-9)
     np.testing.assert_allclose(client.export("lda").transform(frame), lda.transform(frame), atol=1e-9)

@@ -224,3 +224,20 @@ def test_exact_scatter_that_may_not_hold_a_tables_columns_is_refused_by_post_and
         with pytest.raises(TooManyFeatures, match="this table's 4"):
             directory.add_model("wide", *wide)
         directory.add_model("narrow", "lda", {"scatter": "exact", "feature_map": table()})
+
+
+def test_a_receipt_tells_which_columns_were_taken_as_missing(tmp_path: Path) -> None:
+    body = people(1)
+    lacking = body | {"rows": [{k: v for k, v in row.items() if k not in ("age", "born")} for row in body["rows"]]}
+    with opened(tmp_path, m=LEARNER) as directory:
+        (first,) = directory.append([sent(people(0))])
+        assert isinstance(first, Receipt)
+        assert first.columns_missing == ()
+        draft = rows_draft(orjson.dumps(lacking), "json", "key")
+        checked = directory.check(draft)
+        assert checked == (30, False, ("age", "born"))
+        for duplicate in (False, True):
+            (receipt,) = directory.append([draft])
+            assert isinstance(receipt, Receipt)
+            assert (receipt.duplicate, receipt.columns_missing) == (duplicate, ("age", "born"))
+        learn(directory)
