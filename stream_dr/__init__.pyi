@@ -52,6 +52,8 @@ from .estimators.spca import SPCA as SPCA
 from .estimators.srp import SRP as SRP
 from .estimators.wmv import WMV as WMV
 from .feature_maps import hashing as hashing
+from .feature_maps import nystroem as nystroem
+from .feature_maps import polynomial as polynomial
 from .feature_maps import random_fourier as random_fourier
 from .feature_maps import table as table
 from .feature_maps import text as text

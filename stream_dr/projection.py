@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from stream_dr.block import Rows
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
+from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, unseen
 from stream_dr.raw_rows import RawRows, raw_of, refuse_raw
 from stream_dr.readout import Readout
@@ -180,7 +181,7 @@ class Mapped(NamedTuple):
 
     feature_map: the map's spec as JSON. names: the columns' names where the map goes by name and all batches had the
     same, else None. width: features seen. inner: the projection of mapped rows; `loadings`, `mean`, … are its own. table:
-    a table's statistics as they were, where the map has some.
+    a table's statistics as they were, where the map has some. landmarks: as they were, likewise.
     """
 
     feature_map: str
@@ -188,6 +189,7 @@ class Mapped(NamedTuple):
     width: int
     inner: Any
     table: TableState | None = None
+    landmarks: Landmarks | None = None
 
     @property
     def kind(self) -> str:
@@ -257,7 +259,9 @@ class Mapped(NamedTuple):
             X = _fit_width(X, self.width)
         out = np.empty((X.shape[0], self.n_components))
         for part in mapped_parts(X.shape[0], made):
-            out[part] = self.inner.apply(made.apply(X[part], self.width, names))
+            marks = self.landmarks
+            rows = made.apply(X[part], self.width, names) if marks is None else made.coordinates(marks, X[part])
+            out[part] = self.inner.apply(rows)
         return out
 
 

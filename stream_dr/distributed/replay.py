@@ -24,6 +24,7 @@ from stream_dr.engine.replay import Progress, Replay, ReplayReport, ReplaySettin
 from stream_dr.engine.schema import Schema
 from stream_dr.engine.threads import switching
 from stream_dr.errors import StreamDRError
+from stream_dr.estimators.mapping import merges_parts
 from stream_dr.shards.dataset import Dataset, Shard
 from stream_dr.statistics.protocol import State
 
@@ -56,8 +57,8 @@ class _InParts(Replay):
         missing = list(self.batches.missing())
         if not missing:
             return
-        merging = [m for m in self.models if m.estimator.merges]
-        others = [m for m in self.models if not m.estimator.merges]
+        merging = [m for m in self.models if merges_parts(m.estimator)]
+        others = [m for m in self.models if not merges_parts(m.estimator)]
         plan = Plan(
             self._tasks(missing, merging),
             tuple(m.spec for m in merging),
@@ -102,6 +103,6 @@ class _InParts(Replay):
 def _take(model: Model, state: State, position: int) -> None:
     with model.learning:
         known = model.accumulator.freeze()
-        if model.estimator.merges and known.rows + known.rows_skipped:
+        if merges_parts(model.estimator) and known.rows + known.rows_skipped:
             state = known.merge(state)
         model.accumulator, model.position = model.estimator.accumulator(state), position

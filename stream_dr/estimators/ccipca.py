@@ -49,7 +49,7 @@ class CCIPCA(LinearGaussian):
     center : bool, default True
         Subtract the running mean.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first; with random_fourier this is kernel PCA, approximately.
+        Spec of a map that rows go through first; with nystroem or random_fourier this is kernel PCA, approximately.
     """
 
     limit: ClassVar[str] = "there are at most as many as features, and a row starts at most one"

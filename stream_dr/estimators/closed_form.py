@@ -61,8 +61,8 @@ class ClosedForm(AdditiveEstimator):
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets; "auto": that of the first batch.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first, made by `stream_dr.random_fourier()` (then this is a kernel method) or
-        `stream_dr.hashing()`.
+        Spec of a map that rows go through first, made by `stream_dr.nystroem()`, `random_fourier()` or `polynomial()` (then
+        this is a kernel method), `hashing()`, `table()` or `text()`.
     random_state : int or None, default None
         Seed; None is 0, so that states of several machines agree.
     """

@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from stream_dr.errors import CannotMerge, ClusterError, InvalidRows, InvalidTargets
 from stream_dr.estimators.holder import Holder, held
+from stream_dr.estimators.mapping import merges_parts
 from stream_dr.target_parsing import parse_targets
 
 
@@ -31,8 +32,8 @@ def holder_of(estimator: Any, X: Any, y: Any, weights: Any) -> Holder:
     """
     import dask
 
-    if not estimator.merges:
-        raise _recurrence(estimator)
+    if not merges_parts(estimator):
+        raise _one_after_the_other(estimator)
     blocks = [_blocks("X", X), _beside("y", y, X), _beside("sample_weight", weights, X)]
     _check_workers()
     made = _with_kind(estimator, blocks[1][0])
@@ -58,7 +59,12 @@ def projected(estimator: Any, X: Any) -> Any:
     return X.map_partitions(_frame, estimator, names, meta=meta_frame)
 
 
-def _recurrence(estimator: Any) -> CannotMerge:
+def _one_after_the_other(estimator: Any) -> CannotMerge:
+    if estimator.merges:
+        return CannotMerge(
+            "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with one "
+            "block after the other."
+        )
     return CannotMerge(
         f"{type(estimator).__name__} learns one row after the other; blocks of a Dask collection are learned side by side. "
         "Use PCA or SKM, whose states merge, or call partial_fit with one block after the other."

@@ -12,10 +12,11 @@ from typing import Any
 
 from stream_dr.errors import InvalidParameter, OtherColumns
 from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import check_columns, check_most_columns
 from stream_dr.projection import Mapped, Projection
 from stream_dr.raw_rows import RawRows
-from stream_dr.statistics.mapped import MappedAccumulator, MappedState, TableAccumulator
+from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.accumulator import EXACT_WIDTH
 from stream_dr.statistics.protocol import nested_state
 
@@ -50,7 +51,9 @@ def accumulate(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
     """The accumulator `build(state)`, behind the map of `spec` where there is one."""
     if spec is None:
         return build(state)
-    return (TableAccumulator if feature_map(spec).learns else MappedAccumulator)(spec, build, state)
+    made = feature_map(spec)
+    on = LandmarkAccumulator if isinstance(made, Nystroem) else MappedAccumulator
+    return (TableAccumulator if made.learns else on)(spec, build, state)
 
 
 def solved(state: Any, solve: Callable[[Any], Projection]) -> Projection:
@@ -64,7 +67,7 @@ def through(state: Any, projection: Projection) -> Projection:
     """A projection of mapped rows as one of rows, where the state has a map."""
     if not isinstance(state, MappedState):
         return projection
-    return Mapped(state.feature_map, state.names, state.n_features, projection, state.table)
+    return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
 
 
 def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
@@ -86,6 +89,13 @@ def tell_columns(accumulator: Any, rows: Any) -> None:
     told += [f"{', '.join(new)} was not among the first rows' columns, and is left out"] if new else []
     if told:
         warnings.warn(f"{'; '.join(told)}.", OtherColumns, stacklevel=4)
+
+
+def merges_parts(estimator: Any) -> bool:
+    """Whether states of an estimator that learned parts of a stream merge: not those on landmarks of their own."""
+    spec = getattr(estimator, "feature_map", None)
+    made = None if spec is None else feature_map(spec)
+    return bool(estimator.merges) and not (isinstance(made, Nystroem) and made.draws)
 
 
 def takes_tables(estimator: Any) -> bool:

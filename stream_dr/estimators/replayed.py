@@ -124,14 +124,19 @@ class MappedSource:
     def __init__(self, estimator: Any, state: MappedState, source: Any, names: tuple[str, ...] | None) -> None:
         self._estimator, self._source = estimator, source
         self._map, self._width, self._table = feature_map(state.feature_map), state.n_features, state.table
+        self._on_landmarks = state.landmarks is not None
         self._known = Holder(estimator.accumulator(state), names)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """(position, Block) of mapped rows, with their targets and weights."""
         table = None if self._table is None else emptied(self._table)
+        landmarks = self._map.begin() if self._on_landmarks else None
         for position, given in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, given, None, None, need_targets=False)
-            if table is None:
+            if landmarks is not None:  # as many as there were then
+                landmarks = self._map.grown(landmarks, block)
+                rows = self._map.coordinates(landmarks, block.X)
+            elif table is None:
                 rows = self._map.apply(block.X, self._width, block.names)
             else:  # by the statistics of the time, as they were learned
                 table = add(self._map, table, raw_rows_of(block))

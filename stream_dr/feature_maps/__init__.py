@@ -7,11 +7,15 @@ as it is: `LDA(feature_map=random_fourier(500, gamma=0.1))`, or `{"map": "random
 - `random_fourier`: random Fourier features of the RBF or the Laplace kernel; with them PCA, SPCA, SRP, LDA … become
 kernel
   PCA, KSPCA, KSRP, the kernel two-stage methods, approximately (fourier.py).
+- `nystroem`: coordinates on landmark rows; the kernel method itself where all rows are landmarks (nystroem.py).
+- `polynomial`: products of features, the polynomial kernel, exactly or sketched (polynomial.py).
 - `hashing`: named features of any number to a fixed number of columns (hashing.py).
 - `table`, `text`: rows as a table has them (categories, dates, texts, gaps) to numbers; texts to weighted words (table.py).
 
-The first two depend on their spec and on the rows' features only: maps of two machines agree, states merge as without one.
-The others have running statistics, which are part of a model's state and merge with it.
+`random_fourier`, `polynomial`, `hashing` and `nystroem` with landmarks that are given depend on their spec and on the rows'
+features only: maps of two machines agree, states merge as without one. `table` and `text` have running statistics, which are
+part of a model's state and merge with it. Landmarks drawn from a stream are part of the state, too; such states
+merge where the landmarks are the same, for coordinates on others mean something else.
 Cost: what the map says, for each row learned or projected.
 
 Why this way: the spec is the parameter, so nothing has to convert it; what it draws is cached here, by spec and width.
@@ -24,6 +28,8 @@ from typing import Any, NamedTuple, Protocol
 from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.fourier import RandomFourier
 from stream_dr.feature_maps.hashing import Hashing
+from stream_dr.feature_maps.nystroem import Nystroem, plain_rows
+from stream_dr.feature_maps.polynomial import Polynomial
 from stream_dr.feature_maps.table import Table, Text
 
 
@@ -71,7 +77,14 @@ class PlainMap(FeatureMap, Protocol):
         ...
 
 
-MAPS: dict[str, Any] = {"random_fourier": RandomFourier, "hashing": Hashing, "table": Table, "text": Text}
+MAPS: dict[str, Any] = {
+    "random_fourier": RandomFourier,
+    "nystroem": Nystroem,
+    "polynomial": Polynomial,
+    "hashing": Hashing,
+    "table": Table,
+    "text": Text,
+}
 """Every map by the name its spec has under "map"."""
 
 
@@ -80,6 +93,29 @@ def random_fourier(
 ) -> dict[str, Any]:
     """The spec of random Fourier features; see fourier.RandomFourier for the parameters. Raises InvalidParameter."""
     return _spec("random_fourier", RandomFourier(n_features, kernel, gamma, seed, orthogonal))
+
+
+def nystroem(
+    landmarks: Any = 500,
+    kernel: str = "rbf",
+    gamma: float = 1.0,
+    degree: int = 3,
+    coef0: float = 1.0,
+    first: int | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The spec of coordinates on landmarks; see nystroem.Nystroem for the parameters. Raises InvalidParameter.
+
+    landmarks: how many, or the rows themselves: an array, a sparse matrix or a table (landmarks, features).
+    """
+    return _spec("nystroem", Nystroem(plain_rows(landmarks), kernel, gamma, degree, coef0, first, seed))
+
+
+def polynomial(
+    degree: int = 2, n_features: int = 4096, gamma: float = 1.0, coef0: float = 1.0, seed: int = 0
+) -> dict[str, Any]:
+    """The spec of products of features; see polynomial.Polynomial for the parameters. Raises InvalidParameter."""
+    return _spec("polynomial", Polynomial(degree, n_features, gamma, coef0, seed))
 
 
 def hashing(n_features: int = 4096, alternate_sign: bool = True) -> dict[str, Any]:
@@ -125,7 +161,7 @@ def feature_map(spec: Any) -> Any:
     if not isinstance(given, dict) or given.get("map") not in MAPS:
         raise InvalidParameter(
             f"feature_map={spec!r}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, "
-            "as stream_dr.random_fourier(), hashing(), table() and text() give it."
+            "as stream_dr.random_fourier(), nystroem(), polynomial(), hashing(), table() and text() give it."
         )
     kind, values = MAPS[given["map"]], {k: v for k, v in given.items() if k != "map"}
     unknown = [name for name in values if name not in kind._fields]

@@ -15,6 +15,7 @@ from stream_dr.block import Block, check_rows
 from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map
 from stream_dr.feature_maps.columns import TableColumn
+from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import TableState, add, check_most_columns, joined, lasting, mapped_rows, most_columns
 from stream_dr.label_codes import Label
 from stream_dr.projection import Columns, Linear, Mapped, mapped_parts
@@ -30,7 +31,7 @@ class MappedState(NamedTuple):
 
     rows, rows_skipped, target_kind, labels: the inner state's. n_features: width before the map. feature_map: spec as
     JSON. names: the columns' names where the map goes by name and all batches had the same, else None. inner: the
-    state. table: the statistics of a map that has some.
+    state. table: the statistics of a map of tables. landmarks: those of a map that has some.
     """
 
     rows: int
@@ -42,6 +43,7 @@ class MappedState(NamedTuple):
     names: tuple[str, ...] | None
     inner: Any
     table: TableState | None = None
+    landmarks: Landmarks | None = None
 
     def merge(self, other: "MappedState") -> "MappedState":
         """Both states as one. Raises CannotMerge where the maps differ or the inner states cannot be merged."""
@@ -53,13 +55,32 @@ class MappedState(NamedTuple):
             return _of_table(inner, self.feature_map, table)
         if self.table is not None or other.table is not None:  # one of them has learned nothing
             return self if self.table is not None else other
-        inner = self.inner.merge(other.inner)
         if not self.rows or not other.rows:
             given = self if self.rows else other
-            return _around(inner, given.n_features, given.feature_map, given.names)
+            return given._replace(inner=self.inner.merge(other.inner))._counted()
+        if self.landmarks is not None and other.landmarks is not None:
+            return self._on_landmarks(self.landmarks, other, other.landmarks)
+        inner = self.inner.merge(other.inner)
         same = self.names == other.names
         width = feature_map(self.feature_map).out_features(0) if not same else max(self.n_features, other.n_features)
         return _around(inner, width, self.feature_map, self.names if same else None)
+
+    def _on_landmarks(self, landmarks: Landmarks, other: "MappedState", others: Landmarks) -> "MappedState":
+        if not landmarks.same(others):
+            raise CannotMerge(
+                "the states have landmarks of their own, and coordinates on others mean something else: give both the same, "
+                "as nystroem(landmarks=rows)."
+            )
+        widest = max(landmarks, others, key=lambda marks: marks.n_features)
+        widest = widest._replace(seen=landmarks.seen + others.seen)
+        return _around(self.inner.merge(other.inner), widest.n_features, self.feature_map, None)._replace(
+            landmarks=widest
+        )
+
+    def _counted(self) -> "MappedState":
+        """With the inner state's rows, kind of targets and labels."""
+        around = _around(self.inner, self.n_features, self.feature_map, self.names)
+        return around._replace(table=self.table, landmarks=self.landmarks)
 
 
 class MappedAccumulator:
@@ -143,8 +164,10 @@ class MappedAccumulator:
 
     def _mapped(self, block: Block, width: int) -> Block:
         check_rows(block)
-        rows = self._map.apply(block.X, width, block.names)
-        return block._replace(X=rows, names=None, width_stated=True, checked=False)
+        return block._replace(X=self._apply(block, width), names=None, width_stated=True, checked=False)
+
+    def _apply(self, block: Block, width: int) -> Any:
+        return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
         """Width of the stream with this block, and the names that all its batches have."""
@@ -161,6 +184,48 @@ class MappedAccumulator:
                 "take the map without 'orthogonal'."
             )
         return max(width, self.n_features), None
+
+
+class LandmarkAccumulator(MappedAccumulator):
+    """An accumulator of rows' coordinates on landmarks; one owner. A batch's landmarks are drawn first."""
+
+    def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
+        super().__init__(spec, build, state)
+        kept = None if state is None else state.landmarks
+        self.landmarks: Landmarks = self._map.begin() if kept is None else kept
+        self.n_features = self.landmarks.n_features
+
+    def add(self, block: Block) -> None:
+        """Learn one batch. Raises WidthMismatch and what the inner accumulator raises; then nothing changed."""
+        check_rows(block)
+        self._width(block)
+        before = self.landmarks
+        self.landmarks = self._map.grown(before, block)
+        try:
+            super().add(block)
+        except BaseException:
+            self.landmarks = before
+            raise
+
+    def remove(self, block: Block, **options: Any) -> None:
+        """Take out a batch learned before. Raises CannotUnlearn for rows that were drawn as landmarks, and for any where
+        they were drawn from more rows than they are, which were learned by the landmarks of their time."""
+        check_rows(block)
+        if self._map.draws and (self._map.first or 0) > self._map.most:
+            raise CannotUnlearn("rows were learned by the landmarks there were then. Learn anew without them.")
+        if self._map.draws and self.landmarks.among(block.X):
+            raise CannotUnlearn(
+                "among these rows are landmarks, on which all others have their coordinates. Learn anew without them (a "
+                "directory's models are), or give landmarks: nystroem(landmarks=rows)."
+            )
+        super().remove(block, **options)
+
+    def freeze(self) -> MappedState:
+        """The state so far; the inner accumulator's cost."""
+        return super().freeze()._replace(landmarks=self.landmarks)
+
+    def _apply(self, block: Block, width: int) -> Any:
+        return self._map.coordinates(self.landmarks, block.X)
 
 
 class TableAccumulator(MappedAccumulator):
@@ -239,5 +304,5 @@ def _around(inner: Any, width: int, spec: str, names: tuple[str, ...] | None) ->
     )
 
 
-for kind in (Linear, Readout, Columns, Mapped, TableState, TableColumn):
+for kind in (Linear, Readout, Columns, Mapped, TableState, TableColumn, Landmarks):
     nested_state(kind)

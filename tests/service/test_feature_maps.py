@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_dr import LDA, ClassMeans, hashing, random_fourier
+from stream_dr import LDA, ClassMeans, hashing, nystroem, random_fourier
 from tests.service.serving import in_thread
 
 rng = np.random.default_rng(4)
@@ -24,6 +24,7 @@ def test_models_behind_maps_answer_as_the_library_does(tmp_path: Path) -> None:
         for name, estimator, params in (
             ("kernel", "lda", {"gamma": 1.0, "feature_map": FOURIER}),
             ("hashed", "class_means", {"feature_map": hashing(32)}),
+            ("landmarks", "lda", {"gamma": 1.0, "feature_map": nystroem(X[:9])}),
         ):
             made = served.http.put(f"/models/{name}", json={"estimator": estimator, "params": params})
             assert made.status_code == 201, made.text
@@ -31,9 +32,12 @@ def test_models_behind_maps_answer_as_the_library_does(tmp_path: Path) -> None:
         sent = served.http.post("/partial_fit?wait=applied", json={**named(X), "labels": Y})
         assert sent.status_code == 200, sent.text
         kernel = served.http.post("/transform?model=kernel", json=named(X, backwards=True)).json()["z"]
+        landmarks = served.http.post("/transform?model=landmarks", json=named(X, backwards=True)).json()["z"]
         hashed = served.http.post("/transform?model=hashed", json=named(X, backwards=True)).json()["z"]
         facts = served.http.get("/models/kernel/projection", headers={"accept": "application/json"}).json()
     assert np.array(kernel) == pytest.approx(LDA(gamma=1.0, feature_map=FOURIER).fit(X, Y).transform(X), abs=1e-12)
+    on = LDA(gamma=1.0, feature_map=nystroem(X[:9])).fit(X, Y)
+    assert np.array(landmarks) == pytest.approx(on.transform(X), abs=1e-9)
     library = ClassMeans(feature_map=hashing(32)).fit(named(X)["rows"], Y)
     assert np.abs(hashed) == pytest.approx(np.abs(library.transform(named(X)["rows"])), abs=1e-12)
     assert facts["kind"] == "mapped"

@@ -11,7 +11,7 @@ from river import base, checks, compose, datasets, evaluate, linear_model, metri
 from sklearn.base import clone
 
 import stream_dr
-from stream_dr import ESTIMATORS, errors, hashing, random_fourier
+from stream_dr import ESTIMATORS, errors, hashing, nystroem, random_fourier
 from stream_dr.adapters.river import RiverSupervisedTransformer, RiverTransformer, target, to_river
 from stream_dr.estimators.holder import held
 
@@ -52,7 +52,9 @@ def applicable(model: Any, key: str) -> Iterator[Any]:
 
 @pytest.mark.test_all
 @pytest.mark.parametrize(
-    "feature_map", [None, hashing(64), random_fourier(20)], ids=["rows", "hashing", "random_fourier"]
+    "feature_map",
+    [None, hashing(64), random_fourier(20), nystroem(10)],
+    ids=["rows", "hashing", "random_fourier", "nystroem"],
 )
 @pytest.mark.parametrize("key", KEYS)
 def test_rivers_own_checks(key: str, feature_map: dict[str, Any] | None) -> None:

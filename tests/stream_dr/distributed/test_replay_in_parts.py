@@ -24,6 +24,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "means": ("class_means", {}),
     "places": ("lpp", {"reservoir": 50}),
     "walk": ("ccipca", {}),
+    "drawn": ("pca", {"feature_map": {"map": "nystroem", "landmarks": 5}}),
     "steps": ("iskm", {}),
 }
 

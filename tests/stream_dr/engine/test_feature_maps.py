@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dr import hashing, random_fourier
+from stream_dr import hashing, nystroem, random_fourier
 from stream_dr.engine.advance import Step, advance
 from stream_dr.engine.model import Model
 from stream_dr.engine.query import export_projection, transform
@@ -19,6 +19,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "hashed means": ("class_means", {"feature_map": hashing(32)}),
     "kernel CCIPCA": ("ccipca", {"feature_map": FOURIER}),
     "columns of a map": ("information_gain", {"n_components": 3, "feature_map": hashing(32)}),
+    "LDA on landmarks": ("lda", {"gamma": 1.0, "feature_map": nystroem(20, gamma=0.1)}),
     "eigenmaps": ("laplacian_eigenmaps", {"reservoir": 30}),
     "kernel LLE": ("lle", {"reservoir": 30, "feature_map": FOURIER}),
     "label-aware LPP": ("lpp", {"label_aware": True}),

@@ -79,6 +79,8 @@ def test_what_cannot_be_taken_says_what_to_do() -> None:
     given, labels = da.from_array(X, chunks=(30, 5)), da.from_array(LABELS, chunks=30)
     with pytest.raises(errors.CannotMerge, match="PCA or SKM"):
         stream_dr.CCIPCA().fit(given)
+    with pytest.raises(errors.CannotMerge, match="give them"):
+        stream_dr.PCA(feature_map=stream_dr.nystroem(10)).fit(given)
     with pytest.raises(errors.InvalidRows, match=r"X\.rechunk\(\{1: -1\}\)"):
         stream_dr.LDA().fit(da.from_array(X, chunks=(30, 2)), labels)
     with pytest.raises(errors.InvalidTargets, match="y is a ndarray"):

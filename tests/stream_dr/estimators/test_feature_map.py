@@ -11,7 +11,18 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
-from stream_dr import CCIPCA, ESTIMATORS, LPP, PCA, InformationGain, hashing, projection, random_fourier
+from stream_dr import (
+    CCIPCA,
+    ESTIMATORS,
+    LPP,
+    PCA,
+    InformationGain,
+    hashing,
+    nystroem,
+    polynomial,
+    projection,
+    random_fourier,
+)
 from stream_dr.block import Block
 from stream_dr.errors import CannotMerge, InvalidParameter, PrecisionLost, WidthMismatch
 from stream_dr.estimators import make
@@ -19,14 +30,16 @@ from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.protocol import pack, unpack
 
 KEYS = [key for key in ESTIMATORS if "feature_map" in inspect.signature(ESTIMATORS[key]).parameters]
+rng = np.random.default_rng(21)
+X = np.round(rng.normal(size=(60, 5)) * (rng.random((60, 5)) < 0.8), 2)
 MAPS = {
     "rbf": random_fourier(20, gamma=0.1),
     "laplace": random_fourier(20, kernel="laplace", gamma=0.1),
     "orthogonal": random_fourier(20, gamma=0.1, orthogonal=True),
+    "landmarks": nystroem(X[:9], gamma=0.1),
+    "polynomial": polynomial(2, gamma=0.1),
     "hashing": hashing(16),
 }
-rng = np.random.default_rng(21)
-X = np.round(rng.normal(size=(60, 5)) * (rng.random((60, 5)) < 0.8), 2)
 Y = np.arange(60) % 3
 
 
@@ -36,7 +49,8 @@ def targets(key):
 
 
 def mapped(spec, rows=X):
-    return feature_map(spec).apply(rows, rows.shape[1])
+    made = feature_map(spec)
+    return made.coordinates(made.begin(), rows) if spec["map"] == "nystroem" else made.apply(rows, rows.shape[1])
 
 
 def part(y, chosen):
@@ -199,6 +213,7 @@ def test_memory_counts_the_mapped_width_and_the_map():
         stream_dr.PCA(feature_map=MAPS["orthogonal"]),
         stream_dr.ClassMeans(feature_map=MAPS["hashing"]),
         stream_dr.CCIPCA(feature_map=MAPS["laplace"]),
+        stream_dr.CCIPCA(feature_map=nystroem(20, gamma=0.1)),
         stream_dr.LPP(label_aware=True),
     ],
     ids=str,

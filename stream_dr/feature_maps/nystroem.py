@@ -1,0 +1,298 @@
+"""nystroem: coordinates of rows on landmark rows, whose inner products are a kernel's (Williams and Seeger 2001).
+
+With Z the landmarks, K = k(Z, Z) = L Lᵀ (Cholesky) and φ(x) = L⁻¹ k(Z, x), φ(x)ᵀφ(x') is k(x, x') for rows in the
+span of the landmarks in feature space, and k of their projections onto it for others: what is learned behind the map is the
+kernel method with its directions in that span. Where all rows are landmarks it is the kernel method itself.
+
+Landmarks are given, or drawn from the stream's first rows, by keys of (seed, row number), so that they do not depend on how
+rows were batched. A row that those before it represent to 1e-12 is passed over: it would add rounding.
+
+Why this way: landmark j has zeros in all coordinates behind j, so rows learned before the later landmarks came are right as
+they are, and no row is held back until landmarks are known.
+
+Cost a row: k(Z, x), and O(landmarks²); memory: the landmarks, and 8 · landmarks² bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.block import Block, Rows, as_rows, check_finite
+from stream_dr.errors import InvalidParameter, StreamDRError, other_width
+from stream_dr.feature_maps.draws import check_seed, finite_number, uniforms
+
+KERNELS = ("rbf", "laplace", "polynomial", "linear")
+MOST_LANDMARKS = 20_000
+"""Most landmarks: their factor takes 8 bytes times the square of them."""
+
+_LANDMARK_DRAW, _DEPENDENT, _AT_ONCE = 23, 1e-12, 256
+_WIDEST_DENSE = 4096
+
+
+class Landmarks(NamedTuple):
+    """Landmarks so far; immutable.
+
+    seen: rows of the stream looked at. picked: rows drawn. n_features: width. factor: (landmarks, landmarks) float64, L.
+    values: (landmarks, features) float64, or the CSR values (entries,); then indices and indptr are its int32 and int64
+    arrays, else None.
+    """
+
+    seen: int
+    picked: int
+    n_features: int
+    factor: np.ndarray
+    values: np.ndarray
+    indices: np.ndarray | None = None
+    indptr: np.ndarray | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """The landmarks, (landmarks, features) ndarray or CSR."""
+        if self.indices is None or self.indptr is None:
+            return self.values
+        return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.factor), self.n_features))
+
+    def same(self, other: "Landmarks") -> bool:
+        """Whether both are the same rows, in the same order."""
+        return _keys(self.rows) == _keys(other.rows)
+
+    def among(self, X: Rows) -> bool:
+        """Whether any of rows X is a landmark."""
+        return not set(_keys(self.rows)).isdisjoint(_keys(X))
+
+
+class Nystroem(NamedTuple):
+    """Coordinates on landmarks.
+
+    landmarks: how many to draw from the stream's first rows; or these rows themselves, as lists of numbers or, sparse, as
+    {"indices": […], "values": […]}. kernel: "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "polynomial"
+    (γ xᵀx' + coef0)^degree, or "linear" xᵀx'. first: rows among which they are drawn; None: as many as landmarks, which then
+    are all of them. seed: of the draws.
+    """
+
+    landmarks: int | Sequence[Any] = 500
+    kernel: str = "rbf"
+    gamma: float = 1.0
+    degree: int = 3
+    coef0: float = 1.0
+    first: int | None = None
+    seed: int = 0
+
+    @property
+    def fixed_width(self) -> bool:
+        """False: landmarks have zeros in features that come later."""
+        return False
+
+    @property
+    def by_name(self) -> bool:
+        """False: columns are told apart by their index."""
+        return False
+
+    @property
+    def sparse(self) -> bool:
+        """False: no coordinate is zero."""
+        return False
+
+    @property
+    def learns(self) -> bool:
+        """False: it takes rows of numbers."""
+        return False
+
+    @property
+    def draws(self) -> bool:
+        """Whether landmarks are drawn from the stream."""
+        return isinstance(self.landmarks, int | np.integer)
+
+    @property
+    def most(self) -> int:
+        """Landmarks there may be, and coordinates."""
+        return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
+
+    def out_features(self, width: int) -> int:
+        """Coordinates: zero behind the landmarks there are."""
+        return self.most
+
+    def check(self) -> None:
+        """Raise InvalidParameter when a value is outside its range."""
+        if isinstance(self.landmarks, bool | str) or not isinstance(self.landmarks, int | np.integer | Sequence):
+            raise InvalidParameter(f"landmarks={self.landmarks!r} of nystroem; it must be a number or a list of rows.")
+        if not 1 <= self.most <= MOST_LANDMARKS:
+            raise InvalidParameter(f"{self.most} landmarks of nystroem; there must be 1 to {MOST_LANDMARKS:,}.")
+        check_kernel("nystroem", self.gamma, self.degree, self.coef0)
+        if self.kernel not in KERNELS:
+            raise InvalidParameter(f"kernel={self.kernel!r} of nystroem; it must be one of {', '.join(KERNELS)}.")
+        first = self.first
+        if first is not None and (not isinstance(first, int) or isinstance(first, bool) or first < self.most):
+            raise InvalidParameter(f"first={first!r} of nystroem; it must be an integer ≥ {self.most}, the landmarks.")
+        if first is not None and not self.draws:
+            raise InvalidParameter(f"first={first!r} of nystroem; landmarks that are given are not drawn.")
+        check_seed(self.seed)
+        if not self.draws:
+            given_rows(self.landmarks)
+
+    def bytes(self, width: int) -> int:
+        """8 · landmarks · (features + landmarks); rows wider than 4,096 count as sparse, with as many entries at most."""
+        return self.most * ((8 * width if width <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most)
+
+    def begin(self) -> Landmarks:
+        """No landmarks, or those given."""
+        nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
+        return nothing if self.draws else _joined(self, nothing, given_rows(self.landmarks))
+
+    def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
+        """With those drawn from a batch. Raises WidthMismatch, NotFinite where the kernel of its rows is too large."""
+        if not self.draws:
+            known = landmarks.n_features
+            if block.features > known if block.sparse else block.features != known:
+                raise other_width(block.features, known)
+            return landmarks
+        width = max(landmarks.n_features, block.features)
+        chosen, picked = self._chosen(landmarks, block)
+        seen = landmarks.seen + block.rows
+        for start in range(0, len(chosen), _AT_ONCE):
+            landmarks = _joined(self, landmarks, block.X[chosen[start : start + _AT_ONCE]])
+        return landmarks._replace(seen=seen, picked=picked, n_features=width, **_wide(landmarks, width))
+
+    def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
+        """φ of rows X (rows, features), dense or CSR, as (rows, landmarks) float64."""
+        from scipy.linalg import solve_triangular
+
+        out, n = np.zeros((X.shape[0], self.most)), len(landmarks.factor)
+        if n and X.shape[0]:
+            values = self.values(X, landmarks.rows)
+            out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
+        return out
+
+    def values(self, A: Rows, B: Rows) -> np.ndarray:
+        """k of rows A and B, dense or CSR, (rows of A, rows of B) float64; features that one lacks are 0 there."""
+        from sklearn.metrics import pairwise as kernels
+
+        width = max(A.shape[1], B.shape[1])
+        A, B = (_padded(M.astype(np.float64, copy=False), width) for M in (A, B))
+        if self.kernel == "linear":
+            return np.asarray(kernels.linear_kernel(A, B))
+        if self.kernel == "polynomial":
+            with np.errstate(over="ignore", invalid="ignore"):
+                made = kernels.polynomial_kernel(A, B, degree=self.degree, gamma=self.gamma, coef0=self.coef0)
+            check_finite(made)
+            return np.asarray(made)
+        if not sp.issparse(A) and not sp.issparse(B):  # differences only: the rows' offset would cost digits
+            A, B = A - B[0], B - B[0]
+        of = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
+        return np.asarray(of(A, B, gamma=self.gamma))
+
+    def _chosen(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
+        """Numbers of the batch's rows that are drawn, and rows drawn so far: `most` of the first `first` rows, each with
+        the same chance (Knuth's algorithm S); then all, while those passed over have left room."""
+        room, picked, first = self.most - len(landmarks.factor), landmarks.picked, self.first or self.most
+        if not room:
+            return np.zeros(0, dtype=np.int64), picked
+        draws, chosen = uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0], []
+        for i in range(block.rows):
+            left = first - landmarks.seen - i
+            if left <= 0 or draws[i] * left < self.most - picked:
+                picked += left > 0
+                if block.weights is None or block.weights[i] > 0:
+                    chosen.append(i)
+        return np.array(chosen, dtype=np.int64), picked
+
+
+def check_kernel(name: str, gamma: Any, degree: Any, coef0: Any) -> None:
+    """Raise InvalidParameter for a kernel's parameters outside their range."""
+    if not finite_number(gamma) or gamma <= 0:
+        raise InvalidParameter(f"gamma={gamma!r} of {name}; it must be a finite number > 0.")
+    if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or not 1 <= degree <= 20:
+        raise InvalidParameter(f"degree={degree!r} of {name}; it must be an integer from 1 to 20.")
+    if not finite_number(coef0) or coef0 < 0:
+        raise InvalidParameter(f"coef0={coef0!r} of {name}; it must be a finite number ≥ 0.")
+
+
+def given_rows(rows: Any) -> Rows:
+    """Rows as a spec has them, as (rows, features) ndarray or CSR. Raises InvalidParameter."""
+    try:
+        if not any(isinstance(row, Mapping) for row in rows):
+            return as_rows(rows)[0]
+        indptr = np.cumsum([0, *(len(row["indices"]) for row in rows)])
+        entries = [[v for row in rows for v in row[name]] for name in ("values", "indices")]
+        return as_rows(sp.csr_matrix((np.asarray(entries[0], dtype=np.float64), entries[1], indptr)))[0]
+    except (StreamDRError, KeyError, TypeError, ValueError) as e:
+        raise InvalidParameter(f"landmarks of nystroem are not rows of numbers ({e}).") from e
+
+
+def plain_rows(rows: Any) -> int | list[Any]:
+    """Landmarks as a spec has them, in JSON's types: a number, or rows (ndarray, sparse matrix, table or lists)."""
+    if isinstance(rows, int | np.integer):
+        return int(rows)
+    if isinstance(rows, Sequence) and any(isinstance(row, Mapping) for row in rows):
+        return list(rows)
+    try:
+        X = as_rows(rows)[0]
+    except StreamDRError as e:
+        raise InvalidParameter(f"landmarks={rows!r} of nystroem; it must be a number or rows ({e}).") from e
+    if not sp.issparse(X):
+        return list(X.tolist())
+    return [{"indices": X[i].indices.tolist(), "values": X[i].data.tolist()} for i in range(X.shape[0])]
+
+
+def _joined(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
+    """Landmarks with those of rows X that they do not represent, as long as there is room."""
+    n, room = len(landmarks.factor), spec.most - len(landmarks.factor)
+    known = spec.coordinates(landmarks, X)[:, :n]
+    K = spec.values(X, X)
+    left = K - known @ known.T
+    columns, taken = np.zeros(left.shape), list[int]()
+    for i in range(len(left)):
+        if len(taken) == room:
+            break
+        j = len(taken)
+        pivot = left[i, i] - columns[i, :j] @ columns[i, :j]
+        if pivot > _DEPENDENT * K[i, i]:
+            columns[i:, j] = (left[i:, i] - columns[i:, :j] @ columns[i, :j]) / np.sqrt(pivot)
+            taken.append(i)
+    m = n + len(taken)
+    factor = np.zeros((m, m))
+    factor[:n, :n], factor[n:, :n] = landmarks.factor, known[taken]
+    factor[n:, n:] = columns[taken][:, : len(taken)]
+    width = max(landmarks.n_features, X.shape[1])
+    rows = X[taken].astype(np.float64)
+    if n:
+        parts = [_padded(landmarks.rows, width), _padded(rows, width)]
+        sparse = sp.issparse(parts[0])
+        rows = sp.vstack([sp.csr_matrix(p) for p in parts], format="csr") if sparse else np.vstack(_dense(parts))
+    return Landmarks(landmarks.seen, landmarks.picked, width, factor, *_arrays(_padded(rows, width)))
+
+
+def _arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """values, indices and indptr of rows."""
+    if not sp.issparse(rows):
+        return np.ascontiguousarray(rows), None, None
+    return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+
+
+def _wide(landmarks: Landmarks, width: int) -> dict[str, np.ndarray]:
+    """What changes of the landmarks' arrays when rows are so wide."""
+    return {} if landmarks.indices is not None else {"values": _padded(landmarks.values, width)}
+
+
+def _padded(X: Rows, width: int) -> Rows:
+    """Rows X with columns of zeros up to `width`."""
+    if X.shape[1] == width:
+        return X
+    if sp.issparse(X):
+        return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
+    return np.pad(X, ((0, 0), (0, width - X.shape[1])))
+
+
+def _dense(parts: list[Rows]) -> list[np.ndarray]:
+    return [p.toarray() if sp.issparse(p) else p for p in parts]
+
+
+def _keys(X: Rows) -> list[bytes]:
+    """Bytes a row that are equal for equal rows, dense or CSR, whatever zeros are behind."""
+    X = sp.csr_matrix(X, dtype=np.float64)
+    X.eliminate_zeros()
+    data, indices, at = X.data, X.indices.astype(np.int64), X.indptr
+    return [indices[i:j].tobytes() + data[i:j].tobytes() for i, j in pairwise(at)]
