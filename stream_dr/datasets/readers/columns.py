@@ -172,7 +172,7 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
     if roles.label is not None:
         column = batch.column(roles.label)
         if pa.types.is_string(column.type):
-            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+            column = pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(None, pa.string()))
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])

@@ -120,7 +120,7 @@ def _without_blanks(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     """The batch with null where a text is empty."""
     for name in names:
         column = batch.column(name)
-        filled = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+        filled = pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(None, pa.string()))
         batch = batch.set_column(batch.schema.get_field_index(name), name, filled)
     return batch
 
