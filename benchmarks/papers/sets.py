@@ -1,4 +1,4 @@
-"""The data sets of the papers: rows (n, d) float64 and one label (n,) a row.
+"""The data sets of the papers: rows (n, d) float64 and one label (n,) a row, of yeast and scene Y (n, k) of 0 and 1.
 
 Iris, wine, optdigits (8 × 8 digits) and breast cancer come with scikit-learn; the others are read from
 STREAM_DR_DATA; XOR and spirals are made here.
@@ -122,6 +122,43 @@ def _mnist(path: Path) -> Set:
     return pixels / 255.0, np.frombuffer(gzip.decompress(labels.read_bytes())[8:], dtype=np.uint8)
 
 
+def _optdigits(path: Path) -> Set:
+    """Training part (of the 3,823 rows as many as the file has) and test part."""
+    table = np.vstack([np.loadtxt(p, delimiter=",") for p in (path, path.with_suffix(".tes"))])
+    return table[:, :-1], table[:, -1].astype(int)
+
+
+def _usps(path: Path) -> Set:
+    """Training and test part, pixels in [0, 1]."""
+    import h5py
+
+    with h5py.File(path) as file:
+        X, y = (np.concatenate([file[f"{part}/{what}"] for part in ("train", "test")]) for what in ("data", "target"))
+    return X.astype(float), y
+
+
+def _mulan(path: Path) -> Set:
+    """Training and test part, labels in the order of MULAN's XML."""
+    from stream_dr.datasets.readers.mulan import label_names, read_arff
+
+    names = label_names(path.with_name(f"{path.parent.name}.xml"))
+    blocks = [
+        b
+        for part in ("train", "test")
+        for b in read_arff(path.with_name(path.name.replace("train", part)), labels=names)
+    ]
+    Y = np.array([[name in labels for name in names] for b in blocks for labels in b.y.row_labels()], dtype=float)
+    return np.vstack([b.X for b in blocks]), Y
+
+
+def _news20(path: Path) -> Set:
+    """Counts, CSR."""
+    from scipy.io import loadmat
+
+    table = loadmat(path)
+    return table["fea"].tocsr().astype(float), table["gnd"].ravel().astype(int)
+
+
 FILES: dict[str, tuple[str, Callable[[Path], Set]]] = {
     "ionosphere": ("uci/uci.ionosphere.data", _last_column),
     "sonar": ("uci/sonar.csv", _last_column),
@@ -131,6 +168,11 @@ FILES: dict[str, tuple[str, Callable[[Path], Set]]] = {
     "monks-2": ("uci/monks-2.train", _monks),
     "monks-3": ("uci/monks-3.train", _monks),
     "isolet part": ("isolet_part/Isolet.mat", _isolet),
+    "optdigits": ("uci/optdigits.tra", _optdigits),
+    "USPS": ("usps/usps.h5", _usps),
+    "yeast": ("yeast/yeast-train.arff", _mulan),
+    "scene": ("scene/scene-train.arff", _mulan),
+    "news20": ("news20/20Newsgroups.mat", _news20),
     "MNIST test set": ("mnist_t10k/t10k-images-idx3-ubyte.gz", _mnist),
 }
 
