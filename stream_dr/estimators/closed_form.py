@@ -30,6 +30,7 @@ from stream_dr.estimators.mapping import (
 from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
+from stream_dr.label_codes import Label
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import canonical, signed
@@ -184,6 +185,14 @@ class ClosedForm(AdditiveEstimator):
     @abstractmethod
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Loadings and eigenvalues, largest first, from the moments."""
+
+    def directions_on(self, moments: Moments, state: Any) -> Directions:
+        """The directions from the moments of a basis that refine has measured its scatter on."""
+        return self.directions(moments, state)
+
+    def row_factors(self, moments: Moments) -> dict[Label, float] | None:
+        """What the rows of each class count in the scatter that refine multiplies with; None: 1."""
+        return None
 
     def scaled(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Loadings (features, p) of the scaled features at the length they are to have; as they are."""

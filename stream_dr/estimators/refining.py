@@ -183,7 +183,7 @@ def check_method(estimator: Any) -> None:
 def no_refine(estimator: Any) -> CannotRefine:
     """What is told of an estimator that cannot be refined."""
     return CannotRefine(
-        f"{type(estimator).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM and MMC have."
+        f"{type(estimator).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM, MMC and WMV have."
     )
 
 

@@ -4,7 +4,7 @@ Both offer the same four verbs. `start()` gives a solve (a NamedTuple of arrays)
 the product of Cxx with `solve.directions`, `answer(solve)` the loadings, eigenvalues and relative residual so far.
 
 - FirstStage (LDA, OPLS, CCA, HSL): block conjugate gradient on (aCxx + ρI) W1 = XH.
-- OnSubspace (PCA, PLSDA, SKM, MMC): the method itself on a growing Krylov basis, where its scatter is exact.
+- OnSubspace (PCA, PLSDA, SKM, MMC, WMV): the method itself on a growing Krylov basis, where its scatter is exact.
 
 Why this way: neither knows a method. What a method does with W1, or with the moments of a basis, is its own
 `directions`, asked again after each pass; so refine cannot disagree with the exact solution.
@@ -129,7 +129,7 @@ class OnSubspace:
             scale=np.ones(V.shape[1]),
             rounding=m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * (V.T @ (m.mean * m.scale)))),
         )
-        return self._estimator.directions(small, self._state)
+        return self._estimator.directions_on(small, self._state)
 
     def _refuse_all(self) -> None:
         raise CannotRefine(

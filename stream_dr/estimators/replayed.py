@@ -50,6 +50,7 @@ class Replayed:
         self._moments = moments
         self._names = names
         self._rows = 0  # of the first pass
+        self._factors = self._estimator.row_factors(moments)
         self._clock = int(getattr(state, "clock", state.rows))
         self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
 
@@ -90,11 +91,13 @@ class Replayed:
         return block
 
     def _weights(self, block: Block, rows: int) -> np.ndarray | None:
-        decay = float(self._estimator.decay)
-        if decay == 1.0:
-            return block.weights
-        weights = np.ones(block.rows) if block.weights is None else block.weights
-        return aged(weights, decay, max(0, self._clock - rows))
+        decay, weights = float(self._estimator.decay), block.weights
+        if decay != 1.0:
+            weights = aged(np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - rows))
+        if self._factors is None or block.y is None:
+            return weights
+        factors = np.array([self._factors.get(label, 0.0) for label in block.y.labels])[block.y.codes]
+        return factors if weights is None else factors * weights
 
     def _compare(self, fresh: Any) -> None:
         """Raise CannotRefine unless the replayed rows have the state's sums."""

@@ -1,41 +1,52 @@
-"""WMV: two-parameter weighted maximum variance."""
+"""WMV: weighted maximum variance, with a weight for every pair of classes."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter
+from stream_dr.errors import InvalidParameter, NeedsRefine
 from stream_dr.estimators.closed_form import ClosedForm, Directions
 from stream_dr.estimators.moments import Moments
-from stream_dr.estimators.parameter_checks import check_number
-from stream_dr.solve.spectral import algebraic
+from stream_dr.estimators.parameter_checks import check_choice, check_number
+from stream_dr.feature_maps.draws import finite_number
+from stream_dr.label_codes import Label
+from stream_dr.solve.discriminant import combined_diagonal
+from stream_dr.solve.spectral import EPS, algebraic
+from stream_dr.statistics.moments.class_scatter import ClassScatter
 
 
 @dataclass(eq=False, repr=False)
 class WMV(ClosedForm):
-    """Weighted maximum variance with two parameters [WMV; mathematics §2].
+    """Weighted maximum variance [WMV; mathematics §2].
 
-    Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² with C_ij = α for two rows of one class and β for rows of two (with weights,
-    C_ij w_i w_j): eigenvectors of Xᵀ L X = β N Cxx + (α − β) Σ_j n_j W_j, W_j the scatter of class j about its own mean.
-    α < 0 < β: rows of one class are drawn together, others apart. (With C_ij = 1/n − 2 [same class]/n_k
-    it would be N (Sb − Sw), which is MMC.) Components are orthonormal and ordered by algebraic value; n_components=None
+    Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))², C_ij a weight for the classes k and l of the rows i and j (with weights of rows,
+    C_ij w_i w_j): eigenvectors of Xᵀ L X, L = D − C, which is Σ_k d_k T_k − Cxy C Cxyᵀ with T_k the sum of (x − x̄)(x − x̄)ᵀ
+    over class k and d_k = Σ_l C_kl n_l. Components are orthonormal and ordered by algebraic value; n_components=None
     gives the positive ones.
 
-    State: c matrices W_j and Cxx, 8·(c + 1)·d² bytes (20 classes at d = 1,000: 170 MB), so the scatter is always exact:
-    more than 4,096 features are refused. Learning a row costs O(d²); solving O(d³ + c d²). Merges and unlearns.
+    - The two-parameter form, pairs="equal": α < 0 for two rows of one class, β > 0 for rows of two: rows of one class are
+      drawn together, others apart.
+    - pairs="share": β/N, and α/n_k more for two rows of class k: PCA with α = 0, MMC with α = −2, weighted MMC Sb − a Sw
+      with α = −1 − a, all with β = 1 and eigenvalues times N.
 
-    Targets: one label a row. Left out: the diagonal form, since the classes' scatters are all it is made of; MMC has
-    one.
+    State: Cxx and c matrices, 8·(c + 1)·d² bytes (20 classes at d = 1,000: 170 MB), by pairs="share" Cxx alone; past 4,096
+    features the diagonal of Cxx. Learning a row costs O(d²), or O(its entries); solving O(d³ + c d²). Merges and unlearns.
+
+    Targets: one label a row. With the diagonal (`solution_` "diagonal") all classes are taken to have the same, diagonal
+    scatter, and transform raises NeedsRefine where that has no meaning: where it counts as something to be maximised.
 
     Parameters
     ----------
-    alpha : float < 0, default -1.0
-        Weight of pairs of rows of one class.
+    alpha : float, default -1.0
+        Weight of pairs of rows of one class; below 0 with pairs="equal".
     beta : float > 0, default 1.0
         Weight of pairs of rows of two classes.
-    scatter : {"auto", "exact"}, default "auto"
-        Exact, always: more than 4,096 features are refused.
+    pairs : {"equal", "share"}, default "equal"
+        "equal": α and β; "share": β/N, and α/n_k more for two rows of class k.
+    pair_weights : list of (label, label, float) or None, default None
+        C for rows of these two classes, either way round, in place of what the others say.
 
     >>> from stream_dr import WMV
     >>> wmv = WMV(n_components=1).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]], ["a", "a", "b", "b"])
@@ -44,39 +55,94 @@ class WMV(ClosedForm):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
+    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     alpha: float = -1.0
     beta: float = 1.0
     _: KW_ONLY
-    scatter: Literal["auto", "exact"] = "auto"
+    pairs: Literal["equal", "share"] = "equal"
+    pair_weights: Sequence[Sequence[Any]] | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        check_number("alpha", self.alpha, high=0.0)
+        check_choice("pairs", self.pairs, ("equal", "share"))
+        check_number("alpha", self.alpha)
         check_number("beta", self.beta, low=0.0, open_low=True)
-        if self.alpha == 0.0:
-            raise InvalidParameter("alpha=0; it must be below 0 (rows of one class are drawn together).")
-        if self.scatter == "diagonal":
-            raise InvalidParameter("scatter='diagonal'; WMV is made of exact class scatters. Use MMC, or 'exact'.")
-
-    def scatter_kept(self) -> str:
-        """Exact, always."""
-        return "exact"
+        if self.pairs == "equal" and self.alpha >= 0.0:
+            raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
+        given = self.pair_weights
+        if given is not None and not (isinstance(given, list | tuple) and all(_is_pair(pair) for pair in given)):
+            raise InvalidParameter(f"pair_weights={given!r}; it must be a list of (label, label, number).")
 
     def keeps_class_scatter(self) -> bool:
-        """One exact scatter a class."""
-        return True
+        """One scatter a class, where classes' rows count differently."""
+        return self.pairs == "equal" or bool(self.pair_weights)
+
+    def class_pairs(self, moments: Moments) -> np.ndarray:
+        """C (classes, classes), symmetric."""
+        n = moments.label_weights
+        if self.pairs == "equal":
+            C = np.full((len(n), len(n)), float(self.beta))
+            np.fill_diagonal(C, self.alpha)
+        else:
+            C = self.beta / moments.weight + np.diag(self.alpha / n)
+        at: dict[Label, int] = {label: j for j, label in enumerate(moments.labels)}
+        for a, b, weight in self.pair_weights or ():
+            if a in at and b in at:
+                C[at[a], at[b]] = C[at[b], at[a]] = weight
+        return C
+
+    def row_factors(self, moments: Moments) -> dict[Label, float] | None:
+        """d_k, by which class k's rows count in the scatter that refine multiplies with."""
+        return dict(zip(moments.labels, (self.class_pairs(moments) @ moments.label_weights).tolist(), strict=True))
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Eigenvectors of Xᵀ L X; the positive ones unless more are asked for."""
-        classes = state.class_scatter
-        inner = np.zeros((len(moments.mean), len(moments.mean)))
-        for j, n_j in zip(np.flatnonzero(moments.present), moments.label_weights, strict=True):
-            inner += n_j * state.scale * classes.scatter[j]
-        inner *= moments.scale[:, None] * moments.scale
-        whole = moments.weight * moments.spread
-        floor = moments.weight * moments.rounding.floor(moments.diagonal)
-        values, vectors = algebraic(self.beta * whole + (self.alpha - self.beta) * inner, self.beta * floor)
+        if not len(moments.label_weights):
+            return np.zeros((len(moments.mean), 0)), np.zeros(0)
+        n, factors = moments.label_weights, self.class_pairs(moments) @ moments.label_weights
+        if moments.scatter is None:
+            return self._diagonal(moments, factors)
+        if not isinstance(state.class_scatter, ClassScatter):
+            return self.directions_on(moments._replace(scatter=factors[0] * moments.scatter), state)
+        total = (moments.cross * (factors / n)) @ moments.cross.T
+        for j, factor in zip(np.flatnonzero(moments.present), factors, strict=True):
+            total += factor * state.scale * state.class_scatter.scatter[j] * moments.scale[:, None] * moments.scale
+        return self.directions_on(moments._replace(scatter=total), state)
+
+    def directions_on(self, moments: Moments, state: Any) -> Directions:
+        """The same, the scatter of `moments` being Σ_k d_k T_k."""
+        C, scatter = self.class_pairs(moments), moments.scatter
+        floor = float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.floor(moments.diagonal)
+        values, vectors = algebraic(scatter - moments.cross @ C @ moments.cross.T, floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
+
+    def _diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
+        """By the diagonal of the classes' joint scatter."""
+        n = moments.label_weights
+        within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
+        share = float(factors @ n) / moments.weight
+        roots, vectors = _between(moments, np.diag(factors / n) - self.class_pairs(moments))
+        if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():
+            raise NeedsRefine(
+                "only the diagonal of Cxx is kept here (scatter is diagonal past 4,096 features), and where the scatter of "
+                "the classes themselves is to be large its axes would be single features. Call refine(source), give "
+                "scatter='exact', or choose a smaller alpha."
+            )
+        G = vectors * np.sqrt(np.maximum(roots, 0.0))
+        found, values = combined_diagonal(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
+        return found, values
+
+
+def _between(moments: Moments, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues (r,) and eigenvectors (features, r) of cross · weights · crossᵀ."""
+    basis, _ = moments.reduced(moments.cross, moments.cross.shape[1] ** 0.5)
+    inner = basis.T @ moments.cross
+    roots, turn = np.linalg.eigh(inner @ weights @ inner.T)
+    return roots, basis @ turn
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list | tuple) and len(pair) == 3 and finite_number(pair[2])

@@ -39,7 +39,11 @@ def skm(X: np.ndarray, y: Any, a: float) -> np.ndarray:
 def wmv(X: np.ndarray, y: Any, alpha: float, beta: float) -> np.ndarray:
     """Xᵀ L X, L = D − C, C_ij = α for rows of one class and β for rows of two [WMV]."""
     y = np.asarray(y)
-    C = np.where(y[:, None] == y[None, :], alpha, beta)
+    return laplacian(X, np.where(y[:, None] == y[None, :], alpha, beta))
+
+
+def laplacian(X: np.ndarray, C: np.ndarray) -> np.ndarray:
+    """Xᵀ L X, L = D − C, with a weight C_ij for every pair of rows [WMV]."""
     return X.T @ (np.diag(C.sum(axis=1)) - C) @ X
 
 

@@ -40,7 +40,8 @@ class MomentAccumulator:
     encoding: "none" (unsupervised), "indicator", "zhou" or a Fourier. scatter: "exact" (d ≤ 4,096), "diagonal", "none",
     or "auto": exact where the first batch states a width ≤ 4,096, else diagonal. decay in (0, 1]: row i of the stream
     weighs decay^(rows after it). state: go on from it; its arrays are copied. label_sets: keep sums per label set.
-    class_scatter: keep each class's scatter. Raises InvalidParameter, or CannotMerge for a state of another spec.
+    class_scatter: keep each class's scatter, where it is exact. Raises InvalidParameter, or
+    CannotMerge for a state of another spec.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class MomentAccumulator:
         if batch.target_kind != "continuous":
             self._targets.grow(len(self.labels), batch.target_kind == "multilabel")
         self._begin_features(batch)
-        if self._classes is not None:
+        if self._classes is not None and self.scatter == "exact":
             self._classes.grow(self.n_features, self.columns)
         if self._sets is not None:
             self._sets.begin(new_sets, self.n_features, self.dense)
@@ -240,6 +241,6 @@ class MomentAccumulator:
             total = float(w.sum())
             rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)
             self._features.add(X, w, total, rows)
-            if self._classes is not None and encoded is not None:
+            if self._classes is not None and encoded is not None and self.scatter == "exact":
                 self._classes.add(X, w, encoded.codes)
             self._weight += total

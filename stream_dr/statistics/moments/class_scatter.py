@@ -1,8 +1,9 @@
-"""ClassScatter: the scatter of each class about its own mean, for two-parameter WMV [mathematics §2].
+"""ClassScatter: the scatter of each class about its own mean, for WMV [mathematics §2].
 
 Remembered: for each of k classes weight, mean and Σ w (x − m_j)(x − m_j)ᵀ.
 
-Cost: d² multiplications a row; memory 8·k·d² bytes (20 classes at d = 1,000: 160 MB), hence with exact scatter only.
+Cost: d² multiplications a row; memory 8·k·d² bytes (20 classes at d = 1,000: 160 MB), hence with exact scatter only,
+of no class otherwise.
 
 Why this way: these are the sums of dense rows, once a class; a class's rows are joined to its own.
 """
@@ -43,11 +44,12 @@ class ClassScatter(NamedTuple):
     def aligned(self, width: int, columns: np.ndarray, total: int) -> Self:
         """In `total` classes of `width` features, class j at columns[j]."""
         k, d = self.mean.shape
+        if not k:
+            return self
         weights, mean, low = np.zeros(total), np.zeros((total, width)), np.zeros((total, width))
         scatter = np.zeros((total, width, width))
-        if k:
-            weights[columns], mean[columns, :d], low[columns, :d] = self.weights, self.mean, self.low
-            scatter[columns, :d, :d] = self.scatter
+        weights[columns], mean[columns, :d], low[columns, :d] = self.weights, self.mean, self.low
+        scatter[columns, :d, :d] = self.scatter
         return type(self)(weights, mean, low, scatter)
 
     def join(self, other: "ClassScatter", sign: float, keep: np.ndarray) -> "ClassScatter":

@@ -163,14 +163,14 @@ def sizes(state: MomentState) -> Largest:
 def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
     """Bytes that the arrays of such a state take at most, `targets` being labels or columns of numbers.
 
-    8·(d·(k + 5) + k² + 4·k), with exact scatter 8·d² more, with class scatter 8·k·(d² + 2·d + 1) more. Sums per label set
+    8·(d·(k + 5) + k² + 4·k), with exact scatter 8·d² more, with that of classes 8·k·(d² + 2·d + 1) more. Sums per label set
     are not in it: their number depends on the rows (`label_sets` has bounds of its own).
     """
     d, k = features, 0 if encoding == "none" else targets
     if isinstance(encoding, Fourier):
         k = max(k, encoding.size)
     numbers = d * (k + 5) + k * k + 4 * k + (d * d if exact else 0)
-    return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter else 0))
+    return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and exact else 0))
 
 
 def keeps(state: MomentState) -> tuple[bool, bool]:

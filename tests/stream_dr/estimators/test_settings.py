@@ -27,6 +27,7 @@ VALUES: dict[str, list[Any]] = {
     "alpha": [0.5, -2.0],
     "beta": [0.5],
     "kernel": ["delta", "rbf"],
+    "pairs": ["share"],
     "sigma": [2.0],
     "n_fourier": [50],
     "null_space": [True],
@@ -62,8 +63,9 @@ def _taken(key: str, params: dict[str, Any], annotations: dict[str, Any]) -> boo
     known = all(
         params[n] in values for n, values in named.items() if values and all(isinstance(v, str) for v in values)
     )
-    wrong = {"pca": ("scatter", "diagonal"), "wmv": ("alpha", 0.5), "mmc": ("alpha", -2.0)}.get(key)
-    return known and wrong not in params.items()
+    diagonal = ("scatter", "diagonal")
+    wrong = {"pca": [diagonal], "wmv": [diagonal, ("alpha", 0.5)], "mmc": [("alpha", -2.0)]}.get(key, [])
+    return known and not any(setting in params.items() for setting in wrong)
 
 
 def cannot_pass(estimator: Any) -> dict[str, str]:
