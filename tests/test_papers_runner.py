@@ -24,6 +24,11 @@ def test_claims_are_told_and_counted(one, capsys):
     assert told.endswith("1 agrees, 1 differs, 0 missing\n")
 
 
+def test_claims_are_tables_for_a_page_where_asked(one, capsys):
+    runner.main(["one", "--markdown"])
+    assert "| errors | 1 % | 2 % | **differs**: another split |" in capsys.readouterr().out
+
+
 def test_an_unknown_name_is_told_with_those_there_are(one, capsys):
     with pytest.raises(SystemExit):
         runner.main(["two"])

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import benchmarks.papers
-from benchmarks.papers.claims import Options, told
+from benchmarks.papers.claims import Options, as_markdown, told
 
 
 def found() -> dict[str, ModuleType]:
@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--quick", action="store_true", help="fewer runs")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="draw into this folder (docs/papers)")
+    parser.add_argument("--markdown", action="store_true", help="claims as tables for a page")
     options = parser.parse_args(arguments)
     modules = found()
     if unknown := [name for name in options.names if name not in modules]:
@@ -46,7 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
         claims = list(modules[name].run(Options(options.quick, options.pictures)))
         for claim in claims:
             counts[claim.verdict] += 1
-        print(told(claims), f"({time.monotonic() - begun:.0f} s)", sep="\n", end="\n\n", flush=True)
+        shown = as_markdown(claims) if options.markdown else told(claims)
+        print(shown, f"({time.monotonic() - begun:.0f} s)", sep="\n", end="\n\n", flush=True)
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
 
 

@@ -38,3 +38,13 @@ def told(claims: list[Claim]) -> str:
         if claim.reason:
             lines.append(fill(claim.reason, 125, initial_indent=" " * 9, subsequent_indent=" " * 9))
     return "\n".join(lines)
+
+
+def as_markdown(claims: list[Claim]) -> str:
+    """Claims as a table of a page."""
+    head = "| | paper | ours | verdict |\n|---|---|---|---|"
+    rows = [
+        f"| {claim.what} | {claim.paper} | {claim.ours} | **{claim.verdict}**{': ' if claim.reason else ''}{claim.reason} |"
+        for claim in claims
+    ]
+    return "\n".join([head, *rows])

@@ -1,5 +1,6 @@
 """Drawing: matplotlib, only where a script is asked for pictures (`pip install 'stream-dr[bench]'`)."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ def figure(rows: int, columns: int, width: float = 3.4, height: float = 3.0) -> 
 
 
 def save(picture: Any, folder: str, name: str) -> None:
-    """Write the figure as folder/name.png."""
+    """Write the figure as folder/name.png, in 64 colours: a third of the size."""
+    from PIL import Image  # comes with matplotlib
+
     Path(folder).mkdir(parents=True, exist_ok=True)
     path = Path(folder) / f"{name}.png"
     picture.tight_layout()
-    picture.savefig(path, dpi=110)
+    drawn = BytesIO()
+    picture.savefig(drawn, dpi=90)
+    Image.open(drawn).convert("RGB").quantize(64).save(path, optimize=True)
     print(f"drawn: {path}")
