@@ -1,6 +1,6 @@
 """IncrementalSKM: directions along which classes lie apart, by a recurrence [SKM, section 4.4].
 
-How quickly it turns to the batch answer, as in the paper's figure 6 (python benchmarks/papers/skm_figure6.py): on iris
+How quickly it turns to the batch answer, as in the paper's figure 6 (python -m benchmarks.papers skm_figure_6): on iris
 the inner product with the batch vector is 0.998 after 25 rows and 0.9999 after 100, for a = 1 and a = 3 alike; on
 monks-1 and monks-3 with a = 1 it is 0.99 after 100 rows. Where 2 Sb + (1 − a) Sw has no clearly positive eigenvalue
 (monks with a = 3, monks-2) there is nothing to turn to, and it does not settle.

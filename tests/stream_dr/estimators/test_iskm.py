@@ -1,12 +1,10 @@
 """IncrementalSKM as an estimator: what is fitted, which components are left out, and figure 6 of the SKM paper."""
 
-import os
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from benchmarks.papers import skm_figure6
+from benchmarks.papers import sets, skm_figure_6
 from stream_dr import errors
 from stream_dr.estimators.iskm import IncrementalSKM
 from tests.naive import recurrences
@@ -81,20 +79,18 @@ def test_several_labels_a_row_are_refused_with_a_way_out() -> None:
         IncrementalSKM().fit(np.eye(3), [["a", "b"], ["a"], []])
 
 
-@pytest.mark.parametrize("method", skm_figure6.METHODS)
+@pytest.mark.parametrize("method", skm_figure_6.METHODS)
 def test_figure_6_iris(method: str) -> None:
     """Within 2 % of the batch vector after 50 rows, within 0.2 % after all 150, on each of five shuffles."""
-    name, X, y = next(iter(skm_figure6.sets()))
-    assert name == "iris"
-    products = skm_figure6.curves(X, y, seeds=5)[method]
-    assert products[:, 49].min() > 0.98
+    products = np.stack([skm_figure_6.curve(*sets.load("iris"), method, seed) for seed in range(5)])
+    assert products[:, 50 // skm_figure_6.STEP - 1].min() > 0.98
     assert products[:, -1].min() > 0.998
 
 
-@pytest.mark.skipif("STREAM_DR_DATA" not in os.environ, reason="monks lies in STREAM_DR_DATA/uci")
 @pytest.mark.parametrize("name", ["monks-1", "monks-3"])
 def test_figure_6_monks(name: str) -> None:
     """a = 1, where the batch matrix has a positive eigenvalue well above zero."""
-    X, y = next((X, y) for found, X, y in skm_figure6.sets() if found == name)
-    products = np.stack([skm_figure6.curve(X, y, "a = 1", seed) for seed in range(5)])
+    if not sets.available(name):
+        pytest.skip("monks lies in STREAM_DR_DATA/uci")
+    products = np.stack([skm_figure_6.curve(*sets.load(name), "a = 1", seed, step=600) for seed in range(5)])
     assert np.median(products[:, -1]) > 0.98
