@@ -32,7 +32,7 @@ class LaplacianEigenmaps(Embedding):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Neighbours k of a row.
+        Neighbours k of a row; as many as `reservoir` join all rows, for weights="heat" and edges="or".
     weights : {"binary", "heat"}, default "binary"
         Edges of weight 1, or exp(−|·|²/t).
     temperature : float > 0 or None, default None
@@ -40,6 +40,8 @@ class LaplacianEigenmaps(Embedding):
     edges : {"average", "or"}, default "average"
         "average": an edge that only one of its ends counts has half its weight, and a row is the first of its own k, as in
         scikit-learn's SpectralEmbedding; "or": all of it, and a row has k others [GLPLS eq. 2.25].
+    radius : float > 0 or None, default None
+        ε: an edge joins rows at most this far apart, whatever n_neighbors and edges are.
     scaling : {"unit", "source"}, default "unit"
         "unit": the sampled rows have variance 1 along every component; "source": zᵀ D z = 1, as scikit-learn's.
 
@@ -61,20 +63,22 @@ class LaplacianEigenmaps(Embedding):
     weights: Literal["binary", "heat"] = "binary"
     temperature: float | None = None
     edges: Edges = "average"
+    radius: float | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_choice("weights", self.weights, ("binary", "heat"))
         check_choice("edges", self.edges, ("average", "or"))
+        if self.radius is not None:
+            check_number("radius", self.radius, 0.0, open_low=True)
         if self.temperature is not None:
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
     def fitted(self, state: Reservoir) -> Eigenmap:
         """Places of the sampled rows, and the rule for others."""
-        graph = neighbourhood_graph(
-            state.kept, self.n_neighbors, self.weights == "heat", self.temperature, edges=self.edges
-        )
+        heat, edges = self.weights == "heat", self.edges
+        graph = neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, None, edges, self.radius)
         return laplacian_eigenmaps(state.kept, graph, self.n_components, self.scaling == "unit")
 
     @property

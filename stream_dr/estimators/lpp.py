@@ -32,7 +32,7 @@ class LPP(ReservoirMethod):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Neighbours k of a row.
+        Neighbours k of a row; as many as `reservoir` join all rows, for weights="heat" and edges="or".
     weights : {"heat", "binary"}, default "heat"
         Edges of weight exp(−|·|²/t), or 1.
     temperature : float > 0 or None, default None
@@ -40,6 +40,8 @@ class LPP(ReservoirMethod):
     edges : {"average", "or"}, default "average"
         "average": an edge that only one of its ends counts has half its weight, and a row is the first of its own k;
         "or": all of it, and a row has k others [GLPLS eq. 2.35].
+    radius : float > 0 or None, default None
+        ε: an edge joins rows at most this far apart, whatever n_neighbors and edges are.
     label_aware : bool, default False
         Cut edges between classes; needs y.
     gamma : float ≥ 0, default 0.0
@@ -66,6 +68,7 @@ class LPP(ReservoirMethod):
     weights: Literal["heat", "binary"] = "heat"
     temperature: float | None = None
     edges: Edges = "average"
+    radius: float | None = None
     label_aware: bool = False
     gamma: float = 0.0
 
@@ -74,6 +77,8 @@ class LPP(ReservoirMethod):
         super().check_parameters()
         check_choice("weights", self.weights, ("heat", "binary"))
         check_choice("edges", self.edges, ("average", "or"))
+        if self.radius is not None:
+            check_number("radius", self.radius, 0.0, open_low=True)
         check_choice("label_aware", self.label_aware, (False, True))
         check_number("gamma", self.gamma, 0.0)
         if self.temperature is not None:
@@ -85,6 +90,8 @@ class LPP(ReservoirMethod):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
         codes = state.codes if self.label_aware else None
         heat = self.weights == "heat"
-        graph = neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, codes, self.edges)
+        graph = neighbourhood_graph(
+            state.kept, self.n_neighbors, heat, self.temperature, codes, self.edges, self.radius
+        )
         D = sp.diags_array(graph.degrees, format="csr")
         return locality(state.kept, D - graph.weights, D, self.n_components, self.gamma, self.scaling == "unit")

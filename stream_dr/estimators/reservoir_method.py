@@ -114,7 +114,8 @@ class ReservoirMethod(Estimator):
 
     def solve_bytes(self) -> int:
         """24 · reservoir² for the dense eigenproblem, 64 an edge of the graph."""
-        return self.reservoir * (24 * self.reservoir + 64 * min(self.n_neighbors, self.reservoir))
+        near = self.reservoir if getattr(self, "radius", None) is not None else min(self.n_neighbors, self.reservoir)
+        return self.reservoir * (24 * self.reservoir + 64 * near)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on sampling rows X (rows, features), weights (rows,) ≥ 0. The state is unchanged on error."""

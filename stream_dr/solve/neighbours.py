@@ -30,6 +30,13 @@ def nearest(landmarks: Any, k: int, with_self: bool) -> np.ndarray:
     return NearestNeighbors(n_neighbors=k).fit(landmarks).kneighbors(landmarks, return_distance=False)
 
 
+def within(landmarks: Any, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (pairs,), (pairs,) of different landmarks at most `radius` apart, each both ways round."""
+    landmarks = shifted(landmarks, middle(landmarks))
+    found = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
+    return np.repeat(np.arange(len(found)), [len(near) for near in found]), np.concatenate(found).astype(np.int64)
+
+
 def pair_distances(landmarks: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """(pairs,) squared distances of landmarks i to landmarks j; O(features) a pair."""
     out = np.empty(len(i))

@@ -9,13 +9,16 @@ def squared_distances(A, B):
     return np.array([[sum((a - b) ** 2) for b in B] for a in A])
 
 
-def graph(X, k, heat=False, t=None, codes=None, either=False):
+def graph(X, k, heat=False, t=None, codes=None, either=False, radius=None):
     """Symmetric weights (r, r): half for each direction; a row is the first of its own k. Also t.
 
-    either: the whole weight where one counts the other, a row having k others [GLPLS eq. 2.25, 2.35]."""
+    either: the whole weight where one counts the other, a row having k others [GLPLS eq. 2.25, 2.35]. radius: others at most
+    this far away in place of k, whole weights."""
     r = len(X)
     d = squared_distances(X, X)
     near = [[j for j in np.argsort(d[i], kind="stable") if j != i][: k if either else k - 1] for i in range(r)]
+    if radius is not None:
+        either, near = True, [[j for j in range(r) if j != i and d[i, j] <= radius**2] for i in range(r)]
     if heat and t is None:
         t = np.mean([d[i, j] for i in range(r) for j in near[i]])
     S = np.zeros((r, r))
@@ -38,7 +41,7 @@ def laplacian_eigenmaps(X, k, p, **options):
     return values[1 : p + 1], vectors[:, 1 : p + 1]
 
 
-def nystrom(X, S, values, places, new, k, heat=False, t=None, either=False):
+def nystrom(X, S, values, places, new, k, heat=False, t=None, either=False, radius=None):
     """One new row's place: attached to the graph as a row that was never in it would be."""
     k = k + 1 if either else k
     d = squared_distances([new], X)[0]
@@ -49,6 +52,8 @@ def nystrom(X, S, values, places, new, k, heat=False, t=None, either=False):
         weight = np.exp(-d[j] / t) if heat else 1.0
         ends = int(j in near) + int(d[j] <= radii[j])
         w[j] = weight * (min(ends, 1) if either else ends / 2)
+        if radius is not None:
+            w[j] = weight * (d[j] <= radius**2)
     return w @ places / w.sum() / (1 - values)
 
 

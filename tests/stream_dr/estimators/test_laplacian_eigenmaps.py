@@ -43,12 +43,16 @@ def test_agrees_with_scikit_learn_on_the_reservoirs_rows():
         {"weights": "heat", "temperature": 0.7},
         {"edges": "or"},
         {"edges": "or", "weights": "heat"},
+        {"radius": 3.0},
+        {"radius": 3.0, "weights": "heat"},
+        {"n_neighbors": 2000, "edges": "or", "weights": "heat", "temperature": 3.0},
     ],
     ids=str,
 )
 def test_equals_the_definition(options):
     heat = {"heat": "weights" in options, "t": options.get("temperature"), "either": "edges" in options}
-    values, places = naive.laplacian_eigenmaps(X, 10, 3, **heat)
+    k, radius = options.get("n_neighbors", 10), options.get("radius")
+    values, places = naive.laplacian_eigenmaps(X, k, 3, radius=radius, **heat)
     model = LaplacianEigenmaps(n_components=3, scaling="source", **options).fit(X)
     assert model.eigenvalues_ == pytest.approx(values, abs=1e-12)
     assert up_to_sign(model.transform(X), places) < 1e-9
@@ -63,6 +67,18 @@ def test_new_rows_are_placed_by_nystroms_formula(weights, edges):
     for new in rng.normal(size=(10, 4)):
         expected = naive.nystrom(X, S, model.eigenvalues_, model.transform(X), new, 10, heat, t, either)
         assert model.transform([new])[0] == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("weights", ["binary", "heat"])
+def test_new_rows_are_joined_to_rows_within_the_radius(weights):
+    heat = weights == "heat"
+    model = LaplacianEigenmaps(weights=weights, radius=3.0).fit(X)
+    S, t = naive.graph(X, 10, heat, radius=3.0)
+    for new in rng.normal(size=(10, 4)):
+        expected = naive.nystrom(X, S, model.eigenvalues_, model.transform(X), new, 10, heat, t, radius=3.0)
+        assert model.transform([new])[0] == pytest.approx(expected, abs=1e-10)
+    again = model.solve(model.state_).nystrom(X, ((X[:, None] - X) ** 2).sum(axis=2))
+    assert again == pytest.approx(model.transform(X), abs=1e-9)
 
 
 @pytest.mark.parametrize("edges", ["average", "or"])

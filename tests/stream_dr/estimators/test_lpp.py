@@ -24,8 +24,9 @@ def aligned(a, b):
         ({"weights": "binary"}, {}),
         ({"label_aware": True}, {"heat": True, "codes": CODES}),
         ({"edges": "or", "temperature": 2.0}, {"heat": True, "t": 2.0, "either": True}),
+        ({"radius": 3.0}, {"heat": True, "radius": 3.0}),
     ],
-    ids=["heat", "temperature", "binary", "label aware", "or"],
+    ids=["heat", "temperature", "binary", "label aware", "or", "radius"],
 )
 def test_equals_the_definition(options, definition):
     S, _ = naive.graph(X, 10, **definition)

@@ -36,6 +36,7 @@ VALUES: dict[str, list[Any]] = {
     "weights": ["heat", "binary"],
     "temperature": [2.0],
     "edges": ["or"],
+    "radius": [1.0],
     "label_aware": [True],
     "reg": [0.1],
 }
