@@ -15,6 +15,7 @@ from stream_dr.engine.backup import backup
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import unlearn_draft
 from stream_dr.engine.inspect import inspect
+from stream_dr.engine.records import RECORDS, Records
 from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.running import Running, RunSettings
 from stream_dr.engine.snapshot import snapshot, state_sha256
@@ -56,6 +57,7 @@ def test_a_backup_is_the_same_directory(filled: Path, tmp_path: Path) -> None:
     assert seen[-1][0] == seen[-1][1]
     assert sound(tmp_path / "back")
     assert inspect(tmp_path / "back") == inspect(filled)
+    assert Records(tmp_path / "back" / RECORDS).read() == Records(filled / RECORDS).read() != []
     assert states(tmp_path / "back") == states(filled)
     with Directory(tmp_path / "back", limits=SMALL) as directory:
         assert put(directory, dense(72)) == [inspect(filled)["position"] + 1]
