@@ -129,7 +129,7 @@ def report_files(files: dict[Path, "FileSource"], spec: dict[str, Any], hints: b
 def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool) -> None:
     from stream_dr.feature_maps.report import describe
 
-    first = next(source.blocks())
+    first = source.first or next(source.blocks())  # which refuses a file without a row
     if source.raw:
         report = describe(first.X, spec)
         columns = tuple(

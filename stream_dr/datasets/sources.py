@@ -6,6 +6,7 @@ Memory is one block, whatever the file's size (MATLAB's format excepted, see its
 
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,8 +120,12 @@ class FileSource:
         self.options = options
         self._reader, self._takes = reader, takes
         if format in TABLES and options.raw is None:
-            first = next(self._blocks(self.paths[0]), None)
-            self.options = options._replace(raw=first is not None and isinstance(first.X, RawRows))
+            self.options = options._replace(raw=self.first is not None and isinstance(self.first.X, RawRows))
+
+    @cached_property
+    def first(self) -> Block | None:
+        """The first rows. Raises what reading them raises."""
+        return next(self._blocks(self.paths[0], **({"some": True} if self.format == "csv" else {})), None)
 
     @property
     def raw(self) -> bool:
@@ -145,7 +150,7 @@ class FileSource:
 
     def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
         """This source without columns that are not among `names`, and what they are called; None: of all columns."""
-        first = next(self._blocks(self.paths[0])) if self.format in TABLES and names else None
+        first = self.first if self.format in TABLES and names else None
         extra = [name for name in (first.names if first is not None else None) or () if name not in (names or ())]
         if not extra:
             return self, []
@@ -160,7 +165,7 @@ class FileSource:
             if number > after:
                 yield number, block
 
-    def _blocks(self, path: Path) -> Iterator[Block]:
+    def _blocks(self, path: Path, **more: Any) -> Iterator[Block]:
         options = self.options
         given: dict[str, Any] = {
             name: value
@@ -169,7 +174,7 @@ class FileSource:
         }
         if self.format in TABLES:
             given = {name: value for name, value in given.items() if name not in _COLUMNS} | {"roles": _roles(options)}
-        return self._reader(path, **given)
+        return self._reader(path, **given, **more)
 
 
 def open_source(

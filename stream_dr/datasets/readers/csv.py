@@ -66,8 +66,10 @@ def read_csv(
     decimal: str = ".",
     encoding: str = "utf-8",
     rows: int = BLOCK_ROWS,
+    some: bool = False,
 ) -> Iterator[Block]:
     """Blocks of dense float64 rows, or of rows as the table has them; names kept. Without a header, columns are called f0 …
+    some: only the first ones are wanted, and no more is read.
 
     Raises SourceMissing, SchemaMismatch (a named column is not there), MalformedInput naming file, line and column.
     """
@@ -89,7 +91,7 @@ def read_csv(
     file.gaps = bool(roles.raw)
     texts = [name for name in features if types[name] == pa.string()]
     whole: bool | None = None
-    for batch in file.batches(types, [name for name in file.names if name not in roles.drop]):
+    for batch in file.batches(types, [name for name in file.names if name not in roles.drop], some):
         if roles.id is not None and whole is not False:
             batch, whole = _with_whole_ids(batch, roles.id, whole, partial(file.blame, types=types, line=line))
         yield from blocks_of(_without_blanks(batch, texts), features, roles, rows, fail)
@@ -139,23 +141,27 @@ class CsvFile:
             block_size=piece, column_names=self.names, skip_rows=self.first_line - 1, encoding=form.encoding
         )
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-        with self._opened({}, None) as reader:
+        with self._opened({}, None, some=True) as reader:
             self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
         self.gaps = False
         binary = next((f.name for f in self.first.schema if pa.types.is_binary(f.type)), None)
         if binary is not None:
             self._name_the_line({})  # where it is no UTF-8
 
-    def batches(self, types: dict[str, pa.DataType], columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The rows, columns of these types. Raises MalformedInput naming the line that does not parse."""
-        with self._opened(types, columns) as reader:
-            yield from reader
+    def batches(self, types: dict[str, pa.DataType], columns: list[str], some: bool) -> Iterator[pa.RecordBatch]:
+        """The rows, or some of the first, columns of these types. Raises MalformedInput naming the line that does not
+        parse."""
+        with self._opened(types, columns, some) as reader:
+            yield from itertools.islice(reader, 1) if some else reader
 
     @contextmanager
-    def _opened(self, types: dict[str, pa.DataType], columns: Any) -> Iterator[pacsv.CSVStreamingReader]:
+    def _opened(
+        self, types: dict[str, pa.DataType], columns: Any, some: bool = False
+    ) -> Iterator[pacsv.CSVStreamingReader]:
         convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
         with open_bytes(self.path) as file:
-            counted = _Quotes(file)
+            widest = 1 if self.form.encoding == "utf-8" else 4  # bytes a character, where one becomes one byte
+            counted = _Quotes(file, 2 * widest * self._read.block_size if some else None)
             try:
                 with pacsv.open_csv(counted, self._read, self._parse, convert) as reader:
                     try:
@@ -282,12 +288,13 @@ class CsvFile:
 
 
 class _Quotes:
-    """A file that counts its quotes. ended: whether it was read to its end."""
+    """A file that counts its quotes, and ends after about `most` bytes. ended: whether it was read to its end."""
 
     closed = False
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.quotes, self.ended, self._left = file, 0, False, False
+    def __init__(self, file: IO[bytes], most: int | None = None) -> None:
+        self._file, self._most, self.quotes, self.ended, self._left = file, most, 0, False, False
+        self._given = 0
 
     def leave(self, reader: pacsv.CSVStreamingReader) -> None:
         """Have Arrow's thread read no further, and wait for it: a Python that ends while it reads is aborted."""
@@ -298,9 +305,10 @@ class _Quotes:
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
-        if self._left:
+        if self._left or (self._most is not None and self._given >= self._most):
             return b""
         data = self._file.read(size)
+        self._given += len(data)
         self.quotes += data.count(b'"')
         self.ended = self.ended or not data
         return data

@@ -129,3 +129,17 @@ def test_nothing_reads_on_once_the_reader_was_left(tmp_path, monkeypatch):
     done = len(reads)
     time.sleep(0.1)
     assert len(reads) == done
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_the_first_rows_of_a_long_file_are_those_of_all(tmp_path, encoding, monkeypatch):
+    monkeypatch.setattr(reader, "PIECE", 1 << 14)
+    lines = [f"{i},ä{i % 7}{'x' * (i % 90)},{i / 8},{'uv'[i % 2]}" for i in range(3_000)]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["n,word,x,y", *lines, ""]), encoding=encoding)
+    roles = Roles(label="y", raw=None)
+    some, every = (list(read_csv(path, roles, encoding=encoding, some=some)) for some in (True, False))
+    assert sum(block.rows for block in every) == 3_000
+    assert 0 < sum(block.rows for block in some) < 600
+    np.testing.assert_array_equal(some[0].X.column("x").values, every[0].X.column("x").values[: some[0].rows])
+    assert some[0].names == every[0].names == ("n", "word", "x")
