@@ -91,6 +91,7 @@ def main() -> None:
         "ColumnTransformer, LDA": make_pipeline(fields, LinearDiscriminantAnalysis(), last),
         "table, LDA": make_pipeline(stream_dr.LDA(feature_map=stream_dr.table()), last),
         "table, LDA(gamma=1)": make_pipeline(stream_dr.LDA(gamma=1.0, feature_map=stream_dr.table()), last),
+        "table(n_hashed=1), LDA": make_pipeline(stream_dr.LDA(feature_map=stream_dr.table(n_hashed=1)), last),
     }
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     for columns in (list(X), [c for c in X if c not in ("boat", "body")]):
