@@ -1,9 +1,12 @@
 """The papers' tables and figures run from end to end at tiny sizes; what is drawn and claimed is for the long forms."""
 
+import importlib
+
 import numpy as np
 import pytest
 
-from benchmarks.papers import sets, skm_figure_4, skm_figure_5, srp_figure_1, srp_figure_2, wmv_table
+from benchmarks.papers import sets, skm_figure_4, srp_figure_1, srp_figure_2, wmv_table
+from benchmarks.papers.claims import Options
 
 pytestmark = pytest.mark.filterwarnings("ignore::stream_dr.errors.FewerComponents")
 
@@ -79,14 +82,44 @@ def test_wmv_table(capsys):
     assert "13.8" in capsys.readouterr().out
 
 
-def test_skm_figure_4(capsys):
-    errors = skm_figure_4.main(["--runs", "3"])
-    assert errors["LDA, 1"] < 0.02 < errors["PCA, 1"]
-    assert max(errors["SKM a=3, 1"], errors["SKM a=3, 2"], errors["ISKM a=3, 2"]) < 0.02
+@pytest.mark.test_all
+@pytest.mark.parametrize("name", ["figure_1", "figure_4", "figure_5", "figure_6"])
+def test_skm(name):
+    module = importlib.import_module(f"benchmarks.papers.skm_{name}")
+    claims = list(module.run(Options(quick=True)))
+    assert {"agrees", "differs"} & {claim.verdict for claim in claims}
+    assert len({claim.what for claim in claims}) == len(claims)
 
 
-def test_skm_figure_5(capsys):
-    results = skm_figure_5.main(["--runs", "2", "--sets", "iris", "wine"])
-    assert len(results["iris"]["LDA"]) == 2
-    assert len(results["iris"]["PCA"]) == 4
-    assert min(results["iris"]["SKM"]) < 0.12
+@pytest.mark.test_all
+def test_skm_figure_4_at_a_3_separates_and_pca_mixes():
+    verdicts = {claim.what: claim.verdict for claim in skm_figure_4.run(Options(quick=True))}
+    assert {name for name, verdict in verdicts.items() if verdict == "differs"} <= {
+        "(c) SKM a = 1, 1",
+        "(c) SKM a = 2, 1",
+    }
+
+
+def test_halves_have_no_row_in_common():
+    X = np.random.default_rng(0).integers(0, 3, size=(100, 3)).astype(float)
+    a, b = sets.halves(X, 0)
+    assert len(a) + len(b) == 100
+    assert min(len(a), len(b)) > 20
+    assert not {tuple(row) for row in X[a]} & {tuple(row) for row in X[b]}
+
+
+def test_text_that_is_not_here_is_none(monkeypatch):
+    monkeypatch.delenv("STREAM_DR_DATA", raising=False)
+    assert sets.load_text(sets.NEWS20) is None
+    assert sets.load_text(sets.RCV1_FRAGMENT) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"), [(sets.NEWS20, (16_075, 26_214), 4), (sets.RCV1_FRAGMENT, (1_500, 47_236), 2)]
+)
+def test_text_has_the_shape_and_labels_it_should(name, shape, classes):
+    loaded = sets.load_text(name)
+    if loaded is None:
+        pytest.skip(f"{name} is read from STREAM_DR_DATA, which is not set or does not have it")
+    assert loaded[0].shape == shape
+    assert len(np.unique(loaded[1])) == classes

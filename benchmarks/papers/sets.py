@@ -1,16 +1,22 @@
 """The data sets of the papers: rows (n, d) float64 and one label (n,) a row, of yeast and scene Y (n, k) of 0 and 1.
 
 Iris, wine, optdigits (8 × 8 digits) and breast cancer come with scikit-learn; the others are read from
-STREAM_DR_DATA; XOR and spirals are made here.
+STREAM_DR_DATA; XOR and spirals are made here. Sets of text (`load_text`) are CSR rows.
 """
 
 import gzip
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn import datasets as shipped
+
+from stream_dr.block import Block
+from stream_dr.datasets.convert import count_documents
+from stream_dr.datasets.generate import rcv1_like
+from stream_dr.datasets.sources import open_source
 
 Set = tuple[np.ndarray, np.ndarray]
 
@@ -51,6 +57,13 @@ def split(y: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarra
     order = np.random.default_rng(seed).permutation(len(y))
     n = round(share * len(y))
     return order[:n], order[n:]
+
+
+def halves(X: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of a random half of the distinct rows, and of the others: equal rows are in one half."""
+    group = np.unique(X, axis=0, return_inverse=True)[1].ravel()
+    first = np.random.default_rng(seed).permutation(group.max() + 1) * 2 <= group.max()
+    return np.flatnonzero(first[group]), np.flatnonzero(~first[group])
 
 
 def error(train: np.ndarray, y: np.ndarray, test: np.ndarray, truth: np.ndarray) -> float:
@@ -175,6 +188,42 @@ FILES: dict[str, tuple[str, Callable[[Path], Set]]] = {
     "news20": ("news20/20Newsgroups.mat", _news20),
     "MNIST test set": ("mnist_t10k/t10k-images-idx3-ubyte.gz", _mnist),
 }
+
+
+NEWS20, RCV1_FRAGMENT, RCV1_LIKE = "news20, 4 top groups", "RCV1 fragment, CCAT or not", "generated rcv1-like, 4 topics"
+NEWS20_TOP = {"comp": (2, 6), "rec": (8, 11), "sci": (12, 15), "talk": (17, 20)}
+"""First and last class of the four top-level groups that have most rows."""
+
+
+def load_text(name: str, rows: int | None = None) -> Set | None:
+    """CSR rows and labels of NEWS20 (raw counts: see `tfidf`), RCV1_FRAGMENT or RCV1_LIKE (`rows` of them are generated);
+    None where it is not to be had here."""
+    if name == RCV1_LIKE:
+        return _stacked(rcv1_like(rows or 25_000, "top4", seed=1))
+    if name == RCV1_FRAGMENT:
+        parts = [_path(f"rcv1_fragment/{part}") for part in ("rcv1_small.dat", "rcv1_small_test.data")]
+        found = [part for part in parts if part]
+        return _stacked(open_source(found, "vw", n_features=47_236).blocks()) if len(found) == 2 else None
+    path = _path("news20/20Newsgroups.mat")
+    if path is None:
+        return None
+    X, y = _stacked(open_source(path).blocks())
+    group = np.full(y.max() + 1, "", dtype=object)
+    for label, (first, last) in NEWS20_TOP.items():
+        group[first : last + 1] = label
+    kept = np.flatnonzero(group[y] != "")
+    return X[kept], group[y[kept]].astype(str)
+
+
+def tfidf(train: sp.csr_matrix, test: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
+    """Counts as unit-norm tf-idf rows, both by the training rows' frequencies."""
+    weighting = count_documents([Block(train)])
+    return weighting.apply(Block(train)).X, weighting.apply(Block(test)).X
+
+
+def _stacked(blocks: Iterable[Block]) -> Set:
+    kept = list(blocks)
+    return sp.vstack([b.X for b in kept], format="csr"), np.concatenate([b.y.row_labels() for b in kept])
 
 
 def _path(name: str) -> Path | None:
