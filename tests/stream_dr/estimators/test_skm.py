@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 
+from benchmarks.papers import skm_theorem_1
 from stream_dr import MMC, SKM, ClassMeans, errors
 from tests.naive import criteria
 from tests.stream_dr.estimators.closed_form_cases import CASES, learn, rows, same_eigenpairs
@@ -88,3 +91,26 @@ def test_diagonal_scatter_with_a_positive_share_of_sw_is_refused() -> None:
     skm = SKM(a=0.5, scatter="diagonal").partial_fit(X, y)
     with pytest.raises(errors.NeedsRefine, match=r"refine\(source\)"):
         skm.transform(X)
+
+
+@given(
+    st.lists(st.integers(1, 1_000), min_size=2, max_size=7),
+    st.lists(st.integers(1, 1_000), min_size=7, max_size=7),
+    st.data(),
+    st.floats(1.0, 1e3),
+)
+def test_theorem_1(rows: list[int], others: list[int], data: st.DataObject, a: float) -> None:
+    """(a), (b), (d) hold with one M for all rows; (a), (c), (d) with one that makes each row's weights sum to 1."""
+    shares = np.array(rows) / sum(rows)
+    other = np.array(others[: len(rows)]) / sum(others[: len(rows)])
+    own = data.draw(st.integers(0, len(rows) - 1))
+    assert all(skm_theorem_1.holds(name, shares, other, own, a) for name in "abd")
+    assert all(skm_theorem_1.holds(name, shares, other, own, a, row_sums=True) for name in "acd")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_skm_is_made_of_theorem_1s_weights(case: str) -> None:
+    X, y = rows(case)
+    X = X - X.mean(axis=0)
+    expected = criteria.skm(X, y, 3.0)
+    np.testing.assert_allclose(skm_theorem_1.criterion(X, y, 3.0), expected, atol=1e-12 * np.abs(expected).max())
