@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from benchmarks.papers import sets, skm_figure_4, srp_figure_1, srp_figure_2, wmv_table
+from benchmarks.papers import sets, skm_figure_4, srp_figure_1, srp_figure_2, subspace_equations, wmv_table
 from benchmarks.papers.claims import Options
 
 pytestmark = pytest.mark.filterwarnings("ignore::stream_dr.errors.FewerComponents")
@@ -74,6 +74,12 @@ def test_srp_figure_2(capsys):
     assert set(result) == {"PCA", "kernel PCA", "SPCA", "KSPCA", "SRP", "KSRP"}
     assert result["PCA"][-1][0] > 0.8  # all ten columns: nothing is lost
     assert len({accuracy for accuracy, _ in result["SPCA"]}) == 1  # one direction for two classes
+
+
+def test_the_chapters_equations_agree():
+    verdicts = {claim.what: claim.verdict for claim in subspace_equations.run(Options(quick=True))}
+    differing = [what for what, verdict in verdicts.items() if verdict == "differs"]
+    assert differing == ["NIPALS' second component beside equation 2.24's second eigenvector"]
 
 
 def test_wmv_table(capsys):
