@@ -42,6 +42,8 @@ class LaplacianEigenmaps(Embedding):
         scikit-learn's SpectralEmbedding; "or": all of it, and a row has k others [GLPLS eq. 2.25].
     radius : float > 0 or None, default None
         ε: an edge joins rows at most this far apart, whatever n_neighbors and edges are.
+    drop_first : bool, default True
+        Pass over the eigenvectors of λ = 0, as many as the graph has parts; False: keep them, for k clusters by the first k.
     scaling : {"unit", "source"}, default "unit"
         "unit": the sampled rows have variance 1 along every component; "source": zᵀ D z = 1, as scikit-learn's.
 
@@ -64,12 +66,14 @@ class LaplacianEigenmaps(Embedding):
     temperature: float | None = None
     edges: Edges = "average"
     radius: float | None = None
+    drop_first: bool = True
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_choice("weights", self.weights, ("binary", "heat"))
         check_choice("edges", self.edges, ("average", "or"))
+        check_choice("drop_first", self.drop_first, (False, True))
         if self.radius is not None:
             check_number("radius", self.radius, 0.0, open_low=True)
         if self.temperature is not None:
@@ -79,7 +83,7 @@ class LaplacianEigenmaps(Embedding):
         """Places of the sampled rows, and the rule for others."""
         heat, edges = self.weights == "heat", self.edges
         graph = neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, None, edges, self.radius)
-        return laplacian_eigenmaps(state.kept, graph, self.n_components, self.scaling == "unit")
+        return laplacian_eigenmaps(state.kept, graph, self.n_components, self.scaling == "unit", self.drop_first)
 
     @property
     def parts_(self) -> int:

@@ -61,8 +61,10 @@ def kept(rows: Any) -> Kept:
 
 def of_variance_1(places: np.ndarray) -> np.ndarray:
     """Places (r, components) divided by their standard deviation along each component; a constant one stays."""
-    spread = places.std(axis=0) if len(places) else np.ones(places.shape[1])
-    return places / np.where(spread > 0, spread, 1.0)
+    if not len(places):
+        return places
+    spread = places.std(axis=0)
+    return places / np.where(spread > 1e-9 * np.abs(places).max(axis=0), spread, 1.0)
 
 
 Rule = Callable[[Any, np.ndarray], np.ndarray]

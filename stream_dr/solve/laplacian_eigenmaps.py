@@ -1,7 +1,7 @@
 """laplacian_eigenmaps: the smooth coordinates of a neighbourhood graph, and Nyström's formula for new rows.
 
 Solves L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [eq. 2.28], L = D − S; the λ are those of I − D^-1/2 S D^-1/2. As
-many zero eigenvectors as the graph has parts are skipped: they only say which part a row is in.
+many zero eigenvectors as the graph has parts are skipped, unless asked for: they only say which part a row is in.
 
 Cost: O(r³) once, dense; apply O(r · features) a row.
 
@@ -85,19 +85,23 @@ class Eigenmap(NamedTuple):
         return (edges @ self.places) / np.where(total > 0, total, 1.0) / (1.0 - self.eigenvalues)
 
 
-def laplacian_eigenmaps(rows: Any, graph: Graph, n_components: int, unit: bool = False) -> Eigenmap:
+def laplacian_eigenmaps(
+    rows: Any, graph: Graph, n_components: int, unit: bool = False, drop_first: bool = True
+) -> Eigenmap:
     """Places of rows (r, features) by their graph: at most n_components smallest eigenvalues past the parts' zeros.
 
-    unit: places have variance 1 along every component; otherwise zᵀ D z = 1.
+    unit: places have variance 1 along every component; otherwise zᵀ D z = 1. drop_first: pass over
+    those zeros, whose eigenvectors only say which part a row is in.
     """
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
-    last = min(parts + n_components, r)
+    first = parts if drop_first else 0
+    last = min(first + n_components, r)
     values, places = np.zeros(0), np.zeros((r, 0))
-    if last > parts:
+    if last > first:
         root = np.sqrt(np.where(graph.degrees > 0, graph.degrees, 1.0))
         normal = sp.diags(1.0 / root) @ graph.weights @ sp.diags(1.0 / root)
-        values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[parts, last - 1])
+        values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[first, last - 1])
         places = signed(vectors / root[:, None])
         places = of_variance_1(places) if unit else places
     keep = 1.0 - values > SMALLEST_MU

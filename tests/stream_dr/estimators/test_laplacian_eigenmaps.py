@@ -116,3 +116,17 @@ def test_the_embedding_is_that_of_the_sampled_rows():
     model = LaplacianEigenmaps(reservoir=120, random_state=3).fit(X)
     assert model.embedding_.shape == (120, 2)
     np.testing.assert_array_equal(model.embedding_, model.transform(model.state_.kept))
+
+
+def test_the_first_eigenvectors_say_which_part_a_row_is_in_where_they_are_kept():
+    apart = np.vstack([X, X + 50.0, X - 50.0])
+    dropped = LaplacianEigenmaps(2).fit(apart)
+    assert dropped.parts_ == 3
+    kept = LaplacianEigenmaps(5, drop_first=False).fit(apart)
+    assert kept.eigenvalues_[:3] == pytest.approx(0.0, abs=1e-9)
+    assert kept.eigenvalues_[3:] == pytest.approx(dropped.eigenvalues_, abs=1e-9)
+    places = kept.transform(apart + 1e-3)[:, :3]
+    assert np.ptp(places.reshape(3, len(X), 3), axis=1) == pytest.approx(0.0, abs=1e-6)
+    one = LaplacianEigenmaps(2, drop_first=False).fit(X).transform(X)
+    assert np.ptp(one[:, 0]) == pytest.approx(0.0, abs=1e-9)
+    assert up_to_sign(one[:, 1:], LaplacianEigenmaps(1).fit(X).transform(X)) < 1e-9

@@ -37,6 +37,7 @@ VALUES: dict[str, list[Any]] = {
     "temperature": [2.0],
     "edges": ["or"],
     "radius": [1.0],
+    "drop_first": [False],
     "label_aware": [True],
     "reg": [0.1],
 }
