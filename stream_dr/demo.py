@@ -71,7 +71,7 @@ def digit_shards(folder: Path, data: Digits) -> list[Path]:
     """The training rows as Arrow IPC shards; those that are there already stay."""
     if not (folder / "manifest.json").exists():
         writer.write_shards([Block(data.X, class_targets(data.y.tolist()))], folder, SHARD_ROWS, BATCH_ROWS)
-    return [shard.path for shard in open_dataset(folder).shards]
+    return [Path(shard.path) for shard in open_dataset(folder).shards]
 
 
 def replay_shards(

@@ -13,7 +13,7 @@ import typer
 
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.reading import ReadAs, reads_files
-from stream_dr.commands.specs import SkipDamaged, parse_spec
+from stream_dr.commands.specs import SkipDamaged, Sources, parse_spec, path_or_uri
 from stream_dr.source import Source
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @reads_files
 def evaluate(
-    sources: Annotated[list[Path], typer.Argument(metavar="SRC…", help="Shards, folders of them, or files.")],
+    sources: Sources,
     read_as: ReadAs,
     models: Annotated[
         list[str] | None,
@@ -36,7 +36,8 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Of the sample, and of --shuffle.")] = 0,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Rows in random order; holds them all in memory.")] = False,
     test: Annotated[
-        list[Path] | None, typer.Option(metavar="SRC", help="Test with these rows, once all others are learned.")
+        list[Path] | None,
+        typer.Option(metavar="SRC", parser=path_or_uri, help="Test with these rows, once all others are learned."),
     ] = None,
     curve: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .csv file of the accuracy on each batch, over time.")

@@ -12,7 +12,7 @@ import typer
 from stream_dr.commands.output import Bar, say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.replaying import replay_into
-from stream_dr.commands.specs import SAVED, Dir, Models, Specs, check_specs, parse_spec
+from stream_dr.commands.specs import SAVED, Dir, Models, Sources, Specs, check_specs, parse_spec
 from stream_dr.errors import SchemaMismatch
 
 if TYPE_CHECKING:
@@ -24,10 +24,7 @@ Names = list[str] | None
 
 @reads_files
 def learn(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(metavar="SRC…", help="Files, packed or not, shards, or folders of shards."),
-    ],
+    sources: Sources,
     read_as: ReadAs,
     dir: Dir | None = None,
     model: Models = None,

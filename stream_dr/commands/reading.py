@@ -32,7 +32,10 @@ class ReadAs(NamedTuple):
     def takes_shards(self, path: Path) -> bool:
         """Whether a path is to be read as shards: where nothing is said of how a file is read, any file of shards."""
         from stream_dr.datasets.sources import Options, are_shards
+        from stream_dr.shards.uri import RemotePath
 
+        if isinstance(path, RemotePath):
+            return True
         plain = self.format is None and self.options == Options()
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 

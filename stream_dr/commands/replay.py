@@ -1,6 +1,5 @@
 """`stream-dr replay`: shards through models, into a directory."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,17 +8,15 @@ from stream_dr.commands.learn import learn_files, open_files, report_files
 from stream_dr.commands.output import say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.replaying import replay_into
-from stream_dr.commands.specs import Dir, Models, SkipDamaged, check_specs, parse_spec
+from stream_dr.commands.specs import Dir, Models, SkipDamaged, Sources, check_specs, parse_spec
 
 if TYPE_CHECKING:
-    from stream_dr.distributed.parts import Run
+    from stream_dr.distributed.kept import Kept, Run
 
 
 @reads_files
 def replay(
-    sources: Annotated[
-        list[Path], typer.Argument(metavar="SRC…", help="Shards (Arrow IPC or Parquet), or folders of them.")
-    ],
+    sources: Sources,
     dir: Dir,
     read_as: ReadAs,
     model: Models = None,
@@ -40,6 +37,13 @@ def replay(
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="tcp://HOST:PORT", help="Learn them on a Dask cluster (extra [distributed]).")
+    ] = None,
+    task_seconds: Annotated[
+        float, typer.Option(min=1, help="With --scheduler: what a part of 50,000 rows may take before it is given up.")
+    ] = 600,
+    work: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="With either: keep finished parts in this folder, or s3://…, to go on from."),
     ] = None,
 ) -> None:
     """Replay shards into a directory and advance its models.
@@ -67,13 +71,23 @@ def replay(
         return
     dataset = open_dataset(sources, skip_damaged=skip_damaged)
     check_specs(specs, dir)
-    replay_into(dir, dataset, specs, settings, parts=_parts(workers, scheduler))
+    replay_into(
+        dir, dataset, specs, settings, None, _parts(workers, scheduler, task_seconds), _kept(work, workers, scheduler)
+    )
 
 
-def _parts(workers: int | None, scheduler: str | None) -> "Run | None":
+def _parts(workers: int | None, scheduler: str | None, task_seconds: float) -> "Run | None":
     from stream_dr.distributed.cluster import workers_of
     from stream_dr.distributed.local import threads
 
     if scheduler is not None:
-        return workers_of(scheduler)
+        return workers_of(scheduler, task_seconds)
     return None if workers is None else threads(workers)
+
+
+def _kept(work: str | None, *parted: object) -> "Kept | None":
+    from stream_dr.distributed.kept import Kept
+
+    if work is not None and not any(parted):
+        raise typer.BadParameter("a replay without --workers or --scheduler has no parts.", param_hint="--work")
+    return None if work is None else Kept(work)

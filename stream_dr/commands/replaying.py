@@ -11,7 +11,7 @@ from stream_dr.commands.specs import Specs, add_model, no_model
 from stream_dr.errors import StreamDRError
 
 if TYPE_CHECKING:
-    from stream_dr.distributed.parts import Run
+    from stream_dr.distributed.kept import Kept, Run
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.replay import ReplaySettings
     from stream_dr.shards.dataset import Dataset
@@ -24,9 +24,10 @@ def replay_into(
     settings: "ReplaySettings",
     out: Path | None = None,
     parts: "Run | None" = None,
+    kept: "Kept | None" = None,
 ) -> None:
     """Replay shards and say what was done; with `out`, project them through the first model named, too. parts: what runs a
-    plan; None: one batch is learned after the other."""
+    plan; None: one batch is learned after the other. kept: where a plan's finished parts are kept."""
     from stream_dr.distributed.replay import replay_in_parts
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.query import project
@@ -37,13 +38,13 @@ def replay_into(
     with Directory(dir, n_features=dataset.n_features) as directory, _made(directory, specs):
         if not directory.models:
             raise no_model(dir)
-        warm_up([kept.estimator for kept in directory.models.values()], say)
+        warm_up([model.estimator for model in directory.models.values()], say)
         with Bar("replay", dataset.rows) as bar:
 
             def show(p: Progress) -> None:
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
 
-            how = run if parts is None else partial(replay_in_parts, parts)
+            how = run if parts is None else partial(replay_in_parts, parts, kept=kept)
             report = how(directory, dataset, settings, show)
         for text in report.skipped:
             say(f"skipped: {text}")
@@ -51,8 +52,8 @@ def replay_into(
             f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
             f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"
         )
-        for name, kept in directory.models.items():
-            result(f"{name}: {kept.rows} rows, position {kept.position}, {kept.spec.estimator}")
+        for name, model in directory.models.items():
+            result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
         if out is not None:
             name = specs[0][0] if specs else next(iter(directory.models))
             with Bar("transform", dataset.rows) as bar:

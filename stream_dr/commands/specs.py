@@ -4,7 +4,7 @@ place of KEY may stand the file of a saved estimator, `NAME=FILE.safetensors`.""
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -24,6 +24,23 @@ Models = Annotated[
         "--model",
         metavar="NAME=KEY[:param=value,…]",
         help="A model; may be given several times. NAME=FILE.safetensors goes on from a saved estimator.",
+    ),
+]
+
+
+def path_or_uri(text: str) -> Path:
+    """A path, or a URI of an object store as something with a Path's methods. Raises InvalidParameter."""
+    if "://" not in text:
+        return Path(text)
+    from stream_dr.shards.uri import path_of
+
+    return cast(Path, path_of(text))
+
+
+Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="SRC…", parser=path_or_uri, help="Files, packed or not, shards, folders of shards, or URIs of shards."
     ),
 ]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]

@@ -7,12 +7,15 @@ import typer
 
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.reading import ReadAs, reads_files
+from stream_dr.commands.specs import path_or_uri
 
 
 @reads_files
 def transform(
     directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A shard, a folder of shards, or a file.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SRC", parser=path_or_uri, help="A shard, a folder of shards, or a file.")
+    ],
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="Whose projection.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A .parquet or .arrow file.")],
     read_as: ReadAs,

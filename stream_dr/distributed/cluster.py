@@ -10,15 +10,20 @@ may give other bits.
 """
 
 import platform
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
-from stream_dr.distributed.parts import Part, Run, learn, merge
-from stream_dr.distributed.plan import Node, Plan, Task
+from stream_dr.distributed.kept import Kept, Run
+from stream_dr.distributed.parts import Part, Told, learn, merge
+from stream_dr.distributed.plan import LEAST_ROWS, Node, Plan, Task
 from stream_dr.engine.draft import Reference
 from stream_dr.engine.model import Spec
 from stream_dr.engine.schema import Limits, Schema
@@ -36,32 +41,42 @@ STATES_HELD = 3
 
 CONNECT_SECONDS = 10
 
+TASK_SECONDS = 600.0
+"""What a task of LEAST_ROWS rows may take, unless told otherwise."""
+
+ENDED = -1
+
 TOPIC = "stream_dr"
 
 
-def workers_of(address: str) -> Run:
-    """What runs plans on the workers of the scheduler at an address (tcp://host:port). Raises ClusterError."""
+def workers_of(address: str, seconds: float = TASK_SECONDS) -> Run:
+    """What runs plans on the workers of the scheduler at an address (tcp://host:port). seconds: as in Pace. Raises
+    ClusterError."""
 
-    def run(plan: Plan, told: Callable[[Reference], None]) -> Sequence[Part]:
-        with _connected(address) as client:
+    def run(plan: Plan, told: Told, kept: Kept | None = None) -> Sequence[Part]:
+        with connected(address) as client:
             check_workers(client, plan)
-            return _Run(client, plan, told).result()
+            return _Run(client, plan, told, kept, seconds).result()
 
     return run
 
 
-def _connected(address: str) -> "Client":
+@contextmanager
+def connected(address: str) -> Iterator["Client"]:
+    """A client of the scheduler at an address. Raises ClusterError where none answers."""
     try:
         from distributed import Client
     except ImportError as e:
         raise ClusterError("Dask is not installed; install stream-dr[distributed].") from e
     try:
-        return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
         raise ClusterError(
             f"no Dask scheduler answers at {address} ({type(e).__name__}). Start one with `dask scheduler`, or give its "
             "address."
         ) from e
+    with client, client.as_current():
+        yield client
 
 
 def versions() -> dict[str, str]:
@@ -97,21 +112,34 @@ def _state_bytes(plan: Plan) -> int:
     return sum(make(spec.estimator, spec.params).state_bytes(features, targets) for spec in specs)
 
 
+class _Given(NamedTuple):
+    """What every task of a run is given: the stream's schema and limits, the topic of what is told, where parts are kept."""
+
+    schema: Schema
+    limits: Limits
+    topic: str
+    kept: Kept | None
+
+
 class _Run:
     """One run of a plan."""
 
-    def __init__(self, client: "Client", plan: Plan, told: Callable[[Reference], None]) -> None:
-        self._client, self._plan, self._told = client, plan, told
-        self._topic = f"{TOPIC}-{plan.key(plan.root)}"
-        self._begun: dict[str, Reference] = {}
+    def __init__(self, client: "Client", plan: Plan, told: Told, kept: Kept | None, seconds: float) -> None:
+        self._client, self._plan, self._told, self._seconds = client, plan, told, seconds
+        self._there = frozenset[str]() if kept is None else kept.keys()
+        self._given = _Given(plan.schema, plan.limits, f"{TOPIC}-{plan.key(plan.root)}", kept)
+        self._tasks = {plan.key((0, n)): task for n, task in enumerate(plan.tasks)} if plan.specs else {}
+        self._alone = {plan.recurrence_key(n): recurrence for n, recurrence in enumerate(plan.recurrences)}
+        self._counted = self._tasks or dict.fromkeys(list(self._alone)[:1])  # what is told of: every batch once
+        self._pace = Pace(seconds)
 
     def result(self) -> Sequence[Part]:
         """The parts of the root and of the recurrences."""
-        self._client.subscribe_topic(self._topic, self._hear)
+        self._client.subscribe_topic(self._given.topic, self._hear)
         try:
             return self._gathered()
         finally:
-            self._client.unsubscribe_topic(self._topic)
+            self._client.unsubscribe_topic(self._given.topic)
 
     def _gathered(self) -> Sequence[Part]:
         from distributed import KilledWorker
@@ -121,111 +149,160 @@ class _Run:
         while True:
             futures = self._submitted(done)
             try:
-                return [future.result() for future in futures]
+                return self._results(futures)
             except KilledWorker as e:
                 for future in futures:
                     future.cancel()
-                key = str(e.task)
-                done[key] = self._alone(key, tries)
+                key = str(e.task).removeprefix(f"{TOPIC}-")
+                done[key] = self._on_its_own(key, tries)
             except BaseException:
                 for future in futures:
                     future.cancel()
                 raise
 
+    def _results(self, futures: "list[Future]") -> list[Part]:
+        """What the futures give. Raises ClusterError when the scheduler is lost, or a worker is at one task too long."""
+        from distributed import wait
+
+        waiting = futures
+        try:
+            while waiting:
+                with suppress(TimeoutError):
+                    wait(waiting, timeout=1, return_when="FIRST_COMPLETED")
+                self._pace.check()
+                for future in futures:
+                    if future.status == "error":
+                        future.result()  # raises it
+                waiting = [future for future in waiting if future.status == "pending"]
+            return [future.result() for future in futures]
+        except CancelledError as e:
+            raise ClusterError("the scheduler was lost. Start it and its workers, and give the command again.") from e
+
     def _submitted(self, done: "dict[str, Future]") -> "list[Future]":
-        plan, client, nodes = self._plan, self._client, dict[Node, Any]()
-        futures = []
-        for node in plan.nodes() if plan.specs else ():
-            level, number = node
-            key = f"{TOPIC}-{plan.key(node)}"
-            if level == 0:
-                nodes[node] = done.get(key) or self._submit(plan.tasks[number], plan.specs, [], self._topic, key)
-            else:
-                older, newer = nodes.pop((level - 1, 2 * number)), nodes.pop((level - 1, 2 * number + 1), None)
-                nodes[node] = older if newer is None else client.submit(_merge, older, newer, key=key)
-        futures += [nodes[plan.root]] if nodes else []
-        for number, recurrence in enumerate(plan.recurrences):
-            key = f"{TOPIC}-{plan.key(plan.root)}-{number}"
-            state = client.scatter(recurrence.state) if recurrence.state is not None else None
-            topic = None if plan.specs or number else self._topic
-            futures.append(self._submit(plan.whole, (recurrence.spec,), [state], topic, key))
-        return futures
+        futures = [self._node(self._plan.root, done)] if self._tasks else []
+        return futures + [done.get(key) or self._submit(key) for key in self._alone]
 
-    def _submit(
-        self, task: Task, specs: Sequence[Spec], states: Sequence[Any], topic: str | None, key: str, times: int = 0
-    ) -> "Future":
-        plan, name = self._plan, f"{key}-{times}" if times else key
-        given = (task, specs, plan.schema, plan.limits, states, topic, key)
-        return self._client.submit(_learn, *given, key=name, pure=False)
+    def _node(self, node: Node, done: "dict[str, Future]") -> "Future":
+        plan, client, key = self._plan, self._client, self._plan.key(node)
+        if key in self._there:
+            for reference in (r for task in plan.under(node) for r in task.references):
+                self._told(reference)
+            return client.submit(_read, self._given, key, plan.specs, key=f"{TOPIC}-kept-{key}")
+        level, number = node
+        if level == 0:
+            return done.get(key) or self._submit(key)
+        older = self._node((level - 1, 2 * number), done)
+        if plan.alone((level - 1, 2 * number)):
+            return older
+        newer = self._node((level - 1, 2 * number + 1), done)
+        return client.submit(_merge, older, newer, self._given, key, plan.specs, key=f"{TOPIC}-{key}")
 
-    def _alone(self, key: str, tries: dict[str, int]) -> "Future":
+    def _submit(self, key: str, times: int = 0) -> "Future":
+        """A task, or a recurrence, by its key. times: how often it was sent on its own."""
+        plan, client, states = self._plan, self._client, list[Any]()
+        task, specs = (self._tasks[key], plan.specs) if key in self._tasks else (plan.whole, (self._alone[key].spec,))
+        if key in self._alone and self._alone[key].state is not None:
+            states = [client.scatter(self._alone[key].state)]
+        name = f"{TOPIC}-{key}-{times}" if times else f"{TOPIC}-{key}"
+        return client.submit(_learn, task, specs, self._given, states, key, key=name)
+
+    def _on_its_own(self, key: str, tries: dict[str, int]) -> "Future":
         """The future of a task that took workers with it, done while nothing else ran. Raises ClusterError."""
         from distributed import KilledWorker
 
-        begun = self._begun.get(key)
-        where = f"{begun.uri}, batch {begun.batch}" if begun is not None else "a merge"
-        while tries.setdefault(key, 0) < ALONE:
+        while (key in self._tasks or key in self._alone) and tries.setdefault(key, 0) < ALONE:
             tries[key] += 1
-            future = self._again(key, tries[key])
-            if future is None:
-                break
+            future = self._submit(key, tries[key])
             if not isinstance(future.exception(), KilledWorker):  # waits for it
                 return future
         raise ClusterError(
-            f"workers are lost whenever they learn {where}, {tries[key]} times while nothing else ran. Look at their logs: "
-            "is there memory for three states, and is the shard whole?"
+            f"workers are lost whenever they learn {self._pace.where(key)}, {tries.get(key, 0)} times while nothing else "
+            "ran. Look at their logs: is there memory for three states, and is the shard whole?"
         )
 
-    def _again(self, key: str, times: int) -> "Future | None":
-        plan = self._plan
-        for number, task in enumerate(plan.tasks):
-            if key == f"{TOPIC}-{plan.key((0, number))}":
-                return self._client.submit(
-                    _learn,
-                    task,
-                    plan.specs,
-                    plan.schema,
-                    plan.limits,
-                    [],
-                    self._topic,
-                    key,
-                    key=f"{key}-{times}",
-                    pure=False,
+    def _hear(self, event: tuple[float, tuple[str, str, int, Reference | None]]) -> None:
+        """A worker has begun a batch, or a merge of so many rows (0), or has ended (no rows)."""
+        key, worker, rows, told = event[1]
+        reference = None if told is None else Reference(*told)
+        self._pace.hear(key, worker, rows, reference)
+        if reference is not None and key in self._counted:
+            self._told(reference)
+
+
+class Pace:
+    """Which worker is at which task since when. seconds: what a task of LEAST_ROWS rows, or a merge, may take; a larger task
+    may take longer in proportion."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._running: dict[str, tuple[str, float, float]] = {}
+        self._at: dict[str, Reference] = {}
+        self._lock = threading.Lock()
+
+    def hear(self, key: str, worker: str, rows: int, reference: Reference | None) -> None:
+        """A worker is at a task of so many rows; ENDED: it no longer is. reference: the batch that it begins."""
+        with self._lock:
+            if reference is not None:
+                self._at[key] = reference
+            if rows == ENDED:
+                self._running.pop(key, None)
+            elif self._running.get(key, ("",))[0] != worker:
+                limit = self._seconds * max(1.0, rows / LEAST_ROWS)
+                self._running[key] = (worker, time.monotonic(), limit)
+
+    def where(self, key: str) -> str:
+        """The last batch that was begun of a task."""
+        at = self._at.get(key)
+        return "a merge" if at is None else f"{at.uri}, batch {at.batch}"
+
+    def check(self) -> None:
+        """Raise ClusterError naming a worker that is at one task for too long."""
+        with self._lock:
+            running = dict(self._running)
+        for key, (worker, since, limit) in running.items():
+            if time.monotonic() - since > limit:
+                raise ClusterError(
+                    f"worker {worker} has not ended its task, last at {self.where(key)}, within {limit:.0f} s. Look at its "
+                    "log, end it, and give the command again, with more seconds a task if it needs them."
                 )
-        return None
-
-    def _hear(self, event: tuple[float, tuple[str, Reference]]) -> None:
-        key, reference = event[1]
-        reference = Reference(*reference)
-        self._begun[key] = reference
-        self._told(reference)
 
 
-def _learn(
-    task: Task,
-    specs: Sequence[Spec],
-    schema: Schema,
-    limits: Limits,
-    states: Sequence[Any],
-    topic: str | None,
-    key: str,
-) -> Part:
+def _learn(task: Task, specs: Sequence[Spec], given: _Given, states: Sequence[Any], key: str) -> Part:
     """A task, on a worker."""
+    with _said(given, key, task.rows) as (address, say):
+        try:
+            return _once(given, key, specs, lambda: learn(task, specs, given.schema, given.limits, states, say))
+        except SourceMissing as e:
+            raise SourceMissing(f"worker {address}: {e} Every worker must see it under that path.") from e
+
+
+def _merge(older: Part, newer: Part, given: _Given, key: str, specs: Sequence[Spec]) -> Part:
+    with _said(given, key, 0):
+        return _once(given, key, specs, lambda: merge(older, newer))
+
+
+def _read(given: _Given, key: str, specs: Sequence[Spec]) -> Part:
+    assert given.kept is not None
+    return given.kept.expected(key, specs)
+
+
+def _once(given: _Given, key: str, specs: Sequence[Spec], made: Callable[[], Part]) -> Part:
+    return made() if given.kept is None else given.kept.once(key, specs, made)
+
+
+@contextmanager
+def _said(given: _Given, key: str, rows: int) -> Iterator[tuple[str, Told]]:
+    """The worker's address, and what tells the client of each batch; it is told of begin and end as well."""
     from distributed import get_worker
 
     worker = get_worker()
     threadpool_limits(1)  # for good: more threads of BLAS sum in another order
 
-    def told(reference: Reference) -> None:
-        if topic is not None:
-            worker.log_event(topic, (key, tuple(reference)))
+    def say(reference: Reference | None, rows: int = rows) -> None:
+        worker.log_event(given.topic, (key, worker.address, rows, None if reference is None else tuple(reference)))
 
+    say(None)
     try:
-        return learn(task, specs, schema, limits, states, told)
-    except SourceMissing as e:
-        raise SourceMissing(f"worker {worker.address}: {e} Every worker must see it under that path.") from e
-
-
-def _merge(older: Part, newer: Part) -> Part:
-    threadpool_limits(1)
-    return merge(older, newer)
+        yield worker.address, say
+    finally:
+        say(None, ENDED)

@@ -5,12 +5,15 @@ goes. So at most one part a thread and one a level of the tree are held.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from stream_dr.distributed.parts import Part, Run, learn, merge
+from stream_dr.distributed.kept import Kept, Run
+from stream_dr.distributed.parts import Part, Told, learn, merge
 from stream_dr.distributed.plan import Node, Plan
 from stream_dr.engine.draft import Reference
+from stream_dr.engine.model import Spec
 
 
 class Stopped(Exception):
@@ -20,30 +23,39 @@ class Stopped(Exception):
 class _Run:
     """One run of a plan. told: called by any thread, with every batch before it is learned."""
 
-    def __init__(self, plan: Plan, told: Callable[[Reference], None]) -> None:
-        self.plan, self._told = plan, told
+    def __init__(self, plan: Plan, told: Told, kept: Kept | None) -> None:
+        self.plan, self._told, self._kept = plan, told, kept
+        self.there = frozenset[str]() if kept is None else kept.keys()
         self.refusals: dict[int, Part] = {}
         self.stopped = False
         self._waiting: dict[Node, Part] = {}
         self._lock = threading.Lock()
 
-    def task(self, number: int) -> Part | None:
-        """Learn a task and merge what can be; gives the root's part where that completes it. A task after one that was
-        refused is left out."""
-        plan = self.plan
+    def begin(self, node: Node) -> Part | None:
+        """Learn a task, or read a node that is kept, and merge what can be; gives the root's part where that completes it. A
+        task after one that was refused is left out."""
+        plan, number = self.plan, node[1] << node[0]
         if number > min(self.refusals, default=number):
             return None
-        part = learn(plan.tasks[number], plan.specs, plan.schema, plan.limits, told=self._go_on)
+        key = plan.key(node)
+        if self._kept is not None and key in self.there:
+            part = self._kept.expected(key, plan.specs)
+            for reference in (r for task in plan.under(node) for r in task.references):
+                self._go_on(reference)
+        else:
+            given = (plan.tasks[number], plan.specs, plan.schema, plan.limits)
+            part = self._once(key, plan.specs, lambda: learn(*given, told=self._go_on))
         if part.refused is not None:
             self.refusals[number] = part
             return None
-        return self._merged(part, (0, number))
+        return self._merged(part, node)
 
     def recurrence(self, number: int) -> Part:
         """Learn all batches with one model."""
-        spec, state = self.plan.recurrences[number]
-        told = self._check if self.plan.specs or number else self._go_on
-        return learn(self.plan.whole, [spec], self.plan.schema, self.plan.limits, [state], told)
+        plan, (spec, state) = self.plan, self.plan.recurrences[number]
+        told = self._check if plan.specs or number else self._go_on
+        key = plan.recurrence_key(number)
+        return self._once(key, [spec], lambda: learn(plan.whole, [spec], plan.schema, plan.limits, [state], told))
 
     def _merged(self, part: Part, node: Node) -> Part | None:
         while node != self.plan.root:
@@ -54,9 +66,13 @@ class _Run:
                     if other is None:
                         self._waiting[node] = part
                         return None
-                part = merge(other, part) if at % 2 else merge(part, other)
+                pair = (other, part) if at % 2 else (part, other)
+                part = self._once(self.plan.key((level + 1, at // 2)), self.plan.specs, partial(merge, *pair))
             node = (level + 1, at // 2)
         return part
+
+    def _once(self, key: str, specs: Sequence[Spec], made: Callable[[], Part]) -> Part:
+        return made() if self._kept is None else self._kept.once(key, specs, made)
 
     def _go_on(self, reference: Reference) -> None:
         self._check(reference)
@@ -70,17 +86,22 @@ class _Run:
 
 def threads(count: int) -> Run:
     """What runs plans in so many threads."""
-    return lambda plan, told: run(plan, count, told)
+
+    def run_in_threads(plan: Plan, told: Told, kept: Kept | None) -> tuple[Part, ...]:
+        return run(plan, count, told, kept)
+
+    return run_in_threads
 
 
-def run(plan: Plan, threads: int, told: Callable[[Reference], None] = lambda reference: None) -> tuple[Part, ...]:
+def run(plan: Plan, threads: int, told: Told = lambda reference: None, kept: Kept | None = None) -> tuple[Part, ...]:
     """The root's part, where the plan has models that merge, and then one of each recurrence. Raises what learning
     raises."""
-    running = _Run(plan, told)
+    running = _Run(plan, told, kept)
+    nodes = plan.begun_from(running.there) if plan.specs else ()
     with ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-part") as pool:
         try:
             alone = [pool.submit(running.recurrence, n) for n in range(len(plan.recurrences))]
-            tasks = [pool.submit(running.task, n) for n in range(len(plan.tasks))] if plan.specs else []
+            tasks = [pool.submit(running.begin, node) for node in nodes]
             parts = [part for task in tasks if (part := task.result()) is not None]
             if running.refusals:
                 return (running.refusals[min(running.refusals)],)

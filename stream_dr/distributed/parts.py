@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.block import Block
-from stream_dr.distributed.plan import Plan, Task
+from stream_dr.distributed.plan import Task
 from stream_dr.engine.admit import admit_block, label_sets
 from stream_dr.engine.draft import Reference
 from stream_dr.engine.model import Spec
@@ -43,10 +43,6 @@ class _Learner(NamedTuple):
 
     estimator: Estimator
     begun: None = None
-
-
-Run = Callable[[Plan, Told], Sequence[Part]]
-"""Runs a plan: the root's part, where models merge, then one of each recurrence; told every batch that is learned."""
 
 
 def learn(

@@ -11,13 +11,16 @@ children; so the same plan gives the same bits wherever it runs, whoever is kill
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from stream_dr import __version__
 from stream_dr.engine.draft import Reference
 from stream_dr.engine.model import Spec
 from stream_dr.engine.schema import Limits, Schema
+from stream_dr.engine.snapshot import state_sha256
 
 LEAST_ROWS = 50_000
 """Rows of a task, at least."""
@@ -73,22 +76,45 @@ class Plan(NamedTuple):
             yield from ((level, number) for number in range(count))
             count = -(-count // 2)
 
+    def begun_from(self, kept: Container[str], node: Node | None = None) -> Iterator[Node]:
+        """The nodes that a run begins from, in order: the highest ones whose keys are kept, and the tasks under no such
+        one. node: only under this one."""
+        level, number = node = node or self.root
+        if number << level >= len(self.tasks):
+            return
+        if level == 0 or self.key(node) in kept:
+            yield node
+            return
+        for child in (2 * number, 2 * number + 1):
+            yield from self.begun_from(kept, (level - 1, child))
+
     def alone(self, node: Node) -> bool:
         """Whether a node has no neighbour to be merged with: it is its parent."""
         level, number = node
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
-    def key(self, node: Node) -> str:
-        """What a node holds, as a digest: the batches under it by their shards' sha256, the specs, the schema and this
-        release."""
+    def under(self, node: Node) -> tuple[Task, ...]:
+        """The tasks that a node is merged of."""
         level, number = node
-        under = self.tasks[number << level : (number + 1) << level]
-        facts = [
-            __version__,
-            self.specs,
-            self.schema.describe(),
-            [[(r.sha256, r.batch, r.passed) for r in task.references] for task in under],
-        ]
+        return self.tasks[number << level : (number + 1) << level]
+
+    def key(self, node: Node) -> str:
+        """What a node holds, as a digest: the batches under it by their shards' sha256, the specs, the schema and the
+        releases that compute it."""
+        return self._key(self.specs, self.under(node))
+
+    def recurrence_key(self, number: int) -> str:
+        """What a recurrence's part holds, as a digest: as `key`, and the state that it goes on from."""
+        spec, state = self.recurrences[number]
+        return self._key([spec, "" if state is None else state_sha256(state)], self.tasks)
+
+    def keys(self) -> frozenset[str]:
+        """The keys of all nodes and recurrences."""
+        return frozenset(map(self.key, self.nodes())) | set(map(self.recurrence_key, range(len(self.recurrences))))
+
+    def _key(self, learned: Any, under: Sequence[Task]) -> str:
+        batches = [[(r.sha256, r.batch, r.passed) for r in task.references] for task in under]
+        facts = [__version__, np.__version__, learned, self.schema.describe(), batches]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from threadpoolctl import threadpool_limits
 
-from stream_dr.distributed.parts import Run
+from stream_dr.distributed.kept import Kept, Run
 from stream_dr.distributed.plan import Plan, Recurrence, Task, tasks_of
 from stream_dr.engine.admit import admit_block
 from stream_dr.engine.directory import Directory
@@ -30,12 +30,17 @@ from stream_dr.statistics.protocol import State
 
 
 def replay_in_parts(
-    run: Run, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None = None
+    run: Run,
+    directory: Directory,
+    dataset: Dataset,
+    settings: ReplaySettings,
+    watch: Watch | None = None,
+    kept: Kept | None = None,
 ) -> ReplayReport:
-    """Replay a data set into a directory's models by a plan; see the module's text. Raises as `engine.replay.replay` does,
-    and what `run` raises."""
+    """Replay a data set into a directory's models by a plan; see the module's text. kept: where finished parts are kept
+    until all is learned. Raises as `engine.replay.replay` does, and what `run` raises."""
     with switching(), threadpool_limits(1), Recorder(directory) as recorder:
-        return _InParts(directory, dataset, settings, watch, recorder, run).run()
+        return _InParts(directory, dataset, settings, watch, recorder, run, kept).run()
 
 
 class _InParts(Replay):
@@ -47,9 +52,10 @@ class _InParts(Replay):
         watch: Watch | None,
         recorder: Recorder,
         run: Run,
+        kept: Kept | None,
     ) -> None:
         super().__init__(directory, dataset, settings, watch, recorder)
-        self._run = run
+        self._run, self._kept = run, kept
         self._begun = set[str]()
 
     def learn_all(self) -> None:
@@ -66,7 +72,7 @@ class _InParts(Replay):
             self._schema(*missing[0]),
             self.directory.limits,
         )
-        parts = self._run(plan, self._learned)
+        parts = self._run(plan, self._learned, self._kept)
         for part in parts:
             if part.refused is not None:
                 raise part.refused
@@ -76,6 +82,8 @@ class _InParts(Replay):
         states = [state for part in parts for state in part.states]
         for model, state in zip(merging + others, states, strict=True):
             _take(model, state, self.directory.position)
+        if self._kept is not None:
+            self._kept.remove(plan.keys())
 
     def _schema(self, shard: Shard, reference: Reference) -> Schema:
         """The stream's schema with its first batch: tasks agree on the columns' order."""
@@ -87,7 +95,7 @@ class _InParts(Replay):
     def _tasks(self, missing: Sequence[tuple[Shard, Reference]], models: Sequence[Model]) -> tuple[Task, ...]:
         width, labels = self.dataset.n_features or 0, max(1, len(self.dataset.labels))
         states = sum(m.estimator.state_bytes(width, labels) for m in models) if width else 0
-        each = [shard.path.stat().st_size / max(shard.rows, 1) * reference.rows for shard, reference in missing]
+        each = [shard.bytes / max(shard.rows, 1) * reference.rows for shard, reference in missing]
         return tasks_of([reference for _, reference in missing], each, states)
 
     def _learned(self, reference: Reference) -> None:

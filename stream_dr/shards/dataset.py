@@ -1,7 +1,8 @@
 """shards: files of Arrow record batches, read a batch at a time; a batch is an event.
 
 A shard is an Arrow IPC file or stream, or a Parquet file (a row group is a batch). A data set is a folder, a manifest, or
-files. Uncompressed IPC is memory-mapped: a Block's numbers are the file's pages, nothing is copied.
+files, on this machine or in an object store (uri.py). Uncompressed IPC is memory-mapped: a Block's numbers are the file's
+pages, nothing is copied.
 
 Cost: the first read of a shard in a process reads it once more, for its seal or, where no manifest has one, for
 its SHA-256, which takes several times as long; after that a batch costs its validation. At most 16 files are
@@ -15,9 +16,7 @@ many models reading one shard pay for it once.
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
@@ -25,9 +24,19 @@ from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.block import Block
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.label_codes import Label
-from stream_dr.shards.file import Identity, begins_as_shard, bytes_of, damaged_shard, digest_of, identity_of, opened
+from stream_dr.shards.file import (
+    Identity,
+    begins_as_shard,
+    bytes_of,
+    damaged_shard,
+    digest_of,
+    fetched,
+    identity_of,
+    opened,
+)
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
 from stream_dr.shards.seal import seal_of
+from stream_dr.shards.uri import AnyPath, RemotePath, path_of
 from stream_dr.shards.writer import ShardWriter
 
 __all__ = ["Dataset", "Shard", "ShardWriter", "open_dataset", "open_shard"]
@@ -41,31 +50,38 @@ class Shard:
     """One file of batches.
 
     path: the file. entry: what a manifest says of it, or None. n_features: a width stated for it, or None. Thread-safe.
+    A remote file is looked at once: what was fetched of it is what is read.
     """
 
-    def __init__(self, path: Path, entry: ShardEntry | None = None, n_features: int | None = None) -> None:
+    def __init__(self, path: AnyPath, entry: ShardEntry | None = None, n_features: int | None = None) -> None:
         self.path, self.entry, self.n_features = path, entry, n_features
-        self._checked: Identity | None = None
+        self._checked: object = None
+        self._remote: Identity | None = None
 
     @cached_property
     def sha256(self) -> str:
         """Hex digest: the manifest's, or else of the file as it is now."""
-        return self.entry.sha256 if self.entry is not None else digest_of(*identity_of(self.path))
+        return self.entry.sha256 if self.entry is not None else digest_of(*self._identity())
 
     @cached_property
     def batch_rows(self) -> tuple[int, ...]:
         """Rows of each batch. Raises DamagedShard or SourceMissing when no manifest says it and the file cannot be read."""
-        return self.entry.batch_rows if self.entry is not None else opened(*identity_of(self.path)).batch_rows
+        return self.entry.batch_rows if self.entry is not None else opened(*self._identity()).batch_rows
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the file's batches. Raises SourceMissing or DamagedShard."""
-        return opened(*identity_of(self.path)).schema
+        return opened(*self._identity()).schema
 
     @property
     def rows(self) -> int:
         """Rows of all batches."""
         return sum(self.batch_rows)
+
+    @property
+    def bytes(self) -> int:
+        """The file's size."""
+        return self.entry.bytes if self.entry is not None else self._identity()[1]
 
     def read(self, batch: int) -> Block:
         """One batch as a Block, memory-mapped where the file allows.
@@ -88,25 +104,33 @@ class Shard:
 
         Raises SourceMissing or DamagedShard. `read` does it too; called from another thread it takes it off the reader.
         """
-        identity = identity_of(self.path)
-        if self._checked != identity:
-            if not self._sealed():
+        identity = self._identity()
+        token = fetched(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
+        if self._checked != token:
+            if not self._sealed(identity):
                 self._compare(identity)
             self._count(identity)
-            self._checked = identity
+            self._checked = token
         return identity
 
     def verify(self) -> None:
         """Compare the file's digest with the shard's, whatever its seal says. Raises SourceMissing or DamagedShard."""
-        self._compare(identity_of(self.path))
+        self._compare(self._identity())
 
-    def _sealed(self) -> bool:
+    def _identity(self) -> Identity:
+        if not isinstance(self.path, RemotePath):
+            return identity_of(self.path)
+        if self._remote is None:
+            self._remote = identity_of(self.path)
+        return self._remote
+
+    def _sealed(self, identity: Identity) -> bool:
         """Whether the file has the bytes that were written with the digest and the seal that the manifest names.
 
         Nothing of the file is interpreted before: flipped bytes are damage, not columns of a type that is refused.
         """
         seal = self.entry.seal if self.entry is not None else ""
-        return bool(seal) and seal_of(bytes_of(self.path), self.sha256) == seal
+        return bool(seal) and seal_of(bytes_of(*identity), self.sha256) == seal
 
     def _count(self, identity: Identity) -> None:
         """Compare the batches' rows with the manifest's: by those a replay knows what there is to read."""
@@ -151,7 +175,7 @@ class Dataset(NamedTuple):
 
 
 def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = False) -> Dataset:
-    """Open a data set: a folder, a manifest, a file or file URI, or several of these in the order given.
+    """Open a data set: a folder, a manifest, a file, or a URI of one of these, or several of these in the order given.
 
     Every shard is opened (without a manifest, to its footer). Raises SourceMissing (nothing there) and
     DamagedShard naming the file; with skip_damaged such shards are left out and named in `skipped`; it raises only
@@ -159,7 +183,7 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
     ForeignFile for a file of another format.
     """
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    parts = [_part(_local(source)) for source in given]
+    parts = [_part(path_of(os.fspath(source))) for source in given]
     kept, skipped = [], []
     for shard in (shard for shards, _ in parts for shard in shards):
         try:
@@ -176,8 +200,8 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
 
 
 def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
-    """One shard by path or file URI; a manifest beside it says its width. With sha256 only those bytes are read from it."""
-    path = _local(uri)
+    """One shard by path or URI; a manifest beside it says its width. With sha256 only those bytes are read from it."""
+    path = path_of(os.fspath(uri))
     if not path.exists():
         raise SourceMissing(
             f"{path} is not there; check the path, or put a shard that was replayed back in its place, or replay it from "
@@ -194,16 +218,16 @@ def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
     return shard
 
 
-def _beside(path: Path) -> Manifest | None:
+def _beside(path: AnyPath) -> Manifest | None:
     try:
         return _manifest(*identity_of(path.parent / MANIFEST_NAME)) if (path.parent / MANIFEST_NAME).exists() else None
-    except DamagedFile:
+    except (DamagedFile, SourceMissing):
         raise
     except StreamDRError:  # somebody else's manifest.json
         return None
 
 
-def _part(path: Path) -> tuple[list[Shard], Manifest | None]:
+def _part(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
     """The shards one source names, and its manifest."""
     if path.is_dir() and not (path / MANIFEST_NAME).exists():
         if (path / UNFINISHED).exists():
@@ -252,15 +276,6 @@ def _agreed(manifests: list[Manifest | None]) -> tuple[int | None, str | None, t
     return width, known[0].target_kind, tuple(dict.fromkeys(label for m in known for label in m.labels))
 
 
-def _local(source: PathOrUri) -> Path:
-    text = os.fspath(source)
-    if text.startswith("file:"):
-        return Path(unquote(urlparse(text).path))
-    if "://" in text:
-        raise SourceMissing(f"{text} is not on this machine; only local paths and file: URIs are read. Copy it here.")
-    return Path(text)
-
-
 @lru_cache(maxsize=64)
-def _manifest(path: Path, _size: int, _changed: int) -> Manifest:
+def _manifest(path: AnyPath, _size: int, _changed: int) -> Manifest:
     return read_manifest(path)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from stream_dr.disk import write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
 from stream_dr.label_codes import Label
+from stream_dr.shards.uri import AnyPath
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
@@ -62,10 +63,10 @@ def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> Path:
     return path
 
 
-def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+def read_manifest(path: AnyPath) -> Manifest:
     """The manifest in a file. Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile."""
     try:
-        facts = json.loads(Path(path).read_bytes())
+        facts = json.loads(path.read_bytes())
     except FileNotFoundError as e:
         raise SourceMissing(f"{path} is not there; give a folder of shards, a manifest or shard files.") from e
     except ValueError as e:

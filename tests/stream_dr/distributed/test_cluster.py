@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed.cluster import workers_of
+from stream_dr.distributed.kept import Kept
 from stream_dr.distributed.local import threads
 from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.engine.directory import Directory
@@ -23,6 +25,7 @@ from stream_dr.engine.snapshot import state_sha256
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from tests.stream_dr.engine.batches import SMALL, dense
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed", reason="needs the extra [distributed]")
 pytestmark = [pytest.mark.test_all, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -91,11 +94,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "s"
 
 
-def run(path: Path, folder: Path, runner: Any) -> dict[str, tuple[int, int, str]]:
+def run(path: Path, folder: Path, runner: Any, kept: Kept | None = None) -> dict[str, tuple[int, int, str]]:
     with Directory(path, limits=SMALL) as directory:
         for name, (key, params) in MODELS.items():
             directory.add_model(name, key, params)
-        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings())
+        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings(), kept=kept)
         assert report.rows == 400_000
         return {n: (m.position, m.rows, state_sha256(m.accumulator.freeze())) for n, m in directory.models.items()}
 
@@ -109,15 +112,55 @@ def test_the_bits_of_threads(cluster: Cluster, folder: Path, wanted: Any, tmp_pa
     assert run(tmp_path / "d", folder, workers_of(cluster.address)) == wanted
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_same_bits_with_a_worker_killed(
-    cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path, seed: int
-) -> None:
-    killer = threading.Timer(0.2 + 0.5 * seed, cluster.kill, (seed % 2,))
-    killer.start()
-    assert run(tmp_path / "d", folder, workers_of(cluster.address)) == wanted
-    killer.join()
-    cluster.start()
+def test_the_same_bits_with_workers_killed(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
+    assert kills(cluster, folder, tmp_path, runs=2) == [wanted] * 2
+
+
+def kills(cluster: Cluster, folder: Path, scratch: Path, runs: int) -> list[dict[str, tuple[int, int, str]]]:
+    """What runs give in which a worker is killed once, each at a random moment and replaced."""
+    rng, found = random.Random(17), []
+    for number in range(runs):
+        killer = threading.Timer(rng.uniform(0.1, 2.0), cluster.kill, (rng.randrange(2),))
+        killer.start()
+        found.append(run(scratch / f"{number}", folder, workers_of(cluster.address)))
+        killer.join()
+        cluster.start()
+    return found
+
+
+def test_given_again_after_the_scheduler_was_lost(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
+    made, work = Cluster(tmp_path), Kept(str(tmp_path / "work"))
+    watch = threading.Thread(target=_kill_once_kept, args=(made, tmp_path / "work"), daemon=True)
+    try:
+        made.start(2)
+        watch.start()
+        lost = pytest.raises(errors.ClusterError, match="scheduler was lost")
+        with dask.config.set({"distributed.comm.timeouts.connect": "3s"}), lost:
+            run(tmp_path / "d", folder, workers_of(made.address), work)
+        watch.join()
+    finally:
+        made.end()
+    done = {file.name for file in (tmp_path / "work").iterdir()}
+    assert done
+    assert run(tmp_path / "d", folder, workers_of(cluster.address), work) == wanted
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def _kill_once_kept(made: Cluster, work: Path) -> None:
+    while not (work.exists() and any(file.suffix == ".part" for file in work.iterdir())):
+        time.sleep(0.02)
+    made.scheduler.kill()
+
+
+def test_a_worker_that_does_not_return_is_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "end.py").write_text(END.replace("os.kill(os.getpid(), signal.SIGKILL)", "time.sleep(60)"))
+    made = Cluster(tmp_path)
+    made.start(1, "--preload", str(tmp_path / "end.py"))
+    try:
+        with pytest.raises(errors.ClusterError, match=r"worker tcp://.* part-00001\.arrow, batch 10, within \d+ s"):
+            run(tmp_path / "d", folder, workers_of(made.address, seconds=4))
+    finally:
+        made.end()
 
 
 def test_a_batch_that_ends_its_worker_is_named(
@@ -147,10 +190,10 @@ def test_a_shard_that_workers_cannot_see(cluster: Cluster, folder: Path, tmp_pat
         with Directory(tmp_path / "d", limits=SMALL) as directory:
             directory.add_model("lda", "lda", {})
 
-            def run_elsewhere(plan: Any, told: Any) -> Any:
+            def run_elsewhere(plan: Any, told: Any, kept: Any) -> Any:
                 hidden.rename(folder)
                 try:
-                    return workers_of(cluster.address)(plan, told)
+                    return workers_of(cluster.address)(plan, told, kept)
                 finally:
                     folder.rename(hidden)
 
