@@ -5,7 +5,16 @@ import importlib
 import numpy as np
 import pytest
 
-from benchmarks.papers import sets, skm_figure_4, srp_figure_1, srp_figure_2, subspace_equations, wmv_table
+from benchmarks.papers import (
+    sets,
+    skm_figure_4,
+    srp_claim_1,
+    srp_figure_1,
+    srp_figure_2,
+    srp_table_1,
+    subspace_equations,
+    wmv_table,
+)
 from benchmarks.papers.claims import Options
 
 pytestmark = pytest.mark.filterwarnings("ignore::stream_dr.errors.FewerComponents")
@@ -61,19 +70,30 @@ def test_a_set_that_is_not_here_is_an_error_that_says_what_to_do(name, monkeypat
         sets.load(name)
 
 
-def test_srp_figure_1(capsys, monkeypatch):
+@pytest.mark.test_all
+def test_srp_figure_1(monkeypatch):
     monkeypatch.delenv("STREAM_DR_DATA", raising=False)
-    results = srp_figure_1.main(["--runs", "1", "--folds", "1", "--features", "100"])
-    assert set(results) == {"xor", "spirals"}
-    assert all(0.3 < accuracy <= 1 for row in results.values() for accuracy in row.values())
-    assert "missing: ['sonar']" in capsys.readouterr().out
+    claims = {claim.what: claim for claim in srp_figure_1.run(Options(quick=True))}
+    assert claims["sonar"].verdict == "missing"
+    assert claims["xor: KSPCA and KSRP beside linear SPCA and SRP"].verdict == "agrees"
+    assert any("nystroem" in what and claim.verdict == "agrees" for what, claim in claims.items())
 
 
-def test_srp_figure_2(capsys):
-    result = srp_figure_2.main(["--runs", "1", "--folds", "1", "--features", "100", "--sets", "xor"])["xor"]
-    assert set(result) == {"PCA", "kernel PCA", "SPCA", "KSPCA", "SRP", "KSRP"}
-    assert result["PCA"][-1][0] > 0.8  # all ten columns: nothing is lost
-    assert len({accuracy for accuracy, _ in result["SPCA"]}) == 1  # one direction for two classes
+@pytest.mark.test_all
+def test_srp_figure_2():
+    claims = {claim.what: claim for claim in srp_figure_2.run(Options(quick=True))}
+    assert claims["xor: accuracy from 1 column to 10"].verdict == "differs"  # one direction for two classes
+    assert claims["xor: SRP beside SPCA, KSRP beside KSPCA, in one column"].verdict == "agrees"
+
+
+@pytest.mark.test_all
+def test_srp_claim_1():
+    assert {claim.verdict for claim in srp_claim_1.run(Options(quick=True))} <= {"agrees", "missing"}
+
+
+@pytest.mark.test_all
+def test_srp_table_1():
+    assert len(list(srp_table_1.run(Options(quick=True)))) == len(srp_table_1.STAGES) + 2
 
 
 def test_the_chapters_equations_agree():
