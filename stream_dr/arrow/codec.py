@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.csr import WIDEST
 from stream_dr.arrow.json_rows import block_from_json, json_rows
 from stream_dr.arrow.messages import check_footer, check_messages, stream_in
 from stream_dr.arrow.raw import raw_from_arrow
 from stream_dr.arrow.rows import (
     BESIDE,
+    WIDEST,
     check_columns,
     dense_rows,
     feature_columns,

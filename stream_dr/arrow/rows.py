@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from stream_dr.arrow.csr import WIDEST, canonical_csr
 from stream_dr.arrow.raw import arrow_from_raw
 from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of, plain
 from stream_dr.block import Block
@@ -24,6 +23,10 @@ BESIDE = (*TARGET_COLUMNS, "weight", "id")
 
 RESERVED = ("features", "indices", "values", *BESIDE)
 """Names no feature may have."""
+
+
+WIDEST = 2**31 - 1
+"""Width no sparse batch may pass: indices are int32."""
 
 
 def check_columns(names: list[str], dense: bool, sparse: bool) -> None:
@@ -187,3 +190,31 @@ def _refuse_outside(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None
     raise InvalidIndex(
         f"row {row} has index {columns[at]}; indices run from 0 to {limit - 1}.", row=row, column=int(columns[at])
     )
+
+
+def sound_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+    """CSR of that shape over arrays known to be sorted, distinct and within it; none is copied. O(1)."""
+    matrix = sp.csr_matrix((data, indices, indptr.astype(np.int32, copy=False)), shape=shape)
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> sp.csr_matrix:
+    """CSR (rows, width) over the given arrays, not copied when sorted; sorts within rows, refuses repeated indices.
+
+    data (entries,) float32 or float64; indices (entries,) int32 within 0 … width − 1; indptr (rows + 1,).
+    Raises InvalidIndex naming row and column.
+    """
+    shape = (len(indptr) - 1, width)
+    matrix = sp.csr_matrix((data, indices, indptr.astype(np.int32, copy=False)), shape=shape)
+    if matrix.has_canonical_format:
+        return matrix
+    matrix = sp.csr_matrix((data.copy(), indices.copy(), matrix.indptr), shape=shape)
+    matrix.sort_indices()
+    if not sp.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=shape).has_canonical_format:
+        rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
+        at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
+        row, column = int(rows[at]), int(matrix.indices[at])
+        raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)
+    matrix.has_canonical_format = True
+    return matrix

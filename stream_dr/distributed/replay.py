@@ -19,7 +19,7 @@ from stream_dr.engine.admit import admit_block
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Reference, reference_draft
 from stream_dr.engine.model import Model
-from stream_dr.engine.recorder import Recorder
+from stream_dr.engine.records import Recorder
 from stream_dr.engine.replay import Progress, Replay, ReplayReport, ReplaySettings, Watch
 from stream_dr.engine.schema import Schema
 from stream_dr.engine.threads import switching

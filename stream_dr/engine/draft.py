@@ -18,7 +18,7 @@ import orjson
 import scipy.sparse as sp
 
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
-from stream_dr.arrow.csr import WIDEST
+from stream_dr.arrow.rows import WIDEST
 from stream_dr.block import Block
 from stream_dr.engine.schema import Limits
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput

@@ -27,7 +27,7 @@ from stream_dr.engine.advance import Step, Steps, advance_all, backfill, rows_of
 from stream_dr.engine.directory import Directory
 from stream_dr.engine.draft import Draft
 from stream_dr.engine.model import Model
-from stream_dr.engine.recorder import Recorder
+from stream_dr.engine.records import Recorder
 from stream_dr.engine.references import GROUP_BYTES, Batches, references, remember_places
 from stream_dr.engine.threads import ahead, pool, switching
 from stream_dr.engine.workers import Checkpoints, Workers

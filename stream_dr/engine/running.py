@@ -24,7 +24,7 @@ from stream_dr.engine.ingest import Appender
 from stream_dr.engine.jobs import Job, Jobs
 from stream_dr.engine.model import Model, PublishPolicy, RefinePolicy
 from stream_dr.engine.model_thread import ModelThread
-from stream_dr.engine.recorder import Recorder
+from stream_dr.engine.records import Recorder
 from stream_dr.engine.refine import check_model, refine
 from stream_dr.engine.schema import Facts
 from stream_dr.engine.snapshot_file import canonical_json

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.arrow.csr import sound_csr
+from stream_dr.arrow.rows import sound_csr
 from stream_dr.block import Block
 from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch
 from stream_dr.estimators.estimator import Estimator

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dr.arrow.csr import canonical_csr, sound_csr
+from stream_dr.arrow.rows import canonical_csr, sound_csr
 from stream_dr.errors import InvalidIndex
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6)

@@ -6,11 +6,12 @@ import numpy as np
 
 from stream_dr.engine import records
 from stream_dr.engine.inspect import inspect
-from stream_dr.engine.records import RECORDS, Records, principal_angles
+from stream_dr.engine.records import RECORDS, Records
 from stream_dr.engine.refine import refine_model
 from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.projection import Linear
 from stream_dr.shards.dataset import open_dataset
+from stream_dr.solve.principal_angles import principal_angles
 from tests.stream_dr.engine.batches import opened, shards
 
 
