@@ -62,7 +62,7 @@ def learn(
         raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
     read_as = read_as.with_options(kinds=(*read_as.options.kinds, *((name, "text") for name in text or ())))
     spec = _table_spec(read_as, one_hot, hash, keep, impute)
-    files = open_files(sources, read_as, spec)
+    files = read_as.files(sources, said=len(spec) > 1)
     if name is not None and (len(files) != 1 or len(sources) != 1):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
     report_files(files, spec)
@@ -105,15 +105,6 @@ def _table_spec(read_as: ReadAs, one_hot: Names, hash: Names, keep: Names, imput
         return spec | {"impute": float(impute)}
     except ValueError as e:
         raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
-
-
-def open_files(sources: list[Path], read_as: ReadAs, spec: dict[str, Any]) -> dict[Path, "FileSource"]:
-    """The sources that are no shards; where one is a table of more than numbers, all are read so."""
-    table = read_as.with_options(raw=len(spec) > 1 or None)
-    files = {path: table.file([path]) for path in sources if not read_as.takes_shards(path)}
-    if any(source.raw for source in files.values()):
-        return {path: table.with_options(raw=True).file([path]) for path in files}
-    return files
 
 
 def report_files(files: dict[Path, "FileSource"], spec: dict[str, Any], hints: bool = True) -> None:

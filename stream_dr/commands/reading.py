@@ -39,6 +39,14 @@ class ReadAs(NamedTuple):
         plain = self.format is None and self.options == Options()
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 
+    def files(self, sources: Sequence[Path], said: bool) -> dict[Path, "FileSource"]:
+        """The sources that are no shards; where one is a table of more than numbers, or options say so, all are read so."""
+        table = self.with_options(raw=said or None)
+        found = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
+        if any(source.raw for source in found.values()):
+            return {path: table.with_options(raw=True).file([path]) for path in found}
+        return found
+
     def file(self, sources: Sequence[Path]) -> "FileSource":
         """Files as one source."""
         from stream_dr.datasets.sources import open_source

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stream_dr.commands.learn import learn_files, open_files, report_files
+from stream_dr.commands.learn import learn_files, report_files
 from stream_dr.commands.output import say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.replaying import replay_into
@@ -61,7 +61,7 @@ def replay(
     specs = [parse_spec(text) for text in model or []]
     settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, snapshot_rows)
     table = read_as.table()
-    if files := open_files(sources, read_as, table):
+    if files := read_as.files(sources, said=len(table) > 1):
         say(
             f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
             "options for a table's columns."

@@ -38,7 +38,7 @@ def replay_into(
     with Directory(dir, n_features=dataset.n_features) as directory, _made(directory, specs):
         if not directory.models:
             raise no_model(dir)
-        warm_up([model.estimator for model in directory.models.values()], say)
+        warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with Bar("replay", dataset.rows) as bar:
 
             def show(p: Progress) -> None:

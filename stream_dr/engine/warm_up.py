@@ -32,8 +32,10 @@ ROWS, FEATURES = 16, 6
 log = logging.getLogger("stream_dr.warm_up")
 
 
-def warm_up(estimators: Iterable[Estimator] | None = None, say: Callable[[str], object] = log.info) -> None:
-    """Compile what the given estimators (default: each registered one with its defaults) use.
+def warm_up(
+    estimators: Iterable[Estimator] | None = None, say: Callable[[str], object] = log.info, json: bool = True
+) -> None:
+    """Compile what the given estimators (default: each registered one with its defaults) use. json: also of JSON's rows.
 
     say: called with a line for each one that takes longer than two seconds, which none does once it is in the cache.
     """
@@ -44,7 +46,7 @@ def warm_up(estimators: Iterable[Estimator] | None = None, say: Callable[[str], 
         telling.start()
         try:
             for kind in estimator.target_kinds or (None,):
-                for block in _blocks(kind):
+                for block in _blocks(kind, json):
                     _use(estimator, block)
         finally:
             telling.cancel()
@@ -60,13 +62,14 @@ def _use(estimator: Estimator, block: Block) -> None:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)
 
 
-def _blocks(kind: str | None) -> Iterator[Block]:
+def _blocks(kind: str | None, json: bool) -> Iterator[Block]:
     dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
     for rows in (dense, sp.csr_matrix(np.where(dense > 0, dense, 0.0))):
         for dtype in (np.float64, np.float32):
             block = Block(rows.astype(dtype), _targets(kind))
             yield _parsed(write_arrow([arrow_from_block(block)]), "arrow")
-        yield _parsed(orjson.dumps(json_rows(Block(rows, _targets(kind)))), "json")
+        if json:
+            yield _parsed(orjson.dumps(json_rows(Block(rows, _targets(kind)))), "json")
 
 
 def _parsed(body: bytes, media: str) -> Block:
