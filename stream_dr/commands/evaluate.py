@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +14,14 @@ import typer
 
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.reading import ReadAs, reads_files
-from stream_dr.commands.specs import SkipDamaged, Sources, parse_spec, path_or_uri
+from stream_dr.commands.specs import SkipDamaged, Sources, Specs, parse_spec, path_or_uri
 from stream_dr.source import Source
 
 if TYPE_CHECKING:
-    from stream_dr.evaluation.test_then_train import Point, Score
+    from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score
+
+Rows = tuple[Source, Source | None, bool]
+"""What is learned, what it is tested with (None: itself), and whether in random order."""
 
 
 @reads_files
@@ -43,6 +47,10 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="A .csv file of the accuracy on each batch, over time.")
     ] = None,
     skip_damaged: SkipDamaged = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Models side by side on a Dask cluster, which sees SRC."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
 ) -> None:
     """Test each batch with what was learned before it, then learn it; print one line a model and classifier.
@@ -53,9 +61,7 @@ def evaluate(
 
         stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20 --full
     """
-    from stream_dr.estimators import make
-    from stream_dr.evaluation.test_then_train import EvaluateSettings, Shuffled
-    from stream_dr.evaluation.test_then_train import evaluate as run
+    from stream_dr.evaluation.test_then_train import EvaluateSettings
 
     specs = [parse_spec(text) for text in models or []]
     if not specs and not full:
@@ -63,16 +69,14 @@ def evaluate(
     source: Source = read_as.open(sources, skip_damaged)
     if getattr(source, "raw", False):
         specs = [(name, key, {"feature_map": read_as.table(), **params}) for name, key, params in specs]
-    made = {name: make(key, params) for name, key, params in specs}
     chosen = tuple(name.strip() for name in probes.split(",") if name.strip())
     settings = EvaluateSettings(
         first=first, reservoir=reservoir, neighbours=neighbours, probes=chosen, full=full, seed=seed, baseline=True
     )
-    total = getattr(source, "rows", 0)
     held_out = read_as.open(test, skip_damaged) if test else None
-    with Bar("evaluate", total) as bar, _curve(curve) as points:
-        rows = Shuffled(source, seed) if shuffle else source
-        scores = run(rows, made, settings, lambda done: bar.show(done, total), held_out, points)
+    run = _here if scheduler is None else partial(_on_workers, scheduler)
+    with _curve(curve) as points:
+        scores = run((source, held_out, shuffle), specs, settings, points)
     _warn_of_runs(scores[-1].figures, shuffle)
     if not any(s.figures["rows"] for s in scores):
         say(
@@ -80,6 +84,37 @@ def evaluate(
             "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
         )
     _tell(scores, as_json)
+
+
+def _here(
+    rows: Rows, specs: Specs, settings: "EvaluateSettings", curve: "Callable[[Point], object] | None"
+) -> list["Score"]:
+    from stream_dr.estimators import make
+    from stream_dr.evaluation.test_then_train import Shuffled, evaluate
+
+    (source, test, shuffle), made = rows, {name: make(key, params) for name, key, params in specs}
+    total = getattr(source, "rows", 0)
+    with Bar("evaluate", total) as bar:
+        given = Shuffled(source, settings.seed) if shuffle else source
+        return evaluate(given, made, settings, lambda done: bar.show(done, total), test, curve)
+
+
+def _on_workers(
+    scheduler: str,
+    rows: Rows,
+    specs: Specs,
+    settings: "EvaluateSettings",
+    curve: "Callable[[Point], object] | None",
+) -> list["Score"]:
+    from stream_dr.distributed.evaluate import Evaluation, evaluate_on
+    from stream_dr.engine.model import Spec
+    from stream_dr.shards.dataset import Dataset
+
+    source, test, shuffle = rows
+    if not isinstance(source, Dataset) or not (test is None or isinstance(test, Dataset)):
+        raise typer.BadParameter("workers read shards alone; make some with convert.", param_hint="SRC")
+    models = {name: Spec(key, params) for name, key, params in specs}
+    return evaluate_on(scheduler, Evaluation(source, test, shuffle), models, settings, curve)
 
 
 def _tell(scores: list["Score"], as_json: bool) -> None:

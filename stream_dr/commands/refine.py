@@ -16,11 +16,16 @@ def refine(
     ] = 1e-6,
     max_passes: Annotated[int, typer.Option(min=1, help="Stop after so many passes.")] = 20,
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Take products in N threads.")] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Take passes on a Dask cluster (extra [distributed])."),
+    ] = None,
 ) -> None:
     """Solve a model exactly by passes over the log, and publish the result until the next refine.
 
     Interrupted, the same command goes on at the next pass. Models that are behind the log catch up first.
     """
+    from stream_dr.distributed.refine import refine_on
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.refine import refine_model
     from stream_dr.estimators.refining import not_reached
@@ -40,7 +45,10 @@ def refine(
                         f"{facts['seconds']:.1f} s"
                     )
 
-            published = refine_model(opened, chosen, tol, max_passes, show, workers)
+            if scheduler is None:
+                published = refine_model(opened, chosen, tol, max_passes, show, workers)
+            else:
+                published = refine_on(scheduler, opened, chosen, tol, max_passes, show)
         if not last.get("converged", True):
             say(f"warning (not_converged): {not_reached(last['pass'], last['residual'], last['angle'], tol)}")
         if last.get("exact"):

@@ -1,13 +1,19 @@
 """`stream-dr transform`: shards through a model's projection into a file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.specs import path_or_uri
+
+if TYPE_CHECKING:
+    from stream_dr.datasets.sources import FileSource
+    from stream_dr.engine.directory import Directory
+    from stream_dr.engine.model import Model
+    from stream_dr.shards.dataset import Dataset
 
 
 @reads_files
@@ -17,8 +23,14 @@ def transform(
         Path, typer.Argument(metavar="SRC", parser=path_or_uri, help="A shard, a folder of shards, or a file.")
     ],
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="Whose projection.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A .parquet or .arrow file.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="OUT", parser=path_or_uri, help="A .parquet or .arrow file.")
+    ],
     read_as: ReadAs,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Project shards on a Dask cluster, into a folder OUT of parts."),
+    ] = None,
 ) -> None:
     """Project rows and write id, label (where given), z0, z1 … to a Parquet or Arrow file; also while D is being served.
 
@@ -30,6 +42,10 @@ def transform(
 
     with Directory(directory, writable=False) as opened, Bar("transform", None) as bar:
         given = read_as.open([source])
+        if scheduler is not None:
+            rows = _on_workers(scheduler, opened, opened.model(model), given, out)
+            result(f"{rows} rows written to {out}")
+            return
         if not isinstance(given, Dataset):
             given, left_out = given.only(opened.schema.names)
             if left_out:
@@ -37,3 +53,14 @@ def transform(
         total = given.rows if isinstance(given, Dataset) else 0
         rows = project(opened, opened.model(model), given, out, lambda done: bar.show(done, total))
     result(f"{rows} rows written to {out}")
+
+
+def _on_workers(
+    scheduler: str, directory: "Directory", model: "Model", given: "Dataset | FileSource", out: Path
+) -> int:
+    from stream_dr.distributed.transform import transform_on
+    from stream_dr.shards.dataset import Dataset
+
+    if not isinstance(given, Dataset):
+        raise typer.BadParameter("workers read shards alone; make some with convert.", param_hint="SRC")
+    return transform_on(scheduler, directory, model, given, str(out))

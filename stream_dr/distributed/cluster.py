@@ -55,7 +55,7 @@ def workers_of(address: str, seconds: float = TASK_SECONDS) -> Run:
 
     def run(plan: Plan, told: Told, kept: Kept | None = None) -> Sequence[Part]:
         with connected(address) as client:
-            check_workers(client, plan)
+            check_workers(client, STATES_HELD * _state_bytes(plan))
             return _Run(client, plan, told, kept, seconds).result()
 
     return run
@@ -84,12 +84,12 @@ def versions() -> dict[str, str]:
     return {"stream_dr": __version__, "numpy": np.__version__, "Python": platform.python_version()}
 
 
-def check_workers(client: "Client", plan: Plan) -> None:
-    """Raise ClusterError where there is no worker, or one has other versions or less memory than a plan needs."""
+def check_workers(client: "Client", needed: int = 0) -> None:
+    """Raise ClusterError where there is no worker, or one has other versions, or less memory than so many bytes."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:
         raise ClusterError("the cluster has no workers; start some with `dask worker`.")
-    here, needed = versions(), STATES_HELD * _state_bytes(plan)
+    here = versions()
     for address, there in client.run(versions, on_error="return").items():
         if not isinstance(there, dict):  # it was lost meanwhile
             continue
@@ -110,6 +110,38 @@ def _state_bytes(plan: Plan) -> int:
     features, targets = plan.schema.features, max(1, plan.schema.n_targets)
     specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
     return sum(make(spec.estimator, spec.params).state_bytes(features, targets) for spec in specs)
+
+
+def gathered(client: "Client", futures: "Sequence[Future]") -> list[Any]:
+    """What futures give. Raises what their tasks raise, and ClusterError where the scheduler or worker after worker is
+    lost."""
+    from distributed import KilledWorker
+
+    try:
+        return list(client.gather(futures))
+    except KilledWorker as e:
+        raise ClusterError(
+            "four workers were lost one after the other while they ran one task. Look at their logs: is there memory for it?"
+        ) from e
+    except CancelledError as e:
+        raise _lost() from e
+
+
+def _lost() -> ClusterError:
+    return ClusterError("the scheduler was lost. Start it and its workers, and give the command again.")
+
+
+@contextmanager
+def on_worker() -> Iterator[Any]:
+    """The worker that this runs on, with one thread of BLAS; what it cannot see is told with its address."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    threadpool_limits(1)  # for good: more threads of BLAS sum in another order
+    try:
+        yield worker
+    except SourceMissing as e:
+        raise SourceMissing(f"worker {worker.address}: {e} Every worker must see it under that path.") from e
 
 
 class _Given(NamedTuple):
@@ -176,7 +208,7 @@ class _Run:
                 waiting = [future for future in waiting if future.status == "pending"]
             return [future.result() for future in futures]
         except CancelledError as e:
-            raise ClusterError("the scheduler was lost. Start it and its workers, and give the command again.") from e
+            raise _lost() from e
 
     def _submitted(self, done: "dict[str, Future]") -> "list[Future]":
         futures = [self._node(self._plan.root, done)] if self._tasks else []
@@ -269,11 +301,8 @@ class Pace:
 
 def _learn(task: Task, specs: Sequence[Spec], given: _Given, states: Sequence[Any], key: str) -> Part:
     """A task, on a worker."""
-    with _said(given, key, task.rows) as (address, say):
-        try:
-            return _once(given, key, specs, lambda: learn(task, specs, given.schema, given.limits, states, say))
-        except SourceMissing as e:
-            raise SourceMissing(f"worker {address}: {e} Every worker must see it under that path.") from e
+    with _said(given, key, task.rows) as say:
+        return _once(given, key, specs, lambda: learn(task, specs, given.schema, given.limits, states, say))
 
 
 def _merge(older: Part, newer: Part, given: _Given, key: str, specs: Sequence[Spec]) -> Part:
@@ -291,18 +320,15 @@ def _once(given: _Given, key: str, specs: Sequence[Spec], made: Callable[[], Par
 
 
 @contextmanager
-def _said(given: _Given, key: str, rows: int) -> Iterator[tuple[str, Told]]:
-    """The worker's address, and what tells the client of each batch; it is told of begin and end as well."""
-    from distributed import get_worker
+def _said(given: _Given, key: str, rows: int) -> Iterator[Told]:
+    """What tells the client of each batch; it is told of begin and end as well."""
+    with on_worker() as worker:
 
-    worker = get_worker()
-    threadpool_limits(1)  # for good: more threads of BLAS sum in another order
+        def say(reference: Reference | None, rows: int = rows) -> None:
+            worker.log_event(given.topic, (key, worker.address, rows, None if reference is None else tuple(reference)))
 
-    def say(reference: Reference | None, rows: int = rows) -> None:
-        worker.log_event(given.topic, (key, worker.address, rows, None if reference is None else tuple(reference)))
-
-    say(None)
-    try:
-        yield worker.address, say
-    finally:
-        say(None, ENDED)
+        say(None)
+        try:
+            yield say
+        finally:
+            say(None, ENDED)

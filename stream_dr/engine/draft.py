@@ -105,6 +105,12 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
     return Draft("reference", _json(facts), sha256_of(reference.key.encode()), reference.key, block, reference.rows)
 
 
+def reference_in(body: Body) -> Reference:
+    """The Reference in a reference event's body."""
+    facts = json.loads(bytes(body))
+    return Reference(facts["uri"], facts["sha256"], facts["batch"], facts["pass"], facts["rows"])
+
+
 def unlearn_draft(picked: Removal, key: str | None = None, request: bytes | None = None) -> Draft:
     """Rows to be taken out: position → row numbers within that event, None for all of them.
 

@@ -19,7 +19,7 @@ given up is asked under a lock that a new model and an unlearning take too, so n
 
 import json
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.block import Block
-from stream_dr.engine.draft import Removal, media_of, parse_rows, removal_of
+from stream_dr.engine.draft import Reference, Removal, media_of, parse_rows, reference_in, removal_of
 from stream_dr.engine.model import Model
 from stream_dr.engine.references import find_shard
 from stream_dr.engine.schema import Limits, Schema, columns_in_order
@@ -123,11 +123,22 @@ class History:
         """A new Decoder of the log's events."""
         return Decoder(self._limits, self._path)
 
-    def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
+    def events(
+        self, after: int = -1, until: int | None = None, only: Container[int] | None = None
+    ) -> Generator[tuple[int, Block], None, None]:
         """(position, Block), for after < position ≤ until, of the rows that unlearn events up to `until` have left; to
-        the end of the log when it is None."""
-        for position, block, _ in self._numbered(after, self._log.last if until is None else until):
+        the end of the log when it is None. only: of these positions alone."""
+        for position, block, _ in self._numbered(after, self._log.last if until is None else until, only):
             yield position, block
+
+    def references(self, after: int, until: int) -> Iterator[tuple[int, Reference | None]]:
+        """(position, what the event refers to), for after < position ≤ until, of events that have rows left; None where the
+        rows are in the log itself, or not all of them are left."""
+        gone = self._removed(until + 1)
+        for event in self._read(after, until):
+            left_out = gone.get(event.position, ())
+            if event.kind != "unlearn" and event.body and left_out is not None:
+                yield event.position, reference_in(event.body) if event.kind == "reference" and not left_out else None
 
     def picked(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
         """The Blocks of the rows a removal at `until` names, of events past `after`, less what was taken out before
@@ -233,12 +244,15 @@ class History:
         self._log.rewrite(position, _body(left, gone) if left.rows else b"", left.rows, erase=False)
         return True
 
-    def _numbered(self, after: int, until: int) -> Iterator[tuple[int, Block, np.ndarray]]:
+    def _numbered(
+        self, after: int, until: int, only: Container[int] | None = None
+    ) -> Iterator[tuple[int, Block, np.ndarray]]:
         """As `events`, with the numbers (rows,) that the rows had in their event when it was appended."""
         gone, decoder = self._removed(until + 1), self.decoder()
         for event in self._read(after, until):
             left_out = gone.get(event.position, ())
-            found = None if left_out is None else decoder.numbered(event, self._schema())
+            passed_over = left_out is None or (only is not None and event.position not in only)
+            found = None if passed_over else decoder.numbered(event, self._schema())
             if found is None:
                 continue
             block, numbers = found

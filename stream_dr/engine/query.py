@@ -30,7 +30,7 @@ from stream_dr.engine.directory import Directory
 from stream_dr.engine.model import Model
 from stream_dr.engine.schema import Facts, Schema, columns_in_order, columns_missing
 from stream_dr.engine.snapshot_file import Arrays
-from stream_dr.engine.versions import change
+from stream_dr.engine.versions import Published, change
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.projection import Mapped, Projection
 from stream_dr.raw_rows import RawRows, refuse_raw
@@ -208,9 +208,8 @@ def project(
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet or .arrow file.")
     if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
-    if model.published is None and model.rows:
-        model.estimator.solve(model.accumulator.freeze())  # what keeps it from an answer is raised here
-    given = _given_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
+    published(model)
+    given = given_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
     batches = _batches(directory, model, source, given, watch or (lambda rows: None))
     first = next(batches)
     rows = 0
@@ -231,12 +230,30 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     done = 0
     for _, block in source.events():
-        answer = transform(model, block, directory.schema)
-        columns = _given(block, given) | {f"z{i}": pa.array(np.ascontiguousarray(z)) for i, z in enumerate(answer.z.T)}
+        batch = projected_batch(block, published(model).projection, directory.schema, given)
         done += block.rows
         watch(done)
         if block.rows:
-            yield pa.record_batch(list(columns.values()), names=list(columns))
+            yield batch
+
+
+def published(model: Model) -> Published:
+    """What a model has published. Raises what keeps it from an answer."""
+    if model.published is None and model.rows:
+        model.estimator.solve(model.accumulator.freeze())  # raises it
+    if model.published is None:
+        raise model.unpublished()
+    return model.published
+
+
+def projected_batch(
+    block: Block, projection: Projection, schema: Schema, given: dict[str, pa.DataType]
+) -> pa.RecordBatch:
+    """A block's rows as `project` writes them: the given columns, z0, z1 …"""
+    taken, _ = fitted(block, projection, schema)
+    z = projection.apply(taken.X)
+    columns = _given(block, given) | {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
+    return pa.record_batch(list(columns.values()), names=list(columns))
 
 
 def _fields_of(block: Block) -> dict[str, pa.DataType]:
@@ -245,7 +262,7 @@ def _fields_of(block: Block) -> dict[str, pa.DataType]:
     return {name: _plain(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
 
 
-def _given_fields(dataset: Dataset) -> dict[str, pa.DataType]:
+def given_fields(dataset: Dataset) -> dict[str, pa.DataType]:
     """Name and type of the id and target columns that any shard has. Raises SchemaMismatch when two shards disagree."""
     names = ("id", *_COLUMN.values())
     schemas = [shard.schema for shard in dataset.shards]

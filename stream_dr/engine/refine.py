@@ -26,7 +26,7 @@ from stream_dr.engine.snapshot_file import read_file, write_file
 from stream_dr.engine.threads import ahead
 from stream_dr.engine.versions import Published
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
-from stream_dr.estimators.refining import Refining, check_method, is_exact, refine_steps
+from stream_dr.estimators.refining import PassSums, Refining, check_method, is_exact, refine_steps
 from stream_dr.statistics.protocol import pack, unpack
 
 Tell = Callable[[Facts], None]
@@ -57,6 +57,7 @@ def refine(
     tell: Tell | None = None,
     cancelled: Callable[[], bool] | None = None,
     threads: int = 1,
+    sums: PassSums | None = None,
 ) -> Published | None:
     """Refine a frozen model and publish the result; None when it was cancelled before the end, which is asked at every
     event. Passes begin at the last refined projection. What is exact already is left, and told as {"exact", "note"}.
@@ -72,7 +73,9 @@ def refine(
     learned = _Learned(directory, model, frozen.position, cancelled)
     try:
         with directory.history.kept():
-            return _passes(directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None), threads)
+            return _passes(
+                directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None), threads, sums
+            )
     except _Cancelled:
         return None
     finally:
@@ -89,6 +92,7 @@ def _passes(
     max_passes: int,
     told: Tell,
     threads: int,
+    sums: PassSums | None,
 ) -> Published:
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
     last = None
@@ -103,6 +107,7 @@ def _passes(
         guess=model.published.projection if model.published and model.published.refined_at is not None else None,
         progress=lambda number, rows: told({"pass": number, "rows": rows, "total_rows": frozen.rows}),
         threads=threads,
+        sums=sums,
     ):
         last = step
         made = step.report._asdict()
@@ -121,15 +126,22 @@ def _passes(
 
 
 def refine_model(
-    directory: Directory, model: Model, tol: float, max_passes: int, tell: Tell | None = None, threads: int = 1
+    directory: Directory,
+    model: Model,
+    tol: float,
+    max_passes: int,
+    tell: Tell | None = None,
+    threads: int = 1,
+    elsewhere: Callable[[Frozen], PassSums] | None = None,
 ) -> Published:
-    """Backfill a model, refine and snapshot it: the whole work of `stream-dr refine`. Raises as
-    `refine`."""
+    """Backfill a model, refine and snapshot it: the whole work of `stream-dr refine`. elsewhere: gives what sums the passes,
+    where that is not this process. Raises as `refine`."""
     check_model(directory, model)
     with threadpool_limits(1):
         backfill(directory, [model], directory.position)
         frozen = model.freeze()
-        published = refine(directory, model, frozen, tol, max_passes, tell, threads=threads)
+        sums = None if elsewhere is None else elsewhere(frozen)
+        published = refine(directory, model, frozen, tol, max_passes, tell, threads=threads, sums=sums)
     if published is None:
         raise CannotRefine("the refine was cancelled.")
     snapshot(model, frozen, directory.path)

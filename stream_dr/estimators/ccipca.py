@@ -52,6 +52,7 @@ class CCIPCA(LinearGaussian):
         Spec of a map that rows go through first; with nystroem or random_fourier this is kernel PCA, approximately.
     """
 
+    merges_as: ClassVar[str] = "PCA"
     limit: ClassVar[str] = "there are at most as many as features, and a row starts at most one"
     state_type: ClassVar[Any] = StateType(CCIPCAState)
     fixed: ClassVar[tuple[str, ...]] = ("n_components", "amnesic", "center", "feature_map")

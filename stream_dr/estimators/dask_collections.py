@@ -67,7 +67,7 @@ def _one_after_the_other(estimator: Any) -> CannotMerge:
         )
     return CannotMerge(
         f"{type(estimator).__name__} learns one row after the other; blocks of a Dask collection are learned side by side. "
-        "Use PCA or SKM, whose states merge, or call partial_fit with one block after the other."
+        f"Use {estimator.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the other."
     )
 
 

@@ -89,6 +89,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """Whether its state is a sum: mergeable, unlearnable, weighted."""
     merges: ClassVar[bool] = False
     """Whether two of its states can be merged into that of one stream."""
+    merges_as: ClassVar[str] = ""
+    """Of one whose states do not merge: the estimator that answers the same question, and whose states do."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters that the accumulator is made with, and that may not change once rows were learned."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"

@@ -56,6 +56,7 @@ class IncrementalSKM(Estimator):
         4(f)]; those past (classes − 1) are not orthogonal. For a ≠ 1 `SKM` with n_components solves for them.
     """
 
+    merges_as: ClassVar[str] = "SKM"
     limit: ClassVar[str] = (
         'those shorter than 1e-2 of the longest and, for a ≥ 1, those past classes less 1 are left out unless keep="all"'
     )

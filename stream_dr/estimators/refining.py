@@ -17,7 +17,8 @@ else, because between two steps nothing is alive but a value.
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +29,14 @@ from stream_dr.estimators.mapping import through
 from stream_dr.estimators.moments import Moments, moments_of
 from stream_dr.estimators.parameter_checks import check_number, check_positive_int
 from stream_dr.estimators.refining_methods import METHODS
-from stream_dr.estimators.replayed import RefineProgress, Replayed, unmapped
+from stream_dr.estimators.replayed import RefineProgress, Replayed, Sums, unmapped
 from stream_dr.solve.conjugate_gradient import angle
 from stream_dr.source import as_source
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import nested_state
+
+PassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
+"""Gives what a pass sums for these columns (features, r); the flag: it is the first. Tells the rows so far."""
 
 
 class Pass(NamedTuple):
@@ -93,13 +97,15 @@ def refine_steps(
     progress: RefineProgress | None = None,
     guess: Any = None,
     threads: int = 1,
+    sums: PassSums | None = None,
 ) -> Iterator[RefinePass]:
     """Refine `state` by passes over `source`; a Step a pass, the last one the best.
 
     estimator: the spec (parameters only are read). source: `events()` yields (position, Block) of exactly the rows learned;
     batches without targets are passed over, as learning does, where the method needs some. tol: for the residual and, in
     radians, the angle. max_passes: number of the last pass, those before `resume` counted. guess: an earlier projection of
-    this stream to begin from, where no `resume` is given. threads: of the products.
+    this stream to begin from, where no `resume` is given. threads: of the products. sums: what
+    sums a pass in the place of `source`, elsewhere.
     progress(pass, rows) is called after each block. Raises CannotRefine (no out-of-core solution, or another stream),
     InvalidParameter, NotFitted.
     """
@@ -116,7 +122,7 @@ def refine_steps(
     while now.number < max_passes:
         began, number = time.monotonic(), now.number + 1
         told = None if progress is None else _numbered(progress, number)
-        product, rows = replayed.product(source, now.solve.directions, check, told)
+        product, rows = replayed.checked((sums or partial(replayed.sums, source))(now.solve.directions, check, told))
         check = False
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.answer(solve)

@@ -11,7 +11,7 @@ Why this way: the check is the accumulator itself over again, so it cannot drift
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -34,6 +34,19 @@ RefineProgress = Callable[[int, int], None]
 """Called after each block with (pass number, rows of this pass so far)."""
 
 
+class Sums(NamedTuple):
+    """product: (features, r). rows: summed over. fresh: in the first pass, the state of an estimator that learned them."""
+
+    product: np.ndarray
+    rows: int
+    fresh: Any
+
+    def merge(self, newer: "Sums") -> "Sums":
+        """Of both."""
+        fresh = None if self.fresh is None else self.fresh.merge(newer.fresh)
+        return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
+
+
 class Replayed:
     """The rows a state has learned, replayed from a source.
 
@@ -54,10 +67,11 @@ class Replayed:
         self._clock = int(getattr(state, "clock", state.rows))
         self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
 
-    def product(
+    def sums(
         self, source: Any, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
-    ) -> tuple[np.ndarray, int]:
-        """Cxx @ columns (features, r) of the scaled features, and the rows it was summed over. Raises CannotRefine."""
+    ) -> "Sums":
+        """What a pass over a source, or over a part of one, sums for Cxx @ columns (features, r) of the scaled features.
+        check: the first pass, which learns the rows anew. Raises CannotRefine."""
         fresh = Holder(self._estimator.accumulator(), self._names)
         rows = 0
         with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
@@ -70,15 +84,20 @@ class Replayed:
                 total.add(learned, self._weights(learned, rows))
                 if progress is not None:
                     progress(rows)
-        if check:
-            self._compare(fresh.accumulator.freeze())
-            self._rows = rows
-        elif rows != self._rows:
+        return Sums(total.result(), rows, fresh.accumulator.freeze() if check else None)
+
+    def checked(self, sums: "Sums") -> tuple[np.ndarray, int]:
+        """Cxx @ columns (features, r), and the rows it was summed over, once they are those that the state has seen. Raises
+        CannotRefine."""
+        if sums.fresh is not None:
+            self._compare(sums.fresh)
+            self._rows = sums.rows
+        elif sums.rows != self._rows:
             raise CannotRefine(
-                f"the source gave {rows} rows in this pass and {self._rows} in the first one. Give one that can be read as "
-                "often as needed: a list of batches, or an object whose events() begins anew at every call."
+                f"the source gave {sums.rows} rows in this pass and {self._rows} in the first one. Give one that can be "
+                "read as often as needed: a list of batches, or an object whose events() begins anew at every call."
             )
-        return total.result(), rows
+        return sums.product, sums.rows
 
     def _parsed(self, holder: Holder, given: Any, position: int) -> Block:
         """The block as learning parses it, no wider than the state."""

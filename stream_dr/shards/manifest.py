@@ -56,11 +56,15 @@ class Manifest(NamedTuple):
 def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> Path:
     """Write `folder/manifest.json`, whole or not at all; its path."""
     path = Path(folder) / MANIFEST_NAME
+    write_atomically(path, lambda handle: handle.write(manifest_bytes(manifest)), point="manifest")
+    return path
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """What `write_manifest` writes."""
     facts = {"stream_dr": "shards", "format": MANIFEST_FORMAT, **manifest._asdict()}
     facts["shards"] = [entry._asdict() for entry in manifest.shards]
-    text = json.dumps(facts, ensure_ascii=False, indent=None, separators=(",", ":"))
-    write_atomically(path, lambda handle: handle.write(text.encode()), point="manifest")
-    return path
+    return json.dumps(facts, ensure_ascii=False, indent=None, separators=(",", ":")).encode()
 
 
 def read_manifest(path: AnyPath) -> Manifest:

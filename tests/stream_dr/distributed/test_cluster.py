@@ -11,19 +11,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from stream_dr import errors
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed.cluster import workers_of
+from stream_dr.distributed.evaluate import Evaluation, evaluate_on
 from stream_dr.distributed.kept import Kept
 from stream_dr.distributed.local import threads
+from stream_dr.distributed.refine import refine_on
 from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.engine.directory import Directory
-from stream_dr.engine.replay import ReplaySettings
+from stream_dr.engine.draft import unlearn_draft
+from stream_dr.engine.model import Spec
+from stream_dr.engine.query import project
+from stream_dr.engine.refine import refine_model
+from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.snapshot import state_sha256
+from stream_dr.estimators import make
+from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, evaluate
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.engine.batches import SMALL, dense
+from tests.stream_dr.engine.batches import SMALL, dense, put, shards
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed", reason="needs the extra [distributed]")
@@ -157,7 +168,7 @@ def test_a_worker_that_does_not_return_is_named(folder: Path, tmp_path: Path) ->
     made = Cluster(tmp_path)
     made.start(1, "--preload", str(tmp_path / "end.py"))
     try:
-        with pytest.raises(errors.ClusterError, match=r"worker tcp://.* part-00001\.arrow, batch 10, within \d+ s"):
+        with pytest.raises(errors.ClusterError, match=r"worker tcp://.*part-00001\.arrow, batch 10, within \d+ s"):
             run(tmp_path / "d", folder, workers_of(made.address, seconds=4))
     finally:
         made.end()
@@ -243,6 +254,62 @@ def test_the_command(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path
     subprocess.run([*command, "--scheduler", cluster.address], check=True, timeout=120)
     with Directory(tmp_path / "d", writable=False) as directory:
         assert state_sha256(directory.model("lda").accumulator.freeze()) == wanted["lda"][2]
+
+
+def test_a_refine_is_that_of_one_process(cluster: Cluster, folder: Path, tmp_path: Path) -> None:
+    given = {"n_components": 3, "scatter": "diagonal"}
+    shown = []
+    for way in ("here", "there"):
+        with Directory(tmp_path / way, limits=SMALL) as directory:
+            directory.add_model("pca", "pca", given)
+            directory.add_model("walk", "ccipca", {})
+            directory.add_model("fading", "opls", {"decay": 0.999})
+            put(directory, dense(500, features=20), dense(501, features=20))
+            replay(directory, open_dataset(folder), ReplaySettings())
+            directory.append([unlearn_draft({1: [0, 3], 7: [5], 8: None})])
+            model = directory.model("pca")
+            if way == "here":
+                refine_model(directory, model, 1e-9, 20)
+            else:
+                told: list[dict[str, Any]] = []
+                refine_on(cluster.address, directory, model, 1e-9, 20, told.append)
+                assert told[0]["rows"] == model.rows == 400_040 - 2003
+                with pytest.raises(errors.CannotMerge, match="PCA answers the same question"):
+                    refine_on(cluster.address, directory, directory.model("walk"), 1e-9, 20)
+                with pytest.raises(errors.CannotRefine, match="decay"):
+                    refine_on(cluster.address, directory, directory.model("fading"), 1e-9, 20)
+            assert model.published is not None
+            assert model.published.projection.solution == "refined"
+            shown.append(model.published.projection.apply(dense(9, features=20).X))
+    np.testing.assert_allclose(shown[1], shown[0], atol=1e-7 * np.abs(shown[0]).max())
+
+
+def test_a_transform_is_a_data_set_of_parts(cluster: Cluster, folder: Path, tmp_path: Path) -> None:
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        directory.add_model("lda", "lda", {})
+        replay(directory, open_dataset(folder), ReplaySettings())
+        project(directory, directory.model("lda"), open_dataset(folder), tmp_path / "one.parquet")
+    command = [sys.executable, "-m", "stream_dr", "transform", str(tmp_path / "d"), str(folder), "--model", "lda"]
+    command += ["--out", str(tmp_path / "parts"), "--scheduler", cluster.address]
+    subprocess.run(command, check=True, timeout=120)
+    files = sorted(file.name for file in (tmp_path / "parts").iterdir())
+    assert files == ["manifest.json", *(f"part-{n:05d}.parquet" for n in range(8))]
+    parts = [pq.read_table(tmp_path / "parts" / name) for name in files[1:]]
+    assert pa.concat_tables(parts).equals(pq.read_table(tmp_path / "one.parquet"))
+    assert (open_dataset(tmp_path / "parts").rows, open_dataset(tmp_path / "parts").n_features) == (400_000, 2)
+    assert subprocess.run(command, capture_output=True, timeout=120).returncode == 1  # they stay
+
+
+def test_models_are_evaluated_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
+    one = open_dataset(shards(tmp_path / "s", blocks=20, rows=100))
+    settings = EvaluateSettings(full=True, baseline=True, probes=("mean", "knn"))
+    made = {"lda": make("lda", {}), "walk": make("ccipca", {"n_components": 2})}
+    points: list[Point] = []
+    wanted = evaluate(one, made, settings, curve=points.append)
+    specs = {"lda": Spec("lda", {}), "walk": Spec("ccipca", {"n_components": 2})}
+    curve: list[Point] = []
+    assert evaluate_on(cluster.address, Evaluation(one), specs, settings, curve.append) == wanted
+    assert sorted(curve) == sorted(points)
 
 
 def _keep_two(made: Cluster) -> None:

@@ -77,7 +77,7 @@ def test_dataframes_go_by_name() -> None:
 
 def test_what_cannot_be_taken_says_what_to_do() -> None:
     given, labels = da.from_array(X, chunks=(30, 5)), da.from_array(LABELS, chunks=30)
-    with pytest.raises(errors.CannotMerge, match="PCA or SKM"):
+    with pytest.raises(errors.CannotMerge, match="Use PCA, whose"):
         stream_dr.CCIPCA().fit(given)
     with pytest.raises(errors.CannotMerge, match="give them"):
         stream_dr.PCA(feature_map=stream_dr.nystroem(10)).fit(given)
