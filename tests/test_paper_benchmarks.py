@@ -109,7 +109,7 @@ def test_wmv_table(capsys):
 
 
 @pytest.mark.test_all
-@pytest.mark.parametrize("name", ["figure_1", "figure_4", "figure_5", "figure_6", "table_1", "theorem_1"])
+@pytest.mark.parametrize("name", ["figure_1", "figure_3", "figure_4", "figure_5", "figure_6", "table_1", "theorem_1"])
 def test_skm(name):
     module = importlib.import_module(f"benchmarks.papers.skm_{name}")
     claims = list(module.run(Options(quick=True)))
