@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.papers import (
+    lecture_graphs,
+    lecture_kernels,
+    lecture_table,
     sets,
     skm_figure_4,
     srp_claim_1,
@@ -13,7 +16,6 @@ from benchmarks.papers import (
     srp_figure_2,
     srp_table_1,
     subspace_equations,
-    wmv_table,
 )
 from benchmarks.papers.claims import Options
 
@@ -41,7 +43,7 @@ SHAPES = {
     "letter": (20_000, 16, 26), "monks-1": (556, 6, 2), "monks-2": (601, 6, 2), "monks-3": (554, 6, 2),
     "isolet part": (1560, 617, 26), "MNIST test set": (10_000, 784, 10),
     "optdigits": (4796, 64, 10), "USPS": (9298, 256, 10), "yeast": (2417, 103, 14), "scene": (2407, 294, 6),
-    "news20": (18_846, 26_214, 20),
+    "news20": (18_846, 26_214, 20), "image segments": (2310, 18, 7), "phishing": (1250, 9, 2),
 }  # fmt: skip
 
 
@@ -102,10 +104,20 @@ def test_the_chapters_equations_agree():
     assert differing == ["NIPALS' second component beside equation 2.24's second eigenvector"]
 
 
-def test_wmv_table(capsys):
-    results = wmv_table.main(["--runs", "2", "--folds", "1", "--sets", "iris", "wine"])
-    assert all(value < 12 for row in results.values() for value in row.values())
-    assert "13.8" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("module", "claims", "shown"),
+    [
+        (lecture_table, 4, "13.8"),
+        pytest.param(lecture_kernels, 5, "e-1", marks=pytest.mark.test_all),
+        pytest.param(lecture_graphs, 10, "e-1", marks=pytest.mark.test_all),
+    ],
+    ids=["table", "kernels", "graphs"],
+)
+def test_the_lecture(module, claims, shown):
+    found = list(module.run(Options(quick=True)))
+    assert len(found) >= claims
+    assert any(shown in claim.ours + claim.paper for claim in found)
+    assert module is lecture_table or not [claim for claim in found if claim.verdict == "differs"]  # of one split
 
 
 @pytest.mark.test_all

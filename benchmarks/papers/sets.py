@@ -1,7 +1,8 @@
 """The data sets of the papers: rows (n, d) float64 and one label (n,) a row, of yeast and scene Y (n, k) of 0 and 1.
 
-Iris, wine, optdigits (8 × 8 digits) and breast cancer come with scikit-learn; the others are read from
-STREAM_DR_DATA; XOR and spirals are made here. Sets of text (`load_text`) are CSR rows.
+Iris, wine, optdigits (8 × 8 digits) and breast cancer come with scikit-learn, image segments and phishing with river; the
+others are read from STREAM_DR_DATA; XOR and spirals are made here. Sets of text (`load_text`) are
+CSR rows.
 """
 
 import gzip
@@ -27,10 +28,12 @@ SHIPPED: dict[str, Callable[..., Set]] = {
     "breast cancer": shipped.load_breast_cancer,
 }
 
+RIVER = {"image segments": "ImageSegments", "phishing": "Phishing"}
+
 
 def available(name: str) -> bool:
     """Whether `load(name)` works here."""
-    return name in SHIPPED or name in MADE or (name in FILES and _path(FILES[name][0]) is not None)
+    return name in SHIPPED or name in RIVER or name in MADE or (name in FILES and _path(FILES[name][0]) is not None)
 
 
 def load(name: str, seed: int = 0) -> Set:
@@ -38,6 +41,11 @@ def load(name: str, seed: int = 0) -> Set:
     if name in SHIPPED:
         X, y = SHIPPED[name](return_X_y=True)
         return np.asarray(X, dtype=float), np.asarray(y)
+    if name in RIVER:
+        from river import datasets
+
+        rows, labels = zip(*getattr(datasets, RIVER[name])(), strict=True)
+        return np.array([list(row.values()) for row in rows], dtype=float), np.array([str(label) for label in labels])
     if name in MADE:
         return MADE[name](seed)
     path = _path(FILES[name][0])
