@@ -142,8 +142,9 @@ def drawing(points: int) -> None:
         try:
             with httpx.Client(base_url=served.url, timeout=60) as http:
                 page = browser.new_page()
-                page.goto(served.url)  # no model yet: nothing is drawn but what is measured
+                page.goto(served.url)
                 page.wait_for_selector("#link.up")
+                page.evaluate(f"document.getElementById('count').value = '{points}'")  # what the page itself draws, too
                 http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
                 y = rng.integers(0, 10, points)
                 X = rng.normal(size=(points, 16)) + y[:, None] * rng.normal(size=16)

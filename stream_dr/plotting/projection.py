@@ -19,8 +19,8 @@ MOST_CLASSES = 30
 SHARP = 2_000
 """Points up to which SVG draws them, sharp at any size; more are drawn by WebGL."""
 
-MANY = 20_000
-"""Points past which they are drawn smaller, so that they do not hide each other."""
+MANY, CROWDED = 20_000, 50_000
+"""Points past which they are drawn smaller, and smaller again, so that they do not hide each other."""
 
 _OTHERS = "#9aa0a6"
 
@@ -133,10 +133,10 @@ def _by_class(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int
     centred = [g for g in groups if g.mean is not None]
     if centred:
         marker = {"color": [g.colour for g in centred], "size": _size(axes, 0) + 6, "symbol": "x"}
-        marker["line"] = {"width": 1.5, "color": "#111"}
+        marker["line"] = {"width": 1.5}  # in the colour of the page's text
         at = _at(np.array([g.mean for g in centred]), axes)
         named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
-        traces.append(_kind(axes, 0) | at | named | {"marker": marker})
+        traces.append(_kind(axes, len(z)) | at | named | {"marker": marker})  # plotly shows WebGL's above SVG's
     return traces
 
 
@@ -171,7 +171,9 @@ def _at(z: np.ndarray, axes: str) -> Trace:
 
 
 def _size(axes: str, rows: int) -> int:
-    return 3 if len(axes) == 3 or rows > MANY else 5
+    if len(axes) == 3:
+        return 3
+    return 2 if rows > CROWDED else 3 if rows > MANY else 5
 
 
 def _symbol(group: _Group, axes: str) -> str:
