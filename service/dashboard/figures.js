@@ -16,8 +16,19 @@ export function show(id, told) {
 function draw(id) {
   const { figure } = held.get(id);
   const element = document.getElementById(id);
-  const data = webgl ? figure.data : figure.data.map(t => t.type === "scattergl" ? { ...t, type: "scatter" } : t);
+  const narrow = crowded(element);
+  const data = figure.data.map(t => ({ ...t, ...(!webgl && t.type === "scattergl" && { type: "scatter" }),
+    ...(narrow && t.name && { name: short(t.name) }) }));
   Plotly.react(element, data, layout(figure.layout, element), { displaylogo: false, responsive: true });
+}
+
+// Whether a legend of many classes has no room for whole names.
+const crowded = element => element.id === "projection" && element.clientWidth < 420;
+
+// A name, which is markup, as a narrow legend has room for it.
+function short(name) {
+  const characters = name.match(/&\w+;|[^]/gu);
+  return characters.length > 18 ? `${characters.slice(0, 17).join("")}…` : name;
 }
 
 function layout(given, element) {
@@ -25,9 +36,11 @@ function layout(given, element) {
   const [text, grid, line] = ["--text", "--grid", "--line"].map(name => style.getPropertyValue(name).trim());
   const axis = { gridcolor: grid, zerolinecolor: line, linecolor: line, automargin: true };
   const scene = Object.fromEntries(["xaxis", "yaxis", "zaxis"].map(name => [name, { ...axis, backgroundcolor: "rgba(0,0,0,0)" }]));
-  const template = { layout: { xaxis: axis, yaxis: axis, scene } };
+  const outlined = [{ marker: { line: { color: text } } }];
+  const template = { layout: { xaxis: axis, yaxis: axis, scene }, data: { scatter: outlined, scattergl: outlined, scatter3d: outlined } };
   const narrow = element.clientWidth < 600;
-  const below = { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", font: { size: 10 } };
+  const below = { orientation: "h", x: 0, y: 0, yref: "container", yanchor: "bottom", font: { size: 10 },
+    ...(crowded(element) && { entrywidth: 0.48, entrywidthmode: "fraction" }) };
   return {
     ...given, template, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { ...given.font, color: text, size: narrow ? 11 : 13 },
