@@ -12,6 +12,7 @@ read again to find it.
 import csv
 import io
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -160,10 +161,9 @@ class CsvFile:
     ) -> Iterator[pacsv.CSVStreamingReader]:
         convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
         with open_bytes(self.path) as file:
-            widest = 1 if self.form.encoding == "utf-8" else 4  # bytes a character, where one becomes one byte
-            counted = _Quotes(file, 2 * widest * self._read.block_size if some else None)
+            counted = _Quotes(file)
             try:
-                with pacsv.open_csv(counted, self._read, self._parse, convert) as reader:
+                with self._arrow(counted, convert, some) as reader:
                     try:
                         yield reader
                         if counted.quotes % 2 and counted.ended:
@@ -173,6 +173,18 @@ class CsvFile:
             except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
                 self._name_the_line(types)
                 raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
+
+    def _arrow(self, file: "_Quotes", convert: pacsv.ConvertOptions, some: bool) -> pacsv.CSVStreamingReader:
+        """Arrow's reader, of the first bytes alone, or of all. Raises what it raises."""
+        if some:
+            widest = 1 if self.form.encoding == "utf-8" else 4  # bytes a character, where one becomes one byte
+            begin = file.begin(2 * widest * self._read.block_size)
+            return pacsv.open_csv(begin, self._read, self._parse, convert)
+        try:
+            return pacsv.open_csv(file, self._read, self._parse, convert)
+        except BaseException:
+            file.end()
+            raise
 
     def check_commas(self, names: list[str]) -> None:
         """Raise MalformedInput where a column's texts are numbers with a comma before the fraction."""
@@ -288,13 +300,23 @@ class CsvFile:
 
 
 class _Quotes:
-    """A file that counts its quotes, and ends after about `most` bytes. ended: whether it was read to its end."""
+    """A file that counts its quotes. ended: whether it was read to its end."""
 
     closed = False
 
-    def __init__(self, file: IO[bytes], most: int | None = None) -> None:
-        self._file, self._most, self.quotes, self.ended, self._left = file, most, 0, False, False
-        self._given = 0
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.quotes, self.ended, self._left, self._told = file, 0, False, False, threading.Event()
+
+    def begin(self, size: int) -> pa.BufferReader:
+        """Its first bytes, in memory."""
+        data = self.read(size)
+        self.ended = len(data) < size
+        return pa.BufferReader(data)
+
+    def end(self) -> None:
+        """Have the thread of a reader that could not be made read no more, and wait until it knows, unless it has paused."""
+        self._left = True
+        self._told.wait(0.2)
 
     def leave(self, reader: pacsv.CSVStreamingReader) -> None:
         """Have Arrow's thread read no further, and wait for it: a Python that ends while it reads is aborted."""
@@ -305,12 +327,11 @@ class _Quotes:
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
-        if self._left or (self._most is not None and self._given >= self._most):
-            return b""
-        data = self._file.read(size)
-        self._given += len(data)
+        data = b"" if self._left else self._file.read(size)
         self.quotes += data.count(b'"')
-        self.ended = self.ended or not data
+        if not data:
+            self.ended = self.ended or not self._left
+            self._told.set()
         return data
 
 
