@@ -76,6 +76,7 @@ def read_csv(
     """
     file = CsvFile(path, Form(delimiter, header, decimal, encoding))
     features = roles.features(file.names)
+    file.check_named(features)
     file.check_commas([name for name in features if name not in dict(roles.kinds)])
     roles = roles._replace(raw=needs_raw(file.first, features, roles))
     types = dict.fromkeys((*features, *roles.numbers()), pa.float64())
@@ -223,7 +224,7 @@ class CsvFile:
             return [f"f{j}" for j in range(len(first))]
         seen: dict[str, int] = {}
         for j, name in enumerate(first, 1):
-            if not name.strip() and len(first) > 1 and "" in seen:
+            if not name.strip() and "" in seen:
                 self._fail(line, f"columns {seen['']} and {j} have no name; give them names.", j)
             if name in seen:
                 self._fail(line, f"columns {seen[name]} and {j} are both called {name!r}; rename one.", j)
@@ -232,7 +233,19 @@ class CsvFile:
             self._fail(
                 line, f"the columns' names are numbers ({first[0]}, …), as of a row; say --no-header or --header."
             )
-        return first
+        return [name or f"Unnamed: {j}" for j, name in enumerate(first)]
+
+    def check_named(self, features: list[str]) -> None:
+        """Raise MalformedInput where a feature has no name: it is probably the rows' index, as pandas writes it."""
+        name = next((name for name in features if name == f"Unnamed: {self.names.index(name)}"), None)
+        if name is not None:
+            j = self.names.index(name) + 1
+            self._fail(
+                self.first_line - 1,
+                f"column {j} has no name, as an index that pandas wrote; leave it out (--drop {name!r}), or take it for the "
+                f"rows' ids (--id {name!r}).",
+                j,
+            )
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Each row's fields, and the number of the line it ends in. Raises MalformedInput."""

@@ -143,3 +143,13 @@ def test_the_first_rows_of_a_long_file_are_those_of_all(tmp_path, encoding, monk
     assert 0 < sum(block.rows for block in some) < 600
     np.testing.assert_array_equal(some[0].X.column("x").values, every[0].X.column("x").values[: some[0].rows])
     assert some[0].names == every[0].names == ("n", "word", "x")
+
+
+def test_an_index_without_a_name_is_no_feature_unless_it_is_said(tmp_path):
+    path = write(tmp_path, ",a,y\n0,1.5,u\n1,2.5,v\n")
+    with pytest.raises(MalformedInput, match=r"line 1: column 1 has no name.*--drop 'Unnamed: 0'"):
+        list(read_csv(path, Roles(label="y")))
+    (block,) = read_csv(path, Roles(label="y", id="Unnamed: 0"))
+    assert (block.names, block.ids) == (("a",), [0, 1])
+    (block,) = read_csv(path, Roles(label="y", drop=("Unnamed: 0",)))
+    assert block.names == ("a",)
