@@ -144,12 +144,11 @@ class Nystroem(NamedTuple):
 
     def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
         """With those drawn from a batch. Raises WidthMismatch, NotFinite where the kernel of its rows is too large."""
-        if not self.draws:
-            known = landmarks.n_features
-            if block.features > known if block.sparse else block.features != known:
-                raise other_width(block.features, known)
-            return landmarks
         width = max(landmarks.n_features, block.features)
+        if not self.draws:
+            if landmarks.indices is None and width > landmarks.n_features:
+                raise other_width(block.features, landmarks.n_features)
+            return landmarks._replace(n_features=width)
         chosen, picked = self._chosen(landmarks, block)
         seen = landmarks.seen + block.rows
         for start in range(0, len(chosen), _AT_ONCE):

@@ -193,7 +193,8 @@ class LandmarkAccumulator(MappedAccumulator):
         super().__init__(spec, build, state)
         kept = None if state is None else state.landmarks
         self.landmarks: Landmarks = self._map.begin() if kept is None else kept
-        self.n_features = self.landmarks.n_features
+        if kept is None and self.landmarks.indices is None:  # dense ones that are given say how wide rows are
+            self.n_features = self.landmarks.n_features
 
     def add(self, block: Block) -> None:
         """Learn one batch. Raises WidthMismatch and what the inner accumulator raises; then nothing changed."""

@@ -118,6 +118,19 @@ def test_given_landmarks_merge_and_unlearn_and_travel_as_json(rows):
         merged.partial_fit(np.ones((3, 4)))
 
 
+def test_given_sparse_landmarks_may_be_narrower_than_the_rows():
+    Z = np.where(np.arange(3) < 2, X[:9], 0.0)
+    plain = PCA(2, feature_map=nystroem(Z, gamma=0.3)).fit(X)
+    for rows in (X, sp.csr_matrix(X)):
+        model = PCA(2, feature_map=nystroem(sp.csr_matrix(Z[:, :2]), gamma=0.3)).fit(rows)
+        assert model.n_features_in_ == 3
+        assert signed(model.transform(rows[:15]), plain.transform(X[:15])) == pytest.approx(plain.transform(X[:15]))
+    with pytest.raises(WidthMismatch):
+        PCA(feature_map=nystroem(Z)).fit(sp.csr_matrix(np.ones((3, 4))))
+    with pytest.raises(WidthMismatch):
+        PCA(feature_map=nystroem(Z)).fit(X[:, :2])
+
+
 def test_landmarks_of_their_own_do_not_merge_and_are_not_unlearned():
     a, b = (PCA(feature_map=nystroem(10, gamma=0.3)).fit(rows) for rows in (X[:40], X[40:]))
     with pytest.raises(CannotMerge, match="give both the same"):
