@@ -10,19 +10,18 @@ iterations LSQR needed for one column; each of those is a pass over the rows too
 import argparse
 import tempfile
 import time
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import LinearOperator, lsqr
 
 from benchmarks.news20 import data
+from benchmarks.papers.two_stage_methods import by_lsqr
 from stream_dr.datasets.convert import convert
 from stream_dr.datasets.sources import Options
 from stream_dr.estimators import make
 from stream_dr.estimators.refining import refine_steps
 from stream_dr.shards.dataset import Dataset, open_dataset
-from stream_dr.solve.conjugate_gradient import angle, second_stage
+from stream_dr.solve.conjugate_gradient import angle
 
 
 def in_memory(dataset: Dataset, gamma: float) -> tuple[np.ndarray, int]:
@@ -32,16 +31,8 @@ def in_memory(dataset: Dataset, gamma: float) -> tuple[np.ndarray, int]:
     y = np.array([label for b in blocks for label in b.y.row_labels()])
     classes, codes = np.unique(y, return_inverse=True)
     H = np.eye(len(classes))[codes] / np.sqrt(np.bincount(codes))
-    mean = np.asarray(X.mean(0)).ravel()
-
-    def backward(u: np.ndarray) -> Any:
-        return X.T @ u - mean * u.sum()
-
-    centred = LinearOperator(X.shape, matvec=lambda v: X @ v - mean @ v, rmatvec=backward, dtype=float)
-    solved = [lsqr(centred, h, damp=np.sqrt(gamma), atol=1e-12, btol=1e-12, iter_lim=2_000) for h in H.T]
-    first = np.column_stack([s[0] for s in solved])
-    right = np.column_stack([backward(h) for h in H.T])
-    return second_stage(first, right)[0][:, : len(classes) - 1], max(s[2] for s in solved)
+    found, iterations = by_lsqr(X, H - H.mean(0), gamma, tol=1e-12, most=2_000)
+    return found[:, : len(classes) - 1], iterations
 
 
 def main() -> None:
