@@ -20,17 +20,14 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from stream_dr.disk import TEMPORARY
+from stream_dr.engine.model import Model
 from stream_dr.engine.schema import Facts
 from stream_dr.engine.threads import thread
+from stream_dr.engine.versions import Published
 from stream_dr.solve.principal_angles import principal_angles
-
-if TYPE_CHECKING:
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.model import Model
-    from stream_dr.engine.versions import Published
 
 log = logging.getLogger("stream_dr.records")
 
@@ -85,6 +82,23 @@ class Records:
         shorter.replace(self.path)
 
 
+class Recorded(Protocol):
+    """What a Recorder looks at: a Directory, which has Records itself."""
+
+    records: Records
+    models: dict[str, Model]
+
+    @property
+    def position(self) -> int:
+        """Of the last event."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """In the log."""
+        ...
+
+
 class Recorder:
     """A thread that writes a directory's records while models learn, at most once in BEAT seconds.
 
@@ -93,7 +107,7 @@ class Recorder:
     model beside (accuracy, baseline).
     """
 
-    def __init__(self, directory: "Directory", scores: Callable[["Model"], Facts] = lambda model: {}) -> None:
+    def __init__(self, directory: Recorded, scores: Callable[[Model], Facts] = lambda model: {}) -> None:
         self._directory, self._scores = directory, scores
         self._woken, self._stopping = threading.Event(), threading.Event()
         self._thread = thread("records", self._run)
@@ -158,12 +172,12 @@ class Recorder:
         told = {m.name: self._progress(m, last, learned.get(m.id, 0), seconds) for m in models}
         return {"position": last, "rows": self._directory.rows, "models": told}
 
-    def _progress(self, model: "Model", last: int, learned: int, seconds: float) -> Facts:
+    def _progress(self, model: Model, last: int, learned: int, seconds: float) -> Facts:
         rate = round(learned / seconds, 1) if seconds > BEAT / 2 else None  # of less time it says nothing
         told = {"rows": model.rows, "rate": rate, "lag": max(0, last - model.position)}
         return told | {"version": model.published_version, **self._scores(model)}
 
-    def _look(self, model: "Model") -> None:
+    def _look(self, model: Model) -> None:
         """Record what a model has published, or that it failed, since it was last looked at."""
         now, before = model.published, self._published.get(model.id)
         if now is not None and now is not before:
