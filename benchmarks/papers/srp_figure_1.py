@@ -81,9 +81,7 @@ def _claims(name: str, found: Scores) -> Iterator[Claim]:
         "1,000 approximate the kernel well",
         f"{told(found['KSRP, Fourier'])}, exact {told(found['KSRP, exact'])}",
         "agrees" if near else "differs",
-        ""
-        if near
-        else "They err by about 0.03 in every kernel value; with 16,000 it is near the exact one (figure 2).",
+        "" if near else "They err by about 0.03 in every kernel value; with 16,000 it is nearer (figure 2).",
     )
 
 

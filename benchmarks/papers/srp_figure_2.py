@@ -247,7 +247,7 @@ def _more_features(quick: bool) -> Claim:
 
 
 def _draw(results: dict[str, Curves], folder: Path) -> None:
-    picture, axes = figure(2, len(results), 3.6, 2.8)
+    picture, axes = figure(2, len(results) + 1, 3.0, 2.8)
     for j, (name, found) in enumerate(results.items()):
         for method, curve in found.items():
             written = "as written" in method
@@ -263,6 +263,7 @@ def _draw(results: dict[str, Curves], folder: Path) -> None:
                 axes[1, j].plot(SETS[name], 1000 * np.median(curve.seconds, axis=0), style, ms=3, **look)
         axes[0, j].set(title=name, ylabel="1-NN accuracy")
         axes[1, j].set(xlabel="columns", ylabel="milliseconds", yscale="log")
-        axes[0, j].legend(fontsize=5)
-        axes[1, j].legend(fontsize=5)
+    for row in axes:
+        row[-1].axis("off")
+        row[-1].legend(*row[0].get_legend_handles_labels(), loc="center left", fontsize=8, frameon=False)
     save(picture, str(folder), "srp_figure_2")
