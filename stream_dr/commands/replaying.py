@@ -48,6 +48,8 @@ def replay_into(
             report = how(directory, dataset, settings, show)
         for text in report.skipped:
             say(f"skipped: {text}")
+        if report.columns_missing:
+            say(f"note: columns that some rows do not have are taken as missing: {', '.join(report.columns_missing)}")
         result(
             f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
             f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"

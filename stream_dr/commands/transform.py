@@ -34,10 +34,11 @@ def transform(
 ) -> None:
     """Project rows and write id, label (where given), z0, z1 … to a Parquet or Arrow file; also while D is being served.
 
-    Of a table, columns that the stream does not have are left out.
+    Of a table, columns that the stream does not have are left out, and those that the file does not have are missing.
     """
     from stream_dr.engine.directory import Directory
     from stream_dr.engine.query import project
+    from stream_dr.engine.schema import columns_missing
     from stream_dr.shards.dataset import Dataset
 
     with Directory(directory, writable=False) as opened, Bar("transform", None) as bar:
@@ -50,6 +51,9 @@ def transform(
             given, left_out = given.only(opened.schema.names)
             if left_out:
                 say(f"note: columns that the stream does not have are left out: {', '.join(left_out)}")
+            missing = columns_missing(given.first, opened.schema) if given.first is not None else ()
+            if missing:
+                say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
         total = given.rows if isinstance(given, Dataset) else 0
         rows = project(opened, opened.model(model), given, out, lambda done: bar.show(done, total))
     result(f"{rows} rows written to {out}")

@@ -49,7 +49,8 @@ class ReplaySettings(NamedTuple):
 
 
 class ReplayReport(NamedTuple):
-    """What a replay did: rows and events appended, rows applied from the log before that, seconds, what was skipped."""
+    """What a replay did: rows and events appended, rows applied from the log before that, seconds, what was skipped, and a
+    table's columns that some rows did not have, taken as missing."""
 
     rows: int
     events: int
@@ -57,6 +58,7 @@ class ReplayReport(NamedTuple):
     seconds: float
     passes: int
     skipped: tuple[str, ...] = ()
+    columns_missing: tuple[str, ...] = ()
 
 
 class Progress(NamedTuple):
@@ -104,6 +106,7 @@ class Replay:
         self.workers = Workers(directory, self.work)
         self.checkpoints = Checkpoints(self.workers, settings.snapshot_rows, settings.snapshot_seconds)
         self.rows = self.events = self.caught_up = 0
+        self.missing: dict[str, None] = {}
         self.passes = self._passes()
         self.noted = self.passes > 1 or settings.again  # a single pass is known by what the log lacks
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
@@ -130,7 +133,8 @@ class Replay:
             if model.failure is not None:
                 raise model.failed(model.failure)
         seconds = time.monotonic() - begun
-        return ReplayReport(self.rows, self.events, self.caught_up, seconds, self.passes, tuple(self.batches.skipped))
+        told = tuple(self.batches.skipped), tuple(self.missing)
+        return ReplayReport(self.rows, self.events, self.caught_up, seconds, self.passes, *told)
 
     def _backfill(self) -> None:
         """Bring the models to the end of the log."""
@@ -163,6 +167,8 @@ class Replay:
             for drafts in groups:
                 answers = self.directory.append(drafts, up_to_refusal=True)
                 last = answers[-1]
+                for answer in answers:
+                    self.missing |= dict.fromkeys(getattr(answer, "columns_missing", ()))
                 refused = _refusal(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
                 yield _Appended(self.directory.position, refused)
                 if refused is not None:

@@ -173,3 +173,18 @@ def test_a_table_of_words_gaps_and_dates(tmp_path: Path, capsys: pytest.CaptureF
     )
     assert again.status == 0, again.err
     assert pa.ipc.open_file(tmp_path / "w.arrow").read_all()["z0"].equals(pq.read_table(tmp_path / "z.parquet")["z0"])
+
+
+def test_columns_that_a_later_file_does_not_have_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{'fm'[i % 2]},{i % 50},{'yn'[i % 3 == 0]}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["sex,age,y", *lines, ""]))
+    (tmp_path / "b.csv").write_text("\n".join(["sex,y", *(f"{'fm'[i % 2]},{'yn'[i % 2]}" for i in range(40)), ""]))
+    into = ["--label", "y", "--dir", tmp_path / "d"]
+    first = Done(capsys, "learn", tmp_path / "a.csv", *into, "--model", "lda=lda:gamma=1.0")
+    assert (first.status, "missing:" in first.err) == (0, False), first.err
+    assert "are taken as missing: age" in Done(capsys, "learn", tmp_path / "b.csv", *into).err
+    projected = Done(
+        capsys, "transform", tmp_path / "d", tmp_path / "b.csv", "--model", "lda", "-o", tmp_path / "z.parquet"
+    )
+    assert "left out: y" in projected.err
+    assert "are taken as missing: age" in projected.err
