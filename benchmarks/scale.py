@@ -2,6 +2,7 @@
 
     python benchmarks/scale.py                       # 804,414 and 80,000 rows × 47,236; about 1.1 GB of disk, removed after
     python benchmarks/scale.py --rows 80000 --small 0
+    python -m benchmarks.scale --distributed         # replay in parts instead: see scale_distributed.py
 
 Rows shaped like RCV1 (`stream-dr generate rcv1-like`; results are never RCV1 results). One pass each of IncrementalSKM
 (p = 3) and CCIPCA (p = 10) over `--targets top4`, of OPLS, CCA and HSL over `--targets topics` (103 labels), each in a
@@ -193,8 +194,15 @@ def main() -> None:
     parser.add_argument("--small", type=int, default=80_000, help="the other size; 0: none")
     parser.add_argument("--dir", default=None, help="where the temporary folder is made")
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--distributed", action="store_true", help="parts on threads and Dask workers instead")
     parser.add_argument("--step", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.distributed:
+        from benchmarks.scale_distributed import main as distributed
+
+        missed = distributed(given.rows, given.dir)
+        print("\n".join(missed) or "all as asked for", flush=True)
+        sys.exit(bool(missed))
     if given.step:
         peak = Peak()
         peak.start()

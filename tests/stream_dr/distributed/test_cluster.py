@@ -1,8 +1,5 @@
 """On a Dask cluster of separate processes: the bits of threads, with workers killed; and what a cluster is refused for."""
 
-import json
-import os
-import random
 import subprocess
 import sys
 import threading
@@ -33,57 +30,13 @@ from stream_dr.engine.replay import ReplaySettings, replay
 from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, evaluate
-from stream_dr.shards.dataset import ShardWriter, open_dataset
+from stream_dr.shards.dataset import open_dataset
+from tests.stream_dr.distributed.processes import Cluster, eight_tasks, kills, run
 from tests.stream_dr.engine.batches import SMALL, dense, put, shards
 
 dask = pytest.importorskip("dask")
-distributed = pytest.importorskip("distributed", reason="needs the extra [distributed]")
+pytest.importorskip("distributed", reason="needs the extra [distributed]")
 pytestmark = [pytest.mark.test_all, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-
-MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("pca", {}), "walk": ("ccipca", {})}
-
-
-class Cluster:
-    """A scheduler and its workers, processes of their own."""
-
-    def __init__(self, scratch: Path) -> None:
-        self.scratch, self.workers = scratch, list[subprocess.Popen[bytes]]()
-        file = scratch / "scheduler.json"
-        options = ["--port", "0", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", str(file)]
-        self.scheduler = self._process("scheduler", *options)
-        while not (file.exists() and file.stat().st_size):
-            time.sleep(0.05)
-        time.sleep(0.1)
-        self.address = json.loads(file.read_text())["address"]
-
-    def start(self, count: int = 1, *options: str) -> None:
-        """So many workers more, once they are known to the scheduler."""
-        given = ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--local-directory", str(self.scratch), *options]
-        self.workers += [self._process("worker", self.address, *given) for _ in range(count)]
-        with distributed.Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(len(self.workers), timeout=60)
-
-    def kill(self, number: int) -> None:
-        """End a worker on the spot."""
-        worker = self.workers.pop(number)
-        worker.kill()
-        worker.wait()
-
-    def end(self) -> None:
-        """End all that was started."""
-        for process in [*self.workers, self.scheduler]:
-            process.kill()
-            process.wait()
-        self.workers = []
-
-    def _process(self, *command: str) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.Popen(
-            [sys.executable, "-m", "dask", *command],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
 
 
 @pytest.fixture(scope="module")
@@ -97,21 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight tasks of 50,000 rows."""
-    folder = tmp_path_factory.mktemp("shards")
-    with ShardWriter(folder / "s", rows_per_shard=100_000, rows_per_batch=2_000) as writer:
-        for seed in range(200):
-            writer.write(dense(seed, rows=2_000, features=20))
-    return folder / "s"
-
-
-def run(path: Path, folder: Path, runner: Any, kept: Kept | None = None) -> dict[str, tuple[int, int, str]]:
-    with Directory(path, limits=SMALL) as directory:
-        for name, (key, params) in MODELS.items():
-            directory.add_model(name, key, params)
-        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings(), kept=kept)
-        assert report.rows == 400_000
-        return {n: (m.position, m.rows, state_sha256(m.accumulator.freeze())) for n, m in directory.models.items()}
+    return eight_tasks(tmp_path_factory.mktemp("shards") / "s")
 
 
 @pytest.fixture(scope="module")
@@ -125,18 +64,6 @@ def test_the_bits_of_threads(cluster: Cluster, folder: Path, wanted: Any, tmp_pa
 
 def test_the_same_bits_with_workers_killed(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
     assert kills(cluster, folder, tmp_path, runs=2) == [wanted] * 2
-
-
-def kills(cluster: Cluster, folder: Path, scratch: Path, runs: int) -> list[dict[str, tuple[int, int, str]]]:
-    """What runs give in which a worker is killed once, each at a random moment and replaced."""
-    rng, found = random.Random(17), []
-    for number in range(runs):
-        killer = threading.Timer(rng.uniform(0.1, 2.0), cluster.kill, (rng.randrange(2),))
-        killer.start()
-        found.append(run(scratch / f"{number}", folder, workers_of(cluster.address)))
-        killer.join()
-        cluster.start()
-    return found
 
 
 def test_given_again_after_the_scheduler_was_lost(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
