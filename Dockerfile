@@ -17,7 +17,8 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY stream_dr stream_dr
 COPY service service
 
-RUN python -m pip install -c constraints.txt .
+ARG EXTRAS=""
+RUN python -m pip install -c constraints.txt ".$EXTRAS"
 
 # Outside /build, so that what is warmed is what runs: the installed package. numba keys its cache by file, by the file's time
 # (whole seconds, for image layers keep no more) and by CPU: a machine of another kind compiles at its first start.

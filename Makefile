@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 LOWEST := .venv-lowest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-lowest papers docs lint format hooks wheel clean
+.PHONY: help run test test-all test-lowest papers image-check docs lint format hooks wheel clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,6 +38,9 @@ $(LOWEST)/.installed: pyproject.toml tests/lowest_versions.py
 papers: $(STAMP) ## Measure the papers' tables and figures again, and draw them (ARGS=skm_figure_5: one of them)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks.papers --pictures docs/papers $(or $(ARGS),--all)
+
+image-check: ## As root: build the Dockerfile with buildah, and start, ask and stop the container (ARGS: to buildah build)
+	sh tests/image_check.sh $(ARGS)
 
 docs: $(STAMP) ## Build the site, in build/docs/site
 	$(BIN)/python docs/build.py

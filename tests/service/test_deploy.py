@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +44,7 @@ def environment() -> dict[str, str]:
 
 
 def test_compose_is_one_service_with_one_volume_and_a_token() -> None:
-    (service,) = COMPOSE["services"].values()
+    (service,) = (service for service in COMPOSE["services"].values() if "profiles" not in service)
     assert list(COMPOSE["volumes"]) == ["stream"]
     assert service["volumes"] == ["stream:/data"]
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
@@ -51,6 +52,16 @@ def test_compose_is_one_service_with_one_volume_and_a_token() -> None:
     assert service["build"]["context"] == "."
     seconds = Settings().stop_timeout + Settings().drain_timeout
     assert int(service["stop_grace_period"].removesuffix("s")) > seconds
+
+
+def test_the_profile_cluster_is_a_scheduler_on_loopback_and_workers_with_dask() -> None:
+    scheduler, worker = (COMPOSE["services"][name] for name in ("scheduler", "worker"))
+    assert scheduler["profiles"] == worker["profiles"] == ["cluster"]
+    assert scheduler["ports"] == ["127.0.0.1:8786:8786"]
+    assert "tcp://scheduler:8786" in worker["command"]
+    assert scheduler["image"] == worker["image"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert scheduler["build"]["args"]["EXTRAS"].strip("[]") in project["optional-dependencies"]
 
 
 def test_what_is_set_are_settings() -> None:
