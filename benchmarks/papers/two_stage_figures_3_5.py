@@ -129,7 +129,7 @@ def run(options: Options) -> Iterator[Claim]:
 def measured(options: Options) -> dict[str, tuple[Times, Times]]:
     """What → times against n and against d."""
     timed("OPLS", sp.random(30, 9, 0.5, "csr", random_state=0), np.eye(3)[np.arange(30) % 3])  # numba compiles here
-    ns, ds, d = ([300, 600], [100, 200], 400) if options.quick else ([500, 1500, 3000], [500, 1000, 2000, 4000], 5000)
+    ns, ds, d = ([300, 600], [200, 300], 400) if options.quick else ([500, 1500, 3000], [500, 1000, 2000, 4000], 5000)
     results = {}
     if available("news20"):
         at_n = sweep("LDA", news20, [(n, d) for n in ns])
@@ -195,8 +195,10 @@ def _draw(results: dict[str, tuple[Times, Times]], options: Options) -> None:
                 points = {point[place]: found[way].seconds for point, found in times.items() if way in found}
                 axis.plot(points.keys(), points.values(), marker="o", ms=3, label=way)
             other = next(iter(times))[1 - place]
-            axis.set(yscale="log", xlabel=f"{'nd'[place]} ({'dn'[place]} = {other:,})", ylabel="seconds")
+            axis.set(
+                yscale="log", ylim=(0.01, 10), xlabel=f"{'nd'[place]} ({'dn'[place]} = {other:,})", ylabel="seconds"
+            )
             axis.set_title(what, fontsize=6)
-            axis.tick_params(labelsize=6)
-    axes[0, 0].legend(fontsize=6, loc="center", bbox_to_anchor=(0.6, 0.68))
+            axis.tick_params(which="both", labelsize=6)
+    axes[0, 1].legend(fontsize=5, loc="lower right", ncols=2)
     save(picture, str(options.pictures), "two_stage_figures_3_5")

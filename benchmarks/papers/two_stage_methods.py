@@ -80,7 +80,7 @@ def by_lsqr(X: Any, H: np.ndarray, gamma: float, tol: float, most: int = 20_000)
 
 
 def by_lanczos(X: Any, H: np.ndarray, gamma: float) -> np.ndarray:
-    """W0 as [2S §5.3] times the direct approach, γ > 0: XXᵀ + γI = LLᵀ, then Lanczos on L⁻¹XHHᵀXᵀL⁻ᵀ."""
+    """W0 as [2S §5.3] times the direct approach, γ > 0, rank of H below d: XXᵀ + γI = LLᵀ, Lanczos on L⁻¹XHHᵀXᵀL⁻ᵀ."""
     rows, d = centred(X), X.shape[1]
     mean = np.asarray(X.mean(axis=0)).ravel()
     scatter = np.asarray((X.T @ X).toarray() if issparse(X) else X.T @ X)
@@ -92,7 +92,7 @@ def by_lanczos(X: Any, H: np.ndarray, gamma: float) -> np.ndarray:
         u = H @ (H.T @ rows.matvec(solve_triangular(L, v.ravel(), lower=True, trans="T", check_finite=False)))
         return np.asarray(solve_triangular(L, rows.rmatvec(u), lower=True, check_finite=False))
 
-    p = min(np.linalg.matrix_rank(H), d - 1)
+    p = np.linalg.matrix_rank(H)
     vectors = eigsh(LinearOperator((d, d), matvec=product, dtype=float), k=p, which="LA", v0=np.ones(d))[1]
     return np.asarray(solve_triangular(L, vectors, lower=True, trans="T"))
 
