@@ -91,7 +91,8 @@ def check_one_worker() -> None:
 
 
 def raise_file_limit(settings: Settings) -> None:
-    """Let this process open as many files as the system grants it. Raises ValueError where connections could use them up."""
+    """Let this process open as many files as the system grants it. Raises ValueError where connections could use all: the
+    log opens files as it needs them, and finds the FILES that connections never take."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = settings.max_connections + FILES
     if resource.RLIM_INFINITY != hard < needed:
