@@ -1,1 +1,2 @@
-"""distributed: replay in parts that are learned side by side, in threads of this machine or on Dask, to the same bits."""
+"""distributed: replay in parts that are learned side by side, in threads of this machine or on Dask, to the same bits; and
+refine, transform and evaluate on Dask."""

@@ -3,10 +3,11 @@
 Tasks and merges are futures of each other, so a state goes from worker to worker, and the root's alone to the client. A
 worker that is lost takes nothing along but time: its tasks are run again elsewhere. Dask gives up a task that was running
 on four lost workers; it may only have been beside the one that is to blame, so it is sent again when nothing else runs, and
-given up for good when that has failed three times. Keys hold what a task computes, never where from.
+given up for good when that has failed three times. A worker that is at one task for too long ends the run by its name. Keys
+hold what a task computes, never where from.
 
-Every worker must see the shards under the same paths, and have the client's versions of Python, numpy and stream_dr: others
-may give other bits.
+Every worker must see the shards under the same paths or URIs, and have the client's versions of Python, numpy and
+stream_dr: others may give other bits.
 """
 
 import platform
