@@ -29,6 +29,7 @@ MOST_LANDMARKS = 20_000
 """Most landmarks: their factor takes 8 bytes times the square of them."""
 
 _LANDMARK_DRAW, _DEPENDENT, _AT_ONCE = 23, 1e-12, 256
+_EPS = float(np.finfo(np.float64).eps)
 _WIDEST_DENSE = 4096
 
 
@@ -163,6 +164,7 @@ class Nystroem(NamedTuple):
         if n and X.shape[0]:
             values = self.values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
+            out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0  # as before a landmark came
         return out
 
     def values(self, A: Rows, B: Rows) -> np.ndarray:

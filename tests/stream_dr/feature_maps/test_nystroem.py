@@ -80,6 +80,12 @@ def test_landmarks_are_drawn_by_row_number_whatever_the_batches():
     assert 20 < counts.min() <= counts.max() < 85  # 50 each, within five standard deviations
 
 
+def test_a_landmark_has_exact_zeros_in_the_coordinates_of_later_ones_as_before_they_came():
+    spec = stream_dr.feature_maps.feature_map(nystroem(30, gamma=0.3))
+    made = spec.coordinates(spec.grown(spec.begin(), stream_dr.Block(X)), X[:30])
+    assert not np.triu(made, 1).any()
+
+
 def test_rows_that_others_represent_are_passed_over():
     twice = np.repeat(X, 2, axis=0)
     landmarks = PCA(feature_map=nystroem(30, gamma=0.3)).fit(twice).state_.landmarks
