@@ -5,7 +5,7 @@ span of the landmarks in feature space, and k of their projections onto it for o
 kernel method with its directions in that span. Where all rows are landmarks it is the kernel method itself.
 
 Landmarks are given, or drawn from the stream's first rows, by keys of (seed, row number), so that they do not depend on how
-rows were batched. A row that those before it represent to 1e-12 is passed over: it would add rounding.
+rows were batched. A row that those before it represent to 1e-8 is passed over: rounding is divided by what is left of it.
 
 Why this way: landmark j has zeros in all coordinates behind j, so rows learned before the later landmarks came are right as
 they are, and no row is held back until landmarks are known.
@@ -28,7 +28,10 @@ KERNELS = ("rbf", "laplace", "polynomial", "linear")
 MOST_LANDMARKS = 20_000
 """Most landmarks: their factor takes 8 bytes times the square of them."""
 
-_LANDMARK_DRAW, _DEPENDENT, _AT_ONCE = 23, 1e-12, 256
+_LANDMARK_DRAW, _AT_ONCE = 23, 256
+_DEPENDENT = (
+    1e-8  # share of a row past its landmarks below which it is no landmark: with less, rounding is divided by it
+)
 _EPS = float(np.finfo(np.float64).eps)
 _WIDEST_DENSE = 4096
 

@@ -54,6 +54,14 @@ def test_all_rows_as_landmarks_are_kernel_pca_and_kernel_lda(kernel):
     assert signed(lda.transform(NEW), expected) == pytest.approx(expected, abs=1e-8 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(("features", "gamma"), [(1, 1.0), (2, 0.05), (2, 0.5), (3, 0.1)])
+def test_rows_that_a_smooth_kernel_can_hardly_tell_apart_are_kernel_pca(features, gamma):
+    rows = np.random.default_rng(features).normal(size=(300, features))
+    peer = KernelPCA(2, kernel="rbf", gamma=gamma, eigen_solver="dense").fit(rows)
+    pca = PCA(n_components=2, feature_map=nystroem(300, gamma=gamma)).fit(rows)
+    assert pca.eigenvalues_ == pytest.approx(peer.eigenvalues_, rel=1e-8)
+
+
 def test_few_landmarks_give_the_kernel_of_rows_projected_onto_them():
     pca = PCA(feature_map=nystroem(20, gamma=0.3)).fit(X)
     phi = pca.projection().landmarks
