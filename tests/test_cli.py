@@ -330,7 +330,7 @@ def test_evaluate_of_sorted_labels_shuffled_held_out_and_over_time(
     assert (held_out["rows"], held_out["accuracy"] > 0.9) == (172, True)
 
 
-@pytest.mark.parametrize("module", ["stream_dr", "stream_dr.cli"])
+@pytest.mark.parametrize("module", ["stream_dr", pytest.param("stream_dr.cli", marks=pytest.mark.test_all)])
 def test_a_process_of_its_own(tmp_path: Path, folder: Path, module: str) -> None:
     command = [sys.executable, "-m", module, "replay", str(folder), "--dir", str(tmp_path / "d")]
     done = subprocess.run([*command, "--model", "cm=class_means"], capture_output=True, text=True)

@@ -21,6 +21,8 @@ import scipy.sparse as sp
 
 import stream_dr
 
+pytestmark = pytest.mark.test_all
+
 MODELS = {
     "means": ("class_means", {}),
     "lda": ("lda", {"n_components": 2, "gamma": 1.0}),

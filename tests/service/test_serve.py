@@ -41,6 +41,7 @@ def test_an_open_address_without_a_token(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.test_all
 def test_more_than_one_worker(tmp_path: Path) -> None:
     assert "WEB_CONCURRENCY" in refuses(tmp_path, WEB_CONCURRENCY="4")
 
@@ -83,6 +84,7 @@ def test_every_way_to_serve_tells_a_bad_setting_in_one_line(tmp_path: Path, comm
     assert "hush123" not in done.stderr
 
 
+@pytest.mark.test_all
 def test_help_does_not_serve(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "service", "--help"],
@@ -97,7 +99,8 @@ def test_help_does_not_serve(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("log_level", "lines"), [("info", 1), pytest.param("error", 0, marks=pytest.mark.test_all)])
+@pytest.mark.test_all
+@pytest.mark.parametrize(("log_level", "lines"), [("info", 1), ("error", 0)])
 def test_what_is_told_while_the_directory_opens_is_logged_as_all_else(
     tmp_path: Path, log_level: str, lines: int
 ) -> None:
