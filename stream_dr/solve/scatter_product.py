@@ -11,7 +11,7 @@ straight into the result: `X.T @ Z` would write a (features, r) array for every 
 itself at 1,000 rows a block. Dense rows are centred before the product, a chunk at a time.
 """
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -28,18 +28,18 @@ class ScatterProduct:
     """Adds up A P block by block.
 
     mean: (features,) x̄. columns: (features, r) P. scale: (features,) or None: with it, A is diag(scale) A diag(scale), the
-    scatter of standardised features. threads: each has some columns of P, so that answers of other numbers of them
-    differ by rounding. Use in a with-block, which ends them.
+    scatter of standardised features. threads: they take the blocks in turn, each into a (features, r) sum of its own, so
+    that answers of other numbers of them differ by rounding. Use in a with-block, which ends them.
     """
 
     def __init__(
         self, mean: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None, threads: int = 1
     ) -> None:
-        columns = columns if scale is None else columns * scale[:, None]
+        columns = np.ascontiguousarray(columns if scale is None else columns * scale[:, None])
         self._scale, self._pool = scale, ThreadPoolExecutor(threads) if threads > 1 else None
-        self._parts = [
-            _Columns(mean, part) for part in np.array_split(columns, max(1, min(threads, columns.shape[1])), axis=1)
-        ]
+        self._parts = [_Part(mean, columns) for _ in range(max(1, threads))]
+        self._adding: list[Future[None] | None] = [None] * len(self._parts)
+        self._blocks = 0
 
     def __enter__(self) -> "ScatterProduct":
         return self
@@ -52,20 +52,32 @@ class ScatterProduct:
         """Add one block's rows (rows, ≤ features), weighted by `weights` (rows,) where given."""
         if self._pool is None:
             self._parts[0].add(block, weights)
-        else:
-            list(self._pool.map(lambda part: part.add(block, weights), self._parts))
+            return
+        turn = self._blocks % len(self._parts)
+        self._blocks += 1
+        self._wait(turn)
+        self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
         """A P (features, r) float64."""
-        out = np.hstack([part.result() for part in self._parts])
+        for turn in range(len(self._parts)):
+            self._wait(turn)
+        out = self._parts[0].result()
+        for part in self._parts[1:]:
+            out += part.result()
         return out if self._scale is None else out * self._scale[:, None]
 
+    def _wait(self, turn: int) -> None:
+        adding, self._adding[turn] = self._adding[turn], None
+        if adding is not None:
+            adding.result()
 
-class _Columns:
-    """Some columns of the product. One owner."""
+
+class _Part:
+    """The product of some of the blocks. One owner."""
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
-        self._mean, self._columns = mean, np.ascontiguousarray(columns)
+        self._mean, self._columns = mean, columns
         self._shift = mean @ self._columns
         self._out = np.zeros_like(self._columns)
         self._total = np.zeros(self._columns.shape[1])
@@ -78,7 +90,7 @@ class _Columns:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """These columns of A P, not scaled."""
+        """A P of these blocks, not scaled."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: Any, weights: np.ndarray | None) -> None:
