@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers import skm_theorem_1
@@ -93,6 +93,7 @@ def test_diagonal_scatter_with_a_positive_share_of_sw_is_refused() -> None:
         skm.transform(X)
 
 
+@settings(deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(1, 1_000), min_size=2, max_size=7),
     st.lists(st.integers(1, 1_000), min_size=7, max_size=7),
