@@ -98,6 +98,7 @@ def test_the_health_check_sees_health(tmp_path: Path) -> None:
     assert (healthy.returncode, sick.returncode) == (0, 1)
 
 
+@pytest.mark.test_all
 def test_the_start_command_is_ours(tmp_path: Path) -> None:
     assert [json.loads(line) for line in steps("CMD")] == [["python", "-m", "service"]]
     process = Process(tmp_path, host="0.0.0.0", write_token="long-enough")

@@ -46,6 +46,7 @@ def test_more_than_one_worker(tmp_path: Path) -> None:
     assert "WEB_CONCURRENCY" in refuses(tmp_path, WEB_CONCURRENCY="4")
 
 
+@pytest.mark.test_all
 def test_a_bad_setting(tmp_path: Path) -> None:
     assert "max_lag" in refuses(tmp_path, STREAM_DR_MAX_LAG="-1").lower()
 
@@ -117,6 +118,7 @@ def test_what_is_told_while_the_directory_opens_is_logged_as_all_else(
     assert all(re.match(r"\d{4}-\d\d-\d\d .* WARNING stream_dr\.snapshot: ", line) for line in told)
 
 
+@pytest.mark.test_all
 def test_a_directory_in_use_names_the_process(tmp_path: Path) -> None:
     with stream_dr.Directory(tmp_path):
         assert str(os.getpid()) in refuses(tmp_path)
@@ -137,6 +139,7 @@ def test_a_signal_drains_snapshots_and_exits_0(tmp_path: Path, number: int) -> N
         assert model.snapshot_position == 19
 
 
+@pytest.mark.test_all
 def test_an_open_events_connection_does_not_hold_up_the_end(tmp_path: Path) -> None:
     process = Process(tmp_path)
     seen = threading.Event()

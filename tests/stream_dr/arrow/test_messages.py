@@ -309,6 +309,7 @@ def test_a_part_that_is_referred_to_more_than_once_is_refused():
         assert read_arrow(packed(messages), 1 << 26)
 
 
+@pytest.mark.test_all
 def test_entries_of_metadata_are_counted():
     messages = small()
     entries = [{"table": "KeyValue", "key": b"%d" % n, "value": b""} for n in range(140_000)]

@@ -60,6 +60,7 @@ def test_class_means_are_those_of_all_rows_whatever_the_sample():
     assert one.figures["accuracy"] > 0.9
 
 
+@pytest.mark.test_all
 def test_several_labels_a_row():
     source = Blocks(list(rcv1_like(3_000, "topics")))
     told = []

@@ -79,6 +79,7 @@ def test_a_read_only_log_follows_the_writer(folder):
         assert reader.schema_changes() == []
 
 
+@pytest.mark.test_all
 def test_a_reader_in_another_process_follows_a_writer_that_rolls_and_drops(folder):
     code = (
         "import sys; from stream_dr.log.log import Log\n"
