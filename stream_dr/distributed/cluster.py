@@ -13,7 +13,7 @@ stream_dr: others may give other bits.
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
-from stream_dr.distributed.kept import Kept, Run
+from stream_dr.distributed.kept import Kept, Run, once
 from stream_dr.distributed.parts import Part, Told, learn, merge
 from stream_dr.distributed.plan import LEAST_ROWS, Node, Plan, Task
 from stream_dr.engine.draft import Reference
@@ -218,7 +218,7 @@ class _Run:
     def _node(self, node: Node, done: "dict[str, Future]") -> "Future":
         plan, client, key = self._plan, self._client, self._plan.key(node)
         if key in self._there:
-            for reference in (r for task in plan.under(node) for r in task.references):
+            for reference in plan.references(node):
                 self._told(reference)
             return client.submit(_read, self._given, key, plan.specs, key=f"{TOPIC}-kept-{key}")
         level, number = node
@@ -303,21 +303,17 @@ class Pace:
 def _learn(task: Task, specs: Sequence[Spec], given: _Given, states: Sequence[Any], key: str) -> Part:
     """A task, on a worker."""
     with _said(given, key, task.rows) as say:
-        return _once(given, key, specs, lambda: learn(task, specs, given.schema, given.limits, states, say))
+        return once(given.kept, key, specs, lambda: learn(task, specs, given.schema, given.limits, states, say))
 
 
 def _merge(older: Part, newer: Part, given: _Given, key: str, specs: Sequence[Spec]) -> Part:
     with _said(given, key, 0):
-        return _once(given, key, specs, lambda: merge(older, newer))
+        return once(given.kept, key, specs, lambda: merge(older, newer))
 
 
 def _read(given: _Given, key: str, specs: Sequence[Spec]) -> Part:
     assert given.kept is not None
     return given.kept.expected(key, specs)
-
-
-def _once(given: _Given, key: str, specs: Sequence[Spec], made: Callable[[], Part]) -> Part:
-    return made() if given.kept is None else given.kept.once(key, specs, made)
 
 
 @contextmanager

@@ -23,11 +23,11 @@ from stream_dr.block import Block
 from stream_dr.distributed.parts import Part, Told
 from stream_dr.distributed.plan import Plan
 from stream_dr.engine.model import Spec
-from stream_dr.engine.snapshot_file import file_bytes, packed, part, read_bytes, write_file
+from stream_dr.engine.snapshot_file import file_bytes, packed, part, read_bytes
 from stream_dr.errors import DamagedFile, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.label_codes import distinct_within
-from stream_dr.shards.uri import filesystem
+from stream_dr.shards.uri import filesystem, write_whole
 from stream_dr.statistics.protocol import unpack
 from stream_dr.targets import Targets
 
@@ -78,21 +78,7 @@ class Kept:
         outlines = [_bytes(outline) for outline in learned.outlines]
         arrays["outlines"] = np.frombuffer(b"".join(outlines), dtype=np.uint8)
         facts |= {"kind": "part", "outlines": [len(outline) for outline in outlines]}
-        system, path = self._place(key)
-        if isinstance(system, fs.LocalFileSystem):
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            write_file(Path(path), arrays, facts)
-            return
-        with system.open_output_stream(path) as stream:  # there as a whole once it is closed, or not at all
-            stream.write(file_bytes(arrays, facts))
-
-    def once(self, key: str, specs: Sequence[Spec], made: Callable[[], Part]) -> Part:
-        """The part of a key as it is kept, or else as it is made, and kept from now on."""
-        kept = self.read(key, specs)
-        if kept is None:
-            kept = made()
-            self.write(key, kept)
-        return kept
+        write_whole(self.uri, f"{key}{SUFFIX}", file_bytes(arrays, facts))
 
     def expected(self, key: str, specs: Sequence[Spec]) -> Part:
         """The part of a key that was there. Raises DamagedFile."""
@@ -112,6 +98,16 @@ class Kept:
     def _place(self, key: str) -> tuple[fs.FileSystem, str]:
         system, folder = filesystem(self.uri)
         return system, f"{folder}/{key}{SUFFIX}"
+
+
+def once(kept: Kept | None, key: str, specs: Sequence[Spec], made: Callable[[], Part]) -> Part:
+    """The part of a key as it is kept, or else as it is made, and kept from now on; kept None: made."""
+    found = None if kept is None else kept.read(key, specs)
+    if found is None:
+        found = made()
+        if kept is not None:
+            kept.write(key, found)
+    return found
 
 
 Run = Callable[[Plan, Told, Kept | None], Sequence[Part]]

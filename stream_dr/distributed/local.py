@@ -5,15 +5,13 @@ goes. So at most one part a thread and one a level of the tree are held.
 """
 
 import threading
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from stream_dr.distributed.kept import Kept, Run
+from stream_dr.distributed.kept import Kept, Run, once
 from stream_dr.distributed.parts import Part, Told, learn, merge
 from stream_dr.distributed.plan import Node, Plan
 from stream_dr.engine.draft import Reference
-from stream_dr.engine.model import Spec
 
 
 class Stopped(Exception):
@@ -40,11 +38,11 @@ class _Run:
         key = plan.key(node)
         if self._kept is not None and key in self.there:
             part = self._kept.expected(key, plan.specs)
-            for reference in (r for task in plan.under(node) for r in task.references):
+            for reference in plan.references(node):
                 self._go_on(reference)
         else:
             given = (plan.tasks[number], plan.specs, plan.schema, plan.limits)
-            part = self._once(key, plan.specs, lambda: learn(*given, told=self._go_on))
+            part = once(self._kept, key, plan.specs, lambda: learn(*given, told=self._go_on))
         if part.refused is not None:
             self.refusals[number] = part
             return None
@@ -55,7 +53,7 @@ class _Run:
         plan, (spec, state) = self.plan, self.plan.recurrences[number]
         told = self._check if plan.specs or number else self._go_on
         key = plan.recurrence_key(number)
-        return self._once(key, [spec], lambda: learn(plan.whole, [spec], plan.schema, plan.limits, [state], told))
+        return once(self._kept, key, [spec], lambda: learn(plan.whole, [spec], plan.schema, plan.limits, [state], told))
 
     def _merged(self, part: Part, node: Node) -> Part | None:
         while node != self.plan.root:
@@ -67,12 +65,9 @@ class _Run:
                         self._waiting[node] = part
                         return None
                 pair = (other, part) if at % 2 else (part, other)
-                part = self._once(self.plan.key((level + 1, at // 2)), self.plan.specs, partial(merge, *pair))
+                part = once(self._kept, self.plan.key((level + 1, at // 2)), self.plan.specs, partial(merge, *pair))
             node = (level + 1, at // 2)
         return part
-
-    def _once(self, key: str, specs: Sequence[Spec], made: Callable[[], Part]) -> Part:
-        return made() if self._kept is None else self._kept.once(key, specs, made)
 
     def _go_on(self, reference: Reference) -> None:
         self._check(reference)

@@ -98,6 +98,10 @@ class Plan(NamedTuple):
         level, number = node
         return self.tasks[number << level : (number + 1) << level]
 
+    def references(self, node: Node) -> Iterator[Reference]:
+        """The batches under a node, in order."""
+        return (reference for task in self.under(node) for reference in task.references)
+
     def key(self, node: Node) -> str:
         """What a node holds, as a digest: the batches under it by their shards' sha256, the specs, the schema and the
         releases that compute it."""

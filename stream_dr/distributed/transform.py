@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from stream_dr.block import Block
-from stream_dr.disk import write_atomically
 from stream_dr.distributed.cluster import check_workers, connected, gathered, on_worker
 from stream_dr.distributed.plan import Task, tasks_of
 from stream_dr.engine.directory import Directory
@@ -26,7 +25,7 @@ from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.projection import Projection
 from stream_dr.shards.dataset import Dataset, open_shard
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, manifest_bytes
-from stream_dr.shards.uri import filesystem
+from stream_dr.shards.uri import filesystem, write_whole
 
 
 def transform_on(address: str, directory: Directory, model: Model, dataset: Dataset, out: str) -> int:
@@ -41,14 +40,14 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     projection, schema = published(model).projection, directory.schema
     each = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
     tasks = tasks_of([r for r, _ in each], [size * r.rows for r, size in each], 0)
-    _write(f"{out}/{UNFINISHED}", b"")
+    write_whole(out, UNFINISHED, b"")
     with connected(address) as client:
         check_workers(client)
         sent = client.scatter(_Given(projection, schema, given_fields(dataset), out), broadcast=True)
         entries = gathered(client, [client.submit(_part, t, n, sent, pure=False) for n, t in enumerate(tasks)])
     rows = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
-    _write(f"{out}/{MANIFEST_NAME}", manifest_bytes(manifest))
+    write_whole(out, MANIFEST_NAME, manifest_bytes(manifest))
     system.delete_file(f"{folder}/{UNFINISHED}")
     return rows
 
@@ -73,20 +72,10 @@ def _part(task: Task, number: int, given: _Given) -> ShardEntry:
             for batch in batches:
                 writer.write_batch(batch)
         content = sink.getvalue().to_pybytes()
-        _write(f"{given.out}/{name}", content)
+        write_whole(given.out, name, content)
     rows = tuple(r.rows for r in task.references)
     return ShardEntry(name, sum(rows), rows, len(content), hashlib.sha256(content).hexdigest())
 
 
 def _block(reference: Reference) -> Block:
     return open_shard(reference.uri, reference.sha256).read(reference.batch)
-
-
-def _write(place: str, content: bytes) -> None:
-    system, path = filesystem(place)
-    if isinstance(system, fs.LocalFileSystem):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file: file.write(content))
-        return
-    with system.open_output_stream(path) as stream:
-        stream.write(content)

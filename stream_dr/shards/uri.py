@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from stream_dr.arrow.sound import first_line
+from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SourceMissing
 
 OPTIONS = ("region", "scheme", "endpoint_override")
@@ -152,6 +153,19 @@ def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     parts = _plain(uri)
     system, top = _opened(urlunsplit(parts._replace(path="", fragment="")))
     return system, f"{top}/{unquote(parts.path).strip('/')}".strip("/")
+
+
+def write_whole(folder: str, name: str, content: bytes) -> None:
+    """Create or replace a file in a folder, made where it is not there, or under a URI: it is there as a whole, or not at
+    all. Raises InsufficientStorage, and as `filesystem`."""
+    system, at = filesystem(folder)
+    path = f"{at}/{name}"
+    if isinstance(system, fs.LocalFileSystem):
+        Path(at).mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file: file.write(content))
+        return
+    with system.open_output_stream(path) as stream:
+        stream.write(content)
 
 
 @lru_cache(maxsize=64)
