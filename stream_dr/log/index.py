@@ -58,6 +58,7 @@ SELECT key FROM events WHERE key IS NOT NULL AND key NOT IN (SELECT key FROM key
   AND position >= COALESCE((SELECT position FROM keys WHERE number IS NOT NULL ORDER BY number LIMIT 1), 0) LIMIT 1
 """
 _NUMBERS = "SELECT COUNT(number), COALESCE(MIN(number), 1), COALESCE(MAX(number), 0) FROM keys"
+_LAST_NUMBER = "SELECT MAX(number) FROM keys WHERE number < 1 << 62"  # a damaged one may be text, which sorts behind
 _WITHOUT_SCHEMA = """
 SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT position FROM schemas) LIMIT 1
 """
@@ -143,9 +144,7 @@ def insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
 
 def remember(connection: sqlite3.Connection, found: Iterable[tuple[str, Known]], keys: int) -> None:
     """Note keys, and forget the oldest above `keys`; one that is there keeps its first event."""
-    last = (
-        connection.execute(f"SELECT MAX(number) FROM keys WHERE number < {1 << 62}").fetchone()[0] or 0
-    )  # no damaged text
+    last = connection.execute(_LAST_NUMBER).fetchone()[0] or 0
     number = last
     for key, known in found:
         lasting = key.startswith(LASTING)

@@ -167,12 +167,17 @@ def ids_of(column: pa.Array, name: str) -> Ids:
     return [str(v) for v in column.to_pylist()]
 
 
+def without_blanks(texts: pa.Array) -> pa.Array:
+    """The texts with null where one is empty."""
+    return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
+
+
 def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
     """The batch's targets by their columns, or None. A row whose label is empty has no target."""
     if roles.label is not None:
         column = batch.column(roles.label)
         if pa.types.is_string(column.type):
-            column = pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(None, pa.string()))
+            column = without_blanks(column)
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])

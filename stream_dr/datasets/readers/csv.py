@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from stream_dr.block import LARGEST, Block
-from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of
+from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of, without_blanks
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_bytes
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
@@ -123,9 +123,7 @@ def _with_whole_ids(
 def _without_blanks(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     """The batch with null where a text is empty."""
     for name in names:
-        column = batch.column(name)
-        filled = pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(None, pa.string()))
-        batch = batch.set_column(batch.schema.get_field_index(name), name, filled)
+        batch = batch.set_column(batch.schema.get_field_index(name), name, without_blanks(batch.column(name)))
     return batch
 
 
