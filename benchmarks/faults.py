@@ -29,15 +29,15 @@ from typing import Any
 
 from benchmarks import record
 from stream_dr import Directory, Limits, errors
-from stream_dr.engine.advance import backfill
-from stream_dr.engine.draft import unlearn_draft
-from stream_dr.engine.replay import ReplaySettings, replay
-from stream_dr.engine.snapshot import snapshot, state_sha256
-from stream_dr.engine.verify import verify
+from stream_dr.directory.draft import unlearn_draft
+from stream_dr.directory.verify import verify
 from stream_dr.log.head import Head
 from stream_dr.log.log import Log
+from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.running.advance import backfill
+from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from tests.stream_dr.engine.batches import SMALL, dense, draft, shards
+from tests.stream_dr.directory.batches import SMALL, dense, draft, shards
 
 HARM = ("silent", "raw", "ended", "hangs")
 SECONDS = 60

@@ -2,7 +2,7 @@
 
     python benchmarks/replay_rate.py --rows 60000 --rounds 3
     python benchmarks/replay_rate.py --passes 1 --targets topics --models opls,cca,hsl
-    python benchmarks/replay_rate.py --switch-interval 0.005        # Python's own, see engine/threads.py
+    python benchmarks/replay_rate.py --switch-interval 0.005        # Python's own, see threads.py
 
 The rows are generated (RCV1-shaped, 47,236 features, 4 labels or 103) in 1,000-row batches. First what one batch costs,
 stage by stage, with nothing beside it. In memory: the Blocks are held, and only partial_fit is timed. Replay: from the
@@ -22,12 +22,12 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from stream_dr import threads
 from stream_dr.datasets.generate import write_rcv1_like
-from stream_dr.engine import threads
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.replay import Progress, ReplaySettings, replay
-from stream_dr.engine.schema import Limits
+from stream_dr.directory.directory import Directory
 from stream_dr.estimators import make
+from stream_dr.models.schema import Limits
+from stream_dr.running.replay import Progress, ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.file import bytes_of
 from stream_dr.shards.seal import seal_of

@@ -59,9 +59,9 @@ class Peak(threading.Thread):
 
 def replayed(shards: str, folder: str, name: str) -> dict[str, Any]:
     """One model's replay into a new directory."""
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.replay import ReplaySettings, replay
+    from stream_dr.directory.directory import Directory
     from stream_dr.estimators import make
+    from stream_dr.running.replay import ReplaySettings, replay
     from stream_dr.shards.dataset import open_dataset
 
     key, params, _ = MODELS[name]
@@ -109,8 +109,8 @@ def held(shards: str, folder: str, name: str) -> dict[str, Any]:
 
 def refined(shards: str, folder: str, name: str) -> dict[str, Any]:
     """Refine of a replayed model to 1e-3, by passes over its log."""
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.refine import refine_model
+    from stream_dr.directory.directory import Directory
+    from stream_dr.running.refine import refine_model
 
     told: list[dict[str, Any]] = []
     with Directory(folder) as directory:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.datasets.generate import write_rcv1_like
+from stream_dr.directory.directory import Directory
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed import local, parts
 from stream_dr.distributed.cluster import workers_of
@@ -31,9 +32,8 @@ from stream_dr.distributed.local import threads
 from stream_dr.distributed.parts import Part, Told
 from stream_dr.distributed.plan import Plan
 from stream_dr.distributed.replay import replay_in_parts
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.replay import ReplaySettings
-from stream_dr.engine.snapshot import state_sha256
+from stream_dr.models.snapshot import state_sha256
+from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import Shard, open_dataset
 from stream_dr.statistics.protocol import pack
 

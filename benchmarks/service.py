@@ -162,7 +162,7 @@ def _length(head: bytes) -> int:
 def replayed(shards: Path, folder: Path, options: argparse.Namespace, params: dict[str, Any]) -> float:
     """Processor seconds of an in-process replay, without start-up."""
     from stream_dr import Directory, Limits
-    from stream_dr.engine.replay import ReplaySettings, replay
+    from stream_dr.running.replay import ReplaySettings, replay
     from stream_dr.shards.dataset import open_dataset
 
     with Directory(folder, limits=Limits(min_free_bytes=0)) as directory:

@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks import record
 from stream_dr import Directory
-from stream_dr.engine.verify import verify
+from stream_dr.directory.verify import verify
 from tests.service.serving import ARROW, Process, arrow
 
 PART, GRACE = 1_800, 60

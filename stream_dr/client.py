@@ -193,7 +193,7 @@ class Client:
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
         """The model as it is now as an estimator, fitted, that goes on by itself. path: also write it to this file, which
         `stream_dr.load` and `put_model` take. Raises ModelFailed."""
-        from stream_dr.engine.saved import load
+        from stream_dr.models.saved import load
 
         content = self._service.send("GET", f"{_path(name)}/export").content
         estimator = load(content)
@@ -326,7 +326,7 @@ def _file(estimator: Any) -> bytes:
     """The content of a saved estimator's file."""
     if isinstance(estimator, os.PathLike):
         return Path(estimator).read_bytes()
-    from stream_dr.engine.saved import saved_bytes
+    from stream_dr.models.saved import saved_bytes
 
     return saved_bytes(estimator)
 

@@ -19,10 +19,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.block import Block
 from stream_dr.client import Client
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.replay import ReplaySettings, replay
-from stream_dr.engine.warm_up import warm_up
+from stream_dr.directory.directory import Directory
 from stream_dr.plotting.report import write_report
+from stream_dr.running.replay import ReplaySettings, replay
+from stream_dr.running.warm_up import warm_up
 from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.targets import class_targets

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from stream_dr import demo
-from stream_dr.engine.inspect import inspect
+from stream_dr.directory.inspect import inspect
 
 COMMAND = [sys.executable, "-m", "stream_dr.cli", "demo", "--port", "0"]
 

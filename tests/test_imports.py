@@ -33,6 +33,7 @@ RANK = {
     "errors": 0,
     "compiled": 0,
     "failpoints": 0,
+    "threads": 0,
     "disk": 1,
     "label_codes": 1,
     "sparse_rows": 1,
@@ -56,15 +57,17 @@ RANK = {
     "shards": 6,
     "datasets": 7,
     "evaluation": 8,
-    "engine": 8,
-    "adapters": 9,
-    "distributed": 9,
-    "plotting": 9,
-    "client": 9,
-    "demo": 10,
-    "commands": 11,
-    "cli": 12,
-    "__main__": 13,
+    "models": 8,
+    "directory": 9,
+    "running": 10,
+    "adapters": 11,
+    "distributed": 11,
+    "plotting": 11,
+    "client": 11,
+    "demo": 12,
+    "commands": 13,
+    "cli": 14,
+    "__main__": 15,
 }
 """A part imports only parts of lower rank, or itself; numerics and what reads and stores rows do not know each other."""
 
@@ -72,7 +75,7 @@ STORED = ("arrow", "log", "shards", "datasets")
 
 
 def part(name: str) -> str:
-    """ "stream_dr.engine.admit" → "engine"."""
+    """ "stream_dr.directory.admit" → "directory"."""
     return name.split(".")[1]
 
 
@@ -109,7 +112,7 @@ def test_direction(path: Path) -> None:
 
 
 def module_of(path: Path) -> str:
-    """ "stream_dr/engine/admit.py" → "stream_dr.engine.admit"."""
+    """ "stream_dr/directory/admit.py" → "stream_dr.directory.admit"."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -155,11 +158,15 @@ def test_the_service_knows_only_public_names() -> None:
                 assert rest.split(".")[0] in stream_dr.__all__, f"{path.name} imports {name}"
 
 
-def test_nothing_in_the_engine_names_an_estimator_or_a_data_set() -> None:
+def test_what_keeps_and_runs_models_names_no_estimator_and_no_data_set() -> None:
     from stream_dr.estimators import ESTIMATORS
 
     words = {*ESTIMATORS, *(kind.__name__ for kind in ESTIMATORS.values()), "digits", "iris", "reuters"}
-    for path in [*(ROOT / "stream_dr/engine").rglob("*.py"), *(ROOT / "stream_dr/arrow").rglob("*.py")]:
+    for path in (
+        path
+        for room in ("models", "directory", "running", "arrow")
+        for path in (ROOT / "stream_dr" / room).rglob("*.py")
+    ):
         tree = ast.parse(path.read_text(encoding="utf8"))
         constants = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
         names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}

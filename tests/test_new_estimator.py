@@ -17,10 +17,10 @@ from sklearn.utils.estimator_checks import check_estimator
 import stream_dr
 from stream_dr import estimators
 from stream_dr.cli import main
-from stream_dr.engine import inspect as engine_inspect
+from stream_dr.directory import inspect as inspecting
 from stream_dr.estimators import ESTIMATORS
 from tests.service.serving import in_thread
-from tests.stream_dr.engine.batches import dense, shards
+from tests.stream_dr.directory.batches import dense, shards
 from tests.stream_dr.estimators import test_contract as contract
 from tests.stream_dr.estimators import test_help as told
 
@@ -88,7 +88,7 @@ def test_it_goes_everywhere(registered: None, tmp_path: Path, capsys: pytest.Cap
             client.put_model("wrong", "loudest", n_components="many")
         client.close()
     alone.partial_fit(dense(4).X)
-    models = engine_inspect.inspect(directory)["models"]
+    models = inspecting.inspect(directory)["models"]
     assert (models["loud"]["rows"], models["other"]["rows"], models["loud"]["components"]) == (100, 100, 3)
 
     alone.save(tmp_path / "saved")

@@ -18,7 +18,7 @@ def backup(
     Rows that were unlearned and overwritten are not in it; shards that the log refers to are not
     copied, unless `learn` has written them into D: keep them.
     """
-    from stream_dr.engine.backup import backup as copy
+    from stream_dr.directory.backup import backup as copy
 
     with Bar("copying", None, "bytes") as bar:
         copy(directory, out, bar.show)

@@ -107,7 +107,7 @@ def _on_workers(
     curve: "Callable[[Point], object] | None",
 ) -> list["Score"]:
     from stream_dr.distributed.evaluate import Evaluation, evaluate_on
-    from stream_dr.engine.model import Spec
+    from stream_dr.models.entry import Spec
     from stream_dr.shards.dataset import Dataset
 
     source, test, shuffle = rows

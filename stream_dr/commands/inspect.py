@@ -14,7 +14,7 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Show a directory's log, schema and models, as their newest snapshots have them; also while it is being served."""
-    from stream_dr.engine.inspect import inspect as look
+    from stream_dr.directory.inspect import inspect as look
 
     found = look(directory)
     if as_json:

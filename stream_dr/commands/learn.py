@@ -17,7 +17,7 @@ from stream_dr.errors import SchemaMismatch
 
 if TYPE_CHECKING:
     from stream_dr.datasets.sources import FileSource
-    from stream_dr.engine.replay import ReplaySettings
+    from stream_dr.running.replay import ReplaySettings
 
 Names = list[str] | None
 
@@ -56,7 +56,7 @@ def learn(
         stream-dr learn data.csv --label y --dir D --model lda=lda -o projected.parquet
         stream-dr serve --dir D
     """
-    from stream_dr.engine.replay import ReplaySettings
+    from stream_dr.running.replay import ReplaySettings
 
     if dir is None and not check:
         raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
@@ -144,8 +144,8 @@ def _on_the_line(option: str) -> str:
 
 def _keep(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
     """The folders of shards of the files, those that are new written now."""
+    from stream_dr.directory.sources import keep_as_shards
     from stream_dr.disk import DirectoryLock
-    from stream_dr.engine.sources import keep_as_shards
 
     kept = {}
     with DirectoryLock(dir), Bar("read", None) as bar:

@@ -28,7 +28,7 @@ def plot(
         stream-dr plot D --model lda -o lda.html
         stream-dr plot D --model lda --kind loadings --component 2 -o lda.svg
     """
-    from stream_dr.engine.directory import Directory
+    from stream_dr.directory.directory import Directory
     from stream_dr.plotting.files import write
     from stream_dr.plotting.of_directory import Wanted, figure_of
 

@@ -25,10 +25,10 @@ def refine(
 
     Interrupted, the same command goes on at the next pass. Models that are behind the log catch up first.
     """
+    from stream_dr.directory.directory import Directory
     from stream_dr.distributed.refine import refine_on
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.refine import refine_model
     from stream_dr.estimators.refining import not_reached
+    from stream_dr.running.refine import refine_model
 
     with Directory(directory) as opened:
         chosen, last = opened.model(model), {}

@@ -55,7 +55,7 @@ def replay(
 
         stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20 --dir D
     """
-    from stream_dr.engine.replay import ReplaySettings
+    from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import open_dataset
 
     specs = [parse_spec(text) for text in model or []]

@@ -11,9 +11,9 @@ from stream_dr.commands.specs import Specs, add_model, no_model
 from stream_dr.errors import StreamDRError
 
 if TYPE_CHECKING:
+    from stream_dr.directory.directory import Directory
     from stream_dr.distributed.kept import Kept, Run
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.replay import ReplaySettings
+    from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import Dataset
 
 
@@ -28,12 +28,12 @@ def replay_into(
 ) -> None:
     """Replay shards and say what was done; with `out`, project them through the first model named, too. parts: what runs a
     plan; None: one batch is learned after the other. kept: where a plan's finished parts are kept."""
+    from stream_dr.directory.directory import Directory
     from stream_dr.distributed.replay import replay_in_parts
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.query import project
-    from stream_dr.engine.replay import Progress
-    from stream_dr.engine.replay import replay as run
-    from stream_dr.engine.warm_up import warm_up
+    from stream_dr.running.query import project
+    from stream_dr.running.replay import Progress
+    from stream_dr.running.replay import replay as run
+    from stream_dr.running.warm_up import warm_up
 
     with Directory(dir, n_features=dataset.n_features) as directory, _made(directory, specs):
         if not directory.models:

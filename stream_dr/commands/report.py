@@ -19,7 +19,7 @@ def report(
 
     The page needs no other file and no network. The directory may be served meanwhile.
     """
-    from stream_dr.engine.directory import Directory
+    from stream_dr.directory.directory import Directory
     from stream_dr.errors import InvalidParameter
     from stream_dr.plotting.report import write_report
 

@@ -17,8 +17,8 @@ def restore(
     Nothing is made where the backup is damaged. Shards that its log refers to and that are not where they were are named:
     models go on without them, until one is rebuilt or refined.
     """
-    from stream_dr.engine.backup import backup as copy
-    from stream_dr.engine.verify import verify_shards
+    from stream_dr.directory.backup import backup as copy
+    from stream_dr.directory.verify import verify_shards
 
     with Bar("copying", None, "bytes") as bar:
         copy(out, directory, bar.show)

@@ -8,7 +8,7 @@ import typer
 from stream_dr.commands.specs import Models, add_model, parse_spec
 
 if TYPE_CHECKING:
-    from stream_dr.engine.directory import Directory
+    from stream_dr.directory.directory import Directory
 
 
 def serve(

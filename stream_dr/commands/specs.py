@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 if TYPE_CHECKING:
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.model import Model
+    from stream_dr.directory.directory import Directory
+    from stream_dr.models.model import Model
 
 Dir = Annotated[
     Path,
@@ -89,9 +89,9 @@ def parse_value(text: str) -> Value:
 
 def check_specs(specs: Specs, dir: Path) -> None:
     """Raise what is wrong with the models that are named, before the directory is made."""
-    from stream_dr.engine.model_table import check_name
-    from stream_dr.engine.saved import load
+    from stream_dr.directory.model_table import check_name
     from stream_dr.estimators import make
+    from stream_dr.models.saved import load
 
     for name, key, params in specs:
         check_name(name)
@@ -102,7 +102,7 @@ def check_specs(specs: Specs, dir: Path) -> None:
 
 def add_model(directory: "Directory", name: str, key: str, params: dict[str, Any]) -> tuple["Model", bool]:
     """The model in the directory, and whether it is new. Raises as Directory.add_model, add_saved, and load."""
-    from stream_dr.engine.saved import load
+    from stream_dr.models.saved import load
 
     return directory.add_saved(name, load(key)) if key.endswith(SAVED) else directory.add_model(name, key, params)
 

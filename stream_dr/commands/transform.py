@@ -11,8 +11,8 @@ from stream_dr.commands.specs import path_or_uri
 
 if TYPE_CHECKING:
     from stream_dr.datasets.sources import FileSource
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.model import Model
+    from stream_dr.directory.directory import Directory
+    from stream_dr.models.model import Model
     from stream_dr.shards.dataset import Dataset
 
 
@@ -36,9 +36,9 @@ def transform(
 
     Of a table, columns that the stream does not have are left out, and those that the file does not have are missing.
     """
-    from stream_dr.engine.directory import Directory
-    from stream_dr.engine.query import project
-    from stream_dr.engine.schema import columns_missing
+    from stream_dr.directory.directory import Directory
+    from stream_dr.models.schema import columns_missing
+    from stream_dr.running.query import project
     from stream_dr.shards.dataset import Dataset
 
     with Directory(directory, writable=False) as opened, Bar("transform", None) as bar:

@@ -15,7 +15,7 @@ def verify(
 
     Exit status 1 with the first error's code when anything is damaged or missing; all findings are listed.
     """
-    from stream_dr.engine.verify import verify as check
+    from stream_dr.directory.verify import verify as check
 
     first = None
     for finding in check(directory):

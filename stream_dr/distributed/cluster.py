@@ -22,14 +22,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
+from stream_dr.directory.draft import Reference
 from stream_dr.distributed.kept import Kept, Run, once
 from stream_dr.distributed.parts import Part, Told, learn, merge
 from stream_dr.distributed.plan import LEAST_ROWS, Node, Plan, Task
-from stream_dr.engine.draft import Reference
-from stream_dr.engine.model import Spec
-from stream_dr.engine.schema import Limits, Schema
 from stream_dr.errors import ClusterError, SourceMissing
 from stream_dr.estimators import make
+from stream_dr.models.entry import Spec
+from stream_dr.models.schema import Limits, Schema
 
 if TYPE_CHECKING:
     from distributed import Client, Future

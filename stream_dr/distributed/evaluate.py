@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from stream_dr.distributed.cluster import check_workers, connected, gathered, on_worker
-from stream_dr.engine.model import Spec
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, Shuffled, evaluate
+from stream_dr.models.entry import Spec
 from stream_dr.shards.dataset import Dataset
 
 

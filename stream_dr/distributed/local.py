@@ -8,10 +8,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from stream_dr.directory.draft import Reference
 from stream_dr.distributed.kept import Kept, Run, once
 from stream_dr.distributed.parts import Part, Told, learn, merge
 from stream_dr.distributed.plan import Node, Plan
-from stream_dr.engine.draft import Reference
 
 
 class Stopped(Exception):

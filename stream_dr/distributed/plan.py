@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr import __version__
-from stream_dr.engine.draft import Reference
-from stream_dr.engine.model import Spec
-from stream_dr.engine.schema import Limits, Schema
-from stream_dr.engine.snapshot import state_sha256
+from stream_dr.directory.draft import Reference
+from stream_dr.models.entry import Spec
+from stream_dr.models.schema import Limits, Schema
+from stream_dr.models.snapshot import state_sha256
 
 LEAST_ROWS = 50_000
 """Rows of a task, at least."""

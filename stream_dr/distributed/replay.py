@@ -13,20 +13,20 @@ from collections.abc import Sequence
 
 from threadpoolctl import threadpool_limits
 
+from stream_dr.directory.admit import admit_block
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import Reference, reference_draft
+from stream_dr.directory.records import Recorder
 from stream_dr.distributed.kept import Kept, Run
 from stream_dr.distributed.plan import Plan, Recurrence, Task, tasks_of
-from stream_dr.engine.admit import admit_block
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.draft import Reference, reference_draft
-from stream_dr.engine.model import Model
-from stream_dr.engine.records import Recorder
-from stream_dr.engine.replay import Progress, Replay, ReplayReport, ReplaySettings, Watch
-from stream_dr.engine.schema import Schema
-from stream_dr.engine.threads import switching
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.mapping import merges_parts
+from stream_dr.models.model import Model
+from stream_dr.models.schema import Schema
+from stream_dr.running.replay import Progress, Replay, ReplayReport, ReplaySettings, Watch
 from stream_dr.shards.dataset import Dataset, Shard
 from stream_dr.statistics.protocol import State
+from stream_dr.threads import switching
 
 
 def replay_in_parts(
@@ -38,7 +38,7 @@ def replay_in_parts(
     kept: Kept | None = None,
 ) -> ReplayReport:
     """Replay a data set into a directory's models by a plan; see the module's text. kept: where finished parts are kept
-    until all is learned. Raises as `engine.replay.replay` does, and what `run` raises."""
+    until all is learned. Raises as `running.replay.replay` does, and what `run` raises."""
     with switching(), threadpool_limits(1), Recorder(directory) as recorder:
         return _InParts(directory, dataset, settings, watch, recorder, run, kept).run()
 

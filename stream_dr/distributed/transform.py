@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from stream_dr.block import Block
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import Reference
+from stream_dr.directory.references import references
 from stream_dr.distributed.cluster import check_workers, connected, gathered, on_worker
 from stream_dr.distributed.plan import Task, tasks_of
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.draft import Reference
-from stream_dr.engine.model import Model
-from stream_dr.engine.query import given_fields, projected_batch, published
-from stream_dr.engine.references import references
-from stream_dr.engine.schema import Schema
 from stream_dr.errors import InvalidParameter, OutputExists
+from stream_dr.models.model import Model
+from stream_dr.models.schema import Schema
 from stream_dr.projection import Projection
+from stream_dr.running.query import given_fields, projected_batch, published
 from stream_dr.shards.dataset import Dataset, open_shard
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, manifest_bytes
 from stream_dr.shards.uri import filesystem, write_whole
@@ -30,7 +30,7 @@ from stream_dr.shards.uri import filesystem, write_whole
 
 def transform_on(address: str, directory: Directory, model: Model, dataset: Dataset, out: str) -> int:
     """Write the projected rows of a data set into a folder or under a URI; their number. Raises OutputExists where there is
-    a manifest, ClusterError, and what `engine.query.project` raises."""
+    a manifest, ClusterError, and what `running.query.project` raises."""
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
     out = out if "://" in out else str(Path(out).absolute())

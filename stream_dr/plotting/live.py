@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.model import Model
-from stream_dr.engine.newest import Newest, newest_rows
-from stream_dr.engine.records import Following
-from stream_dr.engine.schema import Facts
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.newest import Newest, newest_rows
+from stream_dr.directory.records import Following
 from stream_dr.errors import StreamDRError
+from stream_dr.models.model import Model
+from stream_dr.models.schema import Facts
 from stream_dr.plotting.figure import Plain, nothing
 from stream_dr.plotting.of_directory import Wanted, plain_of
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.model import Model
-from stream_dr.engine.newest import Newest, newest_rows
-from stream_dr.engine.schema import Facts
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.newest import Newest, newest_rows
 from stream_dr.errors import InvalidParameter
+from stream_dr.models.model import Model
+from stream_dr.models.schema import Facts
 from stream_dr.plotting.convergence import convergence_of
 from stream_dr.plotting.drift import drift_of
 from stream_dr.plotting.figure import Plain, inner, nothing, text

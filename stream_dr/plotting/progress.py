@@ -5,7 +5,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from stream_dr.engine.schema import Facts
+from stream_dr.models.schema import Facts
 from stream_dr.plotting.figure import COLOURS, Plain, Trace, nothing, plain, text
 from stream_dr.plotting.recorded import recorded, records_of, when
 

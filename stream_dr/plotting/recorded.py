@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stream_dr.engine.records import RECORDS, Records
-from stream_dr.engine.schema import Facts
+from stream_dr.directory.records import RECORDS, Records
+from stream_dr.models.schema import Facts
 
 
 def records_of(source: Any) -> list[Facts]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.model import Model
-from stream_dr.engine.newest import newest_rows
+from stream_dr.models.model import Model
 from stream_dr.plotting.of_directory import KINDS, Wanted, figure_of
 
 HOW = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stream_dr
-from stream_dr.engine.model import Model
+from stream_dr.models.model import Model
 from tests.service.serving import Served, arrow, in_thread, post
 
 WHOLE = [

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load
 
 import stream_dr
-from stream_dr.engine import model_thread
+from stream_dr.running import model_thread
 from tests.service.serving import ARROW, Served, arrow, in_thread, post
 
 RANDOM = np.random.default_rng(3)

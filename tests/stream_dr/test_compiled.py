@@ -15,7 +15,7 @@ from stream_dr.compiled import compiled
 ROOT = Path(__file__).parents[2]
 STATES = """
 import numpy as np, stream_dr
-from stream_dr.engine.snapshot import state_sha256
+from stream_dr.models.snapshot import state_sha256
 rng = np.random.default_rng(1)
 for estimator in (stream_dr.IncrementalSKM(n_components=5), stream_dr.CCIPCA(n_components=5)):
     for batch in range(25):

@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stream_dr.directory.directory import Directory
 from stream_dr.distributed.cluster import workers_of
 from stream_dr.distributed.kept import Kept
 from stream_dr.distributed.replay import replay_in_parts
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.replay import ReplaySettings
-from stream_dr.engine.snapshot import state_sha256
+from stream_dr.models.snapshot import state_sha256
+from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.engine.batches import SMALL, dense
+from tests.stream_dr.directory.batches import SMALL, dense
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("pca", {}), "walk": ("ccipca", {})}
 

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_dr import errors
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import unlearn_draft
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed.cluster import workers_of
 from stream_dr.distributed.evaluate import Evaluation, evaluate_on
@@ -21,18 +23,16 @@ from stream_dr.distributed.kept import Kept
 from stream_dr.distributed.local import threads
 from stream_dr.distributed.refine import refine_on
 from stream_dr.distributed.replay import replay_in_parts
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.draft import unlearn_draft
-from stream_dr.engine.model import Spec
-from stream_dr.engine.query import project
-from stream_dr.engine.refine import refine_model
-from stream_dr.engine.replay import ReplaySettings, replay
-from stream_dr.engine.snapshot import state_sha256
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, evaluate
+from stream_dr.models.entry import Spec
+from stream_dr.models.snapshot import state_sha256
+from stream_dr.running.query import project
+from stream_dr.running.refine import refine_model
+from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
+from tests.stream_dr.directory.batches import SMALL, dense, put, shards
 from tests.stream_dr.distributed.processes import Cluster, eight_tasks, kills, run
-from tests.stream_dr.engine.batches import SMALL, dense, put, shards
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed", reason="needs the extra [distributed]")

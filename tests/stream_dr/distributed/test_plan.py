@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_dr.directory.draft import Reference
 from stream_dr.distributed import plan as planning
 from stream_dr.distributed.plan import Plan, tasks_of
-from stream_dr.engine.draft import Reference
-from stream_dr.engine.model import Spec
-from stream_dr.engine.schema import Limits, Schema
+from stream_dr.models.entry import Spec
+from stream_dr.models.schema import Limits, Schema
 
 
 def batches(*rows: int, sha256: str = "a" * 64) -> list[Reference]:

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.verify import verify
 from stream_dr.distributed import plan as planning
 from stream_dr.distributed.local import threads
 from stream_dr.distributed.replay import replay_in_parts
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.replay import Progress, ReplayReport, ReplaySettings, replay
-from stream_dr.engine.snapshot import state_sha256
-from stream_dr.engine.verify import verify
 from stream_dr.estimators import ESTIMATORS, make
+from stream_dr.models.snapshot import state_sha256
+from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.engine.batches import SMALL, dense, put, shards, sparse
+from tests.stream_dr.directory.batches import SMALL, dense, put, shards, sparse
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lda": ("lda", {}),

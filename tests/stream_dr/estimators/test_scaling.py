@@ -17,11 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from stream_dr import CCA, CCIPCA, ESTIMATORS, HSL, LDA, OPLS, SKM, SRP, IncrementalSKM, errors, load, random_fourier
-from stream_dr.engine.snapshot_file import read_file, write_file
 from stream_dr.estimators.closed_form import ClosedForm
 from stream_dr.estimators.estimator import Estimator
 from stream_dr.estimators.reservoir_method import ReservoirMethod
 from stream_dr.estimators.two_stage import TwoStage
+from stream_dr.models.snapshot_file import read_file, write_file
 from stream_dr.solve.orientation import alignment
 from tests.naive import two_stage as naive
 from tests.naive.scaling import shrunk, variances, within_variances

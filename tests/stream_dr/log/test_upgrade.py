@@ -20,14 +20,14 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.cli import main
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import Receipt
 from stream_dr.disk import DirectoryLock
-from stream_dr.engine.advance import backfill
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.draft import Receipt
 from stream_dr.failpoints import armed
 from stream_dr.log.log import Log
 from stream_dr.log.upgrade import upgrade
-from tests.stream_dr.engine.batches import SMALL, dense, draft, put
+from stream_dr.running.advance import backfill
+from tests.stream_dr.directory.batches import SMALL, dense, draft, put
 
 FIXTURE = Path(__file__).with_name("format2.tar.xz")
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from stream_dr.engine.directory import Directory
-from stream_dr.engine.snapshot import state_sha256
+from stream_dr.directory.directory import Directory
 from stream_dr.errors import InvalidParameter
+from stream_dr.models.snapshot import state_sha256
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from stream_dr.shards.uri import RemotePath, path_of
-from tests.stream_dr.engine.batches import dense
+from tests.stream_dr.directory.batches import dense
 
 SECRET = "hidden-credential-4711"
 

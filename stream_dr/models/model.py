@@ -1,0 +1,323 @@
+"""Model: an estimator's spec, its accumulator, the position it has applied, and the projections it has published.
+
+One thread advances a model; any thread reads it. A frozen State is solved, oriented like its predecessor, numbered and
+swapped in as one reference: what readers take is `published`, an immutable value, so a transform needs no lock and never
+waits.
+
+Why this way: the accumulator has one owner, and everything that others see of it is a value that no one writes to
+again. A version's number is taken from a ceiling that was made durable before, so none is used twice, whatever is killed.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from stream_dr.errors import CatchingUp, ModelFailed, NotFitted, StreamDRError, UnknownVersion
+from stream_dr.estimators.estimator import Estimator
+from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.models.schema import Facts
+from stream_dr.models.versions import Published, Versions, change
+from stream_dr.projection import Projection
+from stream_dr.solve.orientation import oriented
+from stream_dr.statistics.protocol import AdditiveAccumulator, State
+from stream_dr.targets import Label
+
+_RESERVED = 1_000
+"""Version numbers made durable at once."""
+
+
+class Frozen(NamedTuple):
+    """A model's state at a position."""
+
+    state: State
+    position: int
+    rows: int
+
+
+class Learner(Protocol):
+    """What is asked whether it learns a batch: a Model, or an estimator alone."""
+
+    @property
+    def estimator(self) -> Estimator:
+        """What learns."""
+
+    @property
+    def begun(self) -> State:
+        """The state it goes on from; None: it begins empty."""
+
+
+class Model:
+    """A live model. Attributes are read by any thread and written by the one that advances it.
+
+    name, id (never used twice in a directory), spec, start (first position it learns from), status ("live",
+    "catching_up" or "failed"), position (last event applied; start − 1 before any), goal (the log's last), rows,
+    rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), refine_policy,
+    advance_seconds and advanced_rows
+    (time spent learning, and rows learned, by this process). ceiling: version numbers that may have been handed out;
+    reserve: makes another one durable. names: the columns' names that snapshots tell, None where they have none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        id: int,
+        spec: Spec,
+        start: int,
+        estimator: Estimator,
+        versions: Versions | None = None,
+        ceiling: int = 0,
+        reserve: Callable[[int], None] = lambda ceiling: None,
+    ) -> None:
+        self.name, self.id, self.spec, self.start = name, id, spec, start
+        self.estimator = estimator
+        self.names: tuple[str, ...] | None = None
+        self.policy: PublishPolicy | None = None
+        self.refine_policy: RefinePolicy | None = None
+        self.refine_begun = (0, time.monotonic())  # rows learned, and the time, when a refine last began
+        self.status = "catching_up"
+        self.position = self.goal = start - 1
+        self.accumulator: AdditiveAccumulator = estimator.accumulator()
+        self.failure: Failure | None = None
+        self.published: Published | None = None
+        self.versions = versions or Versions(32)
+        self.next_version = ceiling + 1
+        self._ceiling, self._reserve = ceiling, reserve
+        self.snapshot_position = start - 1
+        self.snapshot_version = 0  # what was published then
+        self.published_at = time.monotonic()
+        self.publish_seconds = 0.0
+        self.publishing = False
+        self.learning = threading.Lock()  # held while an event is applied, and while the state is frozen
+        self.solving = threading.Lock()
+        self.snapshotting = threading.Lock()
+        self.solve_error: Exception | None = None
+        self.attempted = start - 1
+        self.advance_seconds = 0.0
+        self.advanced_rows = 0
+
+    def begin_with(self, estimator: Any) -> None:
+        """Go on from what a saved estimator has learned, and publish what it projects by; the estimator stays as it is.
+
+        The version has a number that no restart gives to another projection, though none is reserved for it: it is in the
+        file."""
+        holder = estimator.holder()
+        self.accumulator = self.estimator.accumulator(holder.accumulator.freeze())
+        self.names = self.names or holder.names
+        try:
+            projection = estimator.projection()
+        except Exception:  # what cannot be solved is told when it is tried again, as of any model
+            return
+        if hasattr(projection, "prepared"):
+            projection = projection.prepared()
+        refined_at = None if holder.refined is None else self.position
+        published = Published(self.next_version, self.position, projection, self.rows, refined_at=refined_at)
+        self.next_version += 1
+        self.versions.add(published)
+        self.published = published
+
+    @property
+    def begun(self) -> State | None:
+        """The state to go on from of a model that began with a saved estimator; None: it began empty."""
+        if self.spec.saved is None:
+            return None
+        with self.learning:
+            return self.accumulator.freeze()
+
+    @property
+    def rows(self) -> int:
+        """Rows learned."""
+        return int(self.accumulator.rows)
+
+    @property
+    def rows_skipped(self) -> int:
+        """Rows left out because they had no target."""
+        return int(self.accumulator.rows_skipped)
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """Labels learned so far, sorted."""
+        return tuple(sorted(self.accumulator.labels))
+
+    @property
+    def published_version(self) -> int:
+        """Version of what is published; 0: nothing is."""
+        return self.published.version if self.published else 0
+
+    @property
+    def soon(self) -> bool:
+        """Whether its policy publishes what it learns within a minute, unasked."""
+        return self.policy is None or self.policy.soon
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether rows can be subtracted as they are: a sum whose rows do not weigh less with age."""
+        return self.estimator.additive and getattr(self.estimator, "decay", 1.0) == 1.0
+
+    @property
+    def kept(self) -> bool:
+        """Whether the last snapshot has what is published."""
+        return self.snapshot_version == self.published_version
+
+    def snapshotted(self, position: int) -> bool:
+        """Whether a snapshot of its state at `position` would tell nothing new."""
+        return position < self.snapshot_position + (1 if self.kept else 0)
+
+    @property
+    def stale_rows(self) -> int:
+        """Rows learned that what is published does not include."""
+        return max(0, self.rows - (self.published.rows if self.published else 0))
+
+    @property
+    def refine_due(self) -> float:
+        """When, by time.monotonic, it is to be refined by its policy; inf: not before more rows come."""
+        rows, begun = self.refine_begun
+        if self.refine_policy is None or self.published is None or self.published.projection.solution == "exact":
+            return math.inf
+        if self.refine_policy.rows is not None and self.rows - rows >= self.refine_policy.rows:
+            return begun
+        return begun + self.refine_policy.seconds if self.refine_policy.seconds and self.rows != rows else math.inf
+
+    @property
+    def stale(self) -> bool:
+        """Whether rows were learned that the published projection should include; a refined one stays as it is."""
+        if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
+            return False
+        return self.published is None or self.published.position < self.position
+
+    def includes(self, position: int) -> bool:
+        """Whether it has applied `position`, and was solved, or at least tried, after it."""
+        return self.position >= position and (not self.stale or self.attempted >= position)
+
+    def freeze(self) -> Frozen:
+        """The state now, from any thread: between two events. Raises ModelFailed: it may be half new."""
+        with self.learning:
+            if self.failure is not None:
+                raise self.failed(self.failure)
+            return Frozen(self.accumulator.freeze(), self.position, self.rows)
+
+    def publish(self, frozen: Frozen) -> Published:
+        """Solve a frozen state and make it what readers see; one at a time. Raises what the solver raises; then nothing has
+        changed."""
+        return self.swap(self.estimator.solve(frozen.state), frozen)
+
+    def swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
+        """Make a projection of a frozen state what readers see; a refined one, which has a residual, until the next
+        refine."""
+        last = self.published
+        spread = partial(self.estimator.spread, frozen.state)
+        projection = oriented(projection, last.projection if last else None, spread)
+        if hasattr(projection, "prepared"):
+            projection = projection.prepared()
+        published = Published(
+            self._next_version(),
+            frozen.position,
+            projection,
+            frozen.rows,
+            change(last.projection, projection) if last else None,
+            None if residual is None else frozen.position,
+            residual,
+        )
+        self.versions.add(published)
+        self.published = published
+        self.published_at = time.monotonic()
+        return published
+
+    def _next_version(self) -> int:
+        version = self.next_version
+        if version > self._ceiling:
+            self._set_ceiling(version + _RESERVED - 1)
+        self.next_version = version + 1
+        return version
+
+    def release_versions(self) -> None:
+        """Give back version numbers that were made durable and not used; for a clean end, after the last snapshot."""
+        if self._ceiling >= self.next_version:
+            self._set_ceiling(self.next_version - 1)
+
+    def _set_ceiling(self, ceiling: int) -> None:
+        self._reserve(ceiling)
+        self._ceiling = ceiling
+
+    def fail(self, position: int, error: Exception) -> Failure:
+        """Stop at the event that could not be applied; what is published goes on serving."""
+        code = error.code if isinstance(error, StreamDRError) else "internal"
+        self.failure = Failure(position, code, f"{type(error).__name__}: {error}")
+        self.status = "failed"
+        return self.failure
+
+    def failed(self, where: Failure) -> ModelFailed:
+        """What is raised where a model is asked to go on that has failed."""
+        why = "the log has the details" if where.code == "internal" else where.message
+        return ModelFailed(f"model {self.name!r} failed at position {where.position} ({where.code}): {why}.")
+
+    def unpublished(self) -> StreamDRError:
+        """Why there is no projection: CatchingUp where there will be one in a moment."""
+        if self.failure is not None:
+            return self.failed(self.failure)
+        kind, why = self._unsolved()
+        return kind(f"model {self.name!r} {why}")
+
+    def _unsolved(self) -> tuple[type[NotFitted], str]:
+        if self.position < self.goal:
+            return CatchingUp, (
+                f"has published no projection yet: it has learned the log up to position {self.position} of {self.goal}. "
+                "Ask again in a moment, while a service or a replay runs."
+            )
+        if self.rows == 0:
+            return NotFitted, "has published no projection yet: it has learned no row. Send rows first."
+        if self.solve_error is not None:
+            kind = type(self.solve_error) if isinstance(self.solve_error, NotFitted) else NotFitted
+            if isinstance(self.solve_error, StreamDRError):
+                return kind, f"has no projection of its {self.rows} rows: {self.solve_error}"
+            return kind, f"could not be solved ({type(self.solve_error).__name__}); the log has the details."
+        if self.policy is not None and not self.soon:
+            return NotFitted, (
+                f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
+                f"POST /models/{self.name}/publish."
+            )
+        return CatchingUp, (
+            f"is not solved yet for its {self.rows} rows; a service or a replay that runs does so in a moment."
+        )
+
+    def version(self, number: int) -> Published:
+        """A kept projection by its version. Raises UnknownVersion."""
+        kept = self.versions.find(number)
+        if kept is None:
+            numbers = self.versions.numbers
+            raise UnknownVersion(
+                f"model {self.name!r} keeps versions {numbers[:1]} … {numbers[-1:]}; {number} is not there."
+            )
+        return kept
+
+    def describe(self, last: int) -> Facts:
+        """All that is told about a model, JSON-able; `last` is the log's last position (for the lag, in events)."""
+        published = self.published
+        projection = published.projection if published else None
+        eigenvalues = getattr(projection, "eigenvalues", None)
+        return {
+            "name": self.name,
+            "estimator": self.spec.estimator,
+            "params": self.spec.params,
+            "state": self.status,
+            "position": self.position,
+            "rows": self.rows,
+            "rows_skipped": self.rows_skipped,
+            "lag": max(0, last - self.position),
+            "version": self.published_version,
+            "versions": self.versions.numbers,
+            "published_position": published.position if published else None,
+            "components": projection.n_components if projection else 0,
+            "classes": list(self.classes),
+            "eigenvalues": [] if eigenvalues is None else eigenvalues.tolist(),
+            "solution": projection.solution if projection else None,
+            "refined_at": published.refined_at if published else None,
+            "residual": published.residual if published else None,
+            "bytes": self.estimator.state_bytes(self.accumulator.n_features, max(1, len(self.classes))),
+            "stale_rows": self.stale_rows,
+            "publish": self.policy._asdict() if self.policy else None,
+            "refine": self.refine_policy._asdict() if self.refine_policy and any(self.refine_policy) else None,
+            "failure": self.failure._asdict() if self.failure else None,
+        }

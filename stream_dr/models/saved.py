@@ -1,0 +1,110 @@
+"""Saved: estimators in files. `save` writes one, `load` reads it back, and a model's snapshot too.
+
+A file holds the spec, the state, the names of columns, and the projections shown last, whose signs and order the next one
+keeps. What `load` gives goes on as if it had never been written.
+
+Cost: the state's bytes, read and hashed once.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_dr import __version__
+from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamDRError
+from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
+from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.holder import Holder, held
+from stream_dr.estimators.k_nearest import KNearest
+from stream_dr.models.entry import Spec
+from stream_dr.models.schema import Facts
+from stream_dr.models.snapshot_file import (
+    Arrays,
+    file_bytes,
+    packed,
+    packed_projection,
+    part,
+    projection_of,
+    read_bytes,
+    read_file,
+    write_file,
+)
+from stream_dr.statistics.protocol import unpack
+
+
+def save(estimator: Any, path: str | Path) -> None:
+    """Write an estimator or KNearest, fitted or not, to one file. Raises UnknownEstimator (not registered),
+    InvalidParameter (no plain value, or changed after rows were learned with it) and InsufficientStorage."""
+    write_file(Path(path), *_contents(estimator))
+
+
+def saved_bytes(estimator: Any) -> bytes:
+    """What `save` writes. Raises UnknownEstimator, InvalidParameter."""
+    return file_bytes(*_contents(estimator))
+
+
+def _contents(estimator: Any) -> tuple[Arrays, Facts]:
+    arrays: Arrays = {}
+    facts: Facts = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
+    holder: Holder | None = getattr(estimator, "holder_", None)
+    if holder is not None:
+        holder.check(estimator)
+        arrays, described = packed("state", holder.accumulator.freeze())
+        facts |= described | {"names": list(holder.names) if holder.names else None}
+        for name, projection in (("refined", holder.refined), ("shown", holder.shown)):
+            if projection is not None and (name == "refined" or projection is not holder.refined):
+                more, facts[name] = packed_projection(name, projection)
+                arrays |= more
+    return arrays, facts
+
+
+def load(source: str | Path | bytes) -> Estimator | KNearest:
+    """The estimator (or KNearest) that `save` wrote, or that a model's snapshot holds; it goes on bit-equal.
+
+    source: a file's path, or its content. Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile.
+    """
+    arrays, facts = read_bytes(source) if isinstance(source, bytes) else read_file(Path(source))
+    what = "the file that was sent" if isinstance(source, bytes) else source
+    if facts.get("kind") not in ("estimator", "model"):
+        raise ForeignFile(f"{what} holds no estimator ({facts.get('kind')}); name a file of save or a snapshot.")
+    try:
+        return _estimator(arrays, facts)
+    except StreamDRError:
+        raise
+    except Exception as e:  # no file of ours: whatever its numbers lead to
+        raise DamagedFile(f"{what} does not hold what it says ({type(e).__name__}: {e}). Use an older copy.") from e
+
+
+def spec_of(estimator: Any) -> Spec:
+    """An estimator's registry key and all its parameters. Raises UnknownEstimator."""
+    known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
+    return Spec(known.key_of(estimator), estimator.get_params(deep=False))
+
+
+def plain_spec(spec: Spec) -> Facts:
+    """A spec as JSON can say it. Raises InvalidParameter for a parameter that is no plain value."""
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.params.items()}
+    for name, value in plain.items():
+        if not isinstance(value, str | int | float | bool | dict | list | None):
+            raise InvalidParameter(
+                f"{name}={value!r} cannot be stored; use a plain value (str, int, float, bool, None)."
+            )
+    return {"estimator": spec.estimator, "params": plain} | ({"saved": spec.saved} if spec.saved else {})
+
+
+def _estimator(arrays: Arrays, facts: Facts) -> Estimator | KNearest:
+    spec = Spec(**facts["spec"])
+    estimator = make(spec.estimator, spec.params, CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
+    if "state" in facts:
+        state = unpack(estimator.state_type, part("state", arrays), facts["state"])
+        holder = held(estimator, state, tuple(facts["names"]) if facts.get("names") else None)
+        if "refined" in facts:
+            holder.refined = holder.shown = projection_of("refined", arrays, facts["refined"])
+        if "shown" in facts:
+            holder.shown = projection_of("shown", arrays, facts["shown"])
+        if "published" in facts:  # of a model
+            holder.shown = projection_of("published", arrays, facts["published"]["projection"])
+            holder.refined = holder.shown if facts["published"]["refined_at"] is not None else None
+        estimator.holder_ = holder
+    return estimator

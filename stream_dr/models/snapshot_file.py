@@ -1,0 +1,146 @@
+"""SnapshotFile: named arrays and JSON facts in one safetensors file, checked when read.
+
+safetensors writes arrays that are not C-ordered scrambled, checks no bytes and orders metadata at random. So every array is
+made C-ordered, all facts stand in one metadata key as canonical JSON, and a sha256 over names, types, shapes, bytes and
+facts stands beside them. A file that is not ours, of another format version, or damaged raises an error of its own. Nothing
+is pickled. Memory: the file once more while it is written.
+
+Why this way: one format for a model's snapshot and for a saved estimator, readable by any safetensors library.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load, save
+
+from stream_dr.disk import write_atomically
+from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
+from stream_dr.models.schema import Facts
+from stream_dr.projection import Columns, Linear, Projection
+from stream_dr.statistics.protocol import STATES, State, pack, unpack
+
+Arrays = dict[str, np.ndarray]
+"""Arrays by name."""
+
+SNAPSHOT_FORMAT = 1
+KEY = "stream_dr"
+
+
+def write_file(path: Path, arrays: Arrays, facts: Facts) -> None:
+    """Write arrays and facts to `path`: a temporary file, fsync, rename, fsync of the folder. Raises
+    InsufficientStorage."""
+    write_atomically(path, lambda file: file.write(file_bytes(arrays, facts)), "snapshot")
+
+
+def file_bytes(arrays: Arrays, facts: Facts) -> bytes:
+    """What `write_file` writes."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    told = {"format": SNAPSHOT_FORMAT, "facts": facts, "sha256": arrays_digest(arrays, canonical_json(facts))}
+    return save(arrays, {KEY: canonical_json(told)})
+
+
+def read_file(path: Path) -> tuple[Arrays, Facts]:
+    """Arrays and facts of a file that `write_file` made, bytes checked.
+
+    Raises SourceMissing, ForeignFile (not ours), UnknownFormat (another version) or DamagedFile.
+    """
+    if not path.is_file():
+        raise SourceMissing(f"{path} is not a file; name one that save or a snapshot has written.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata()
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except SafetensorError as e:
+        with path.open("rb") as head:
+            raise _not_read(str(path), head.read(1 << 20), str(e)) from e
+    return arrays, _checked(str(path), arrays, metadata)
+
+
+def read_bytes(content: bytes) -> tuple[Arrays, Facts]:
+    """As `read_file`, of a file's content; the arrays are copies."""
+    what = "the file that was sent"
+    try:
+        arrays = load(content)
+    except SafetensorError as e:
+        raise _not_read(what, content[: 1 << 20], str(e)) from e
+    length = int.from_bytes(content[:8], "little")  # of the header, which `load` has checked and does not give
+    return arrays, _checked(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
+
+
+def packed(prefix: str, state: State) -> tuple[Arrays, Facts]:
+    """A State's arrays, their names begun with a prefix, and its description under that name."""
+    arrays, description = pack(state)
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
+
+
+def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Facts]:
+    """A projection's arrays, their names begun with a prefix, and what `projection_of` takes."""
+    arrays, facts = packed(prefix, projection)
+    return arrays, {"class": type(projection).__name__, "fields": facts[prefix]}
+
+
+def projection_of(prefix: str, arrays: Arrays, facts: Facts) -> Projection:
+    """The projection that `packed_projection` was given."""
+    kinds = {"Linear": Linear, "Columns": Columns, **STATES}
+    return unpack(kinds[facts["class"]], part(prefix, arrays), facts["fields"])
+
+
+def part(prefix: str, arrays: Arrays) -> Arrays:
+    """The arrays whose names begin with a prefix, without it."""
+    return {n.removeprefix(f"{prefix}."): a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys and no spaces; floats as repr, so they come back bit-equal."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def arrays_digest(arrays: Arrays, text: str = "") -> str:
+    """sha256 (hex) over text and the arrays' names, types, shapes and bytes, by name."""
+    total = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
+        total.update(_bytes(array))
+    return total.hexdigest()
+
+
+def _bytes(array: np.ndarray) -> memoryview | bytes:
+    """A C-ordered array's bytes, not copied."""
+    return array.data.cast("B") if array.size else b""
+
+
+def _checked(what: str, arrays: Arrays, metadata: dict[str, str] | None) -> Facts:
+    """The facts, once format and checksum are right."""
+    told = _told(what, (metadata or {}).get(KEY))
+    if arrays_digest(arrays, canonical_json(told["facts"])) != told.get("sha256"):
+        raise DamagedFile(f"{what}: its bytes are not those its checksum names. Use an older copy.")
+    facts: Facts = told["facts"]
+    return facts
+
+
+def _told(path: str, text: str | None) -> Facts:
+    """The metadata, of the format that is read."""
+    if text is None:
+        raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")
+    try:
+        told = json.loads(text)
+        version = told["format"]
+        _ = told["facts"]
+    except (ValueError, TypeError, KeyError) as e:
+        raise DamagedFile(f"{path}: its metadata cannot be read ({e}). Use an older copy.") from e
+    if version != SNAPSHOT_FORMAT:
+        raise UnknownFormat(
+            f"{path} is of format {version}; this version reads format {SNAPSHOT_FORMAT}. Use the version it is from."
+        )
+    return told
+
+
+def _not_read(path: str, head: bytes, reason: str) -> DamagedFile | ForeignFile:
+    """Which error an unreadable file deserves: ours once, or never."""
+    if f'"{KEY}"'.encode() in head:
+        return DamagedFile(f"{path} is damaged ({reason}). Use an older copy.")
+    return ForeignFile(f"{path} was not written by stream_dr ({reason}); name a file of its save or a snapshot.")

@@ -1,0 +1,238 @@
+"""Advance: the log's events as Steps, and how a model applies one of them at a time; events are never batched together.
+
+Live, backfill and replay get their Steps from the same code. The log is read a page at a time (short
+reads: no cursor stays open on it); an event that was just appended may be taken from the directory's `recent` drafts, whose
+rows are parsed already, from the very bytes that were written.
+
+An unlearn event takes rows out: a model whose state is a sum subtracts them; any other is rebuilt from the log up to this
+event, without the rows unlearned so far. So is a sum under decay (the rows that go have made older ones weigh less), and one
+that would lose too much precision by subtraction. A caller that advances several models may hand a rebuild to another
+thread, so that it does not hold up the others.
+
+Events here were admitted, so applying one must not raise. If it does all the same, the model becomes `failed` with the
+event's position, the error's code and message; its last projection stays in use, the other models go on, and the failure is
+written down, so that a restart does not try the same event for ever.
+
+Cost: subtracting costs as much as learning those rows; rebuilding, as much as learning the log again.
+
+Why this way: a State depends on the events and their boundaries alone, so it is bit-equal however often the process was
+killed.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import NamedTuple
+
+from stream_dr.block import Block
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import Draft, Removal, removal_of
+from stream_dr.directory.history import PAGE
+from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
+from stream_dr.log.event import Event
+from stream_dr.models.model import Model
+from stream_dr.models.schema import columns_in_order, learned_by
+from stream_dr.models.snapshot import first_accumulator
+from stream_dr.statistics.protocol import AdditiveAccumulator
+from stream_dr.threads import ahead
+
+log = logging.getLogger("stream_dr.advance")
+
+PAGE_BYTES = 64 << 20
+"""A page ends past so many bytes of bodies, or of their rows: what is compressed or in shards unpacks."""
+
+
+Going = Callable[[], bool]
+"""Whether to go on: asked at every event that a rebuild reads."""
+
+
+class Step(NamedTuple):
+    """One event, decoded: rows to learn, rows to take out, or why it could not be read."""
+
+    position: int
+    block: Block | None = None
+    removal: Removal | None = None
+    error: Exception | None = None
+
+
+class Steps:
+    """The maker of Steps of a directory's log. One owner (thread)."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory, self._decoder = directory, directory.history.decoder()
+
+    def read(self, after: int, until: int, limit: int = PAGE) -> list[Step]:
+        """The next events, at most `limit`, up to position `until`: those held in memory, or else those of the log before
+        them. One that cannot be read is a Step with the error, which fails the models that need it."""
+        recent = self._directory.recent
+        held = [(p, draft) for p, draft in recent.take(after, limit) if p <= until]
+        if held:
+            return [_step(position, partial(self._of_draft, draft)) for position, draft in held]
+        return self._logged(after, min(until, recent.first(after, until + 1) - 1), limit)
+
+    def pages(self, after: int, until: int) -> Generator[list[Step], None, None]:
+        """All events with after < position ≤ until, a page at a time."""
+        while after < until and (steps := self.read(after, until)):
+            yield steps
+            after = steps[-1].position
+
+    def _logged(self, after: int, until: int, limit: int) -> list[Step]:
+        steps: list[Step] = []
+        left = PAGE_BYTES
+        try:
+            for event in self._directory.log.read(after, until, limit, PAGE_BYTES):
+                steps.append(_step(event.position, partial(self._of_event, event)))
+                left -= steps[-1].block.nbytes if steps[-1].block is not None else 0
+                if left <= 0:
+                    break
+        except Overloaded:  # of this moment
+            raise
+        except StreamDRError as e:
+            if limit > 1:  # which of them it is, one by one
+                return self._logged(after, until, 1)
+            return [Step(after + 1, error=e)]
+        return steps
+
+    def _of_draft(self, draft: Draft) -> Block | Removal:
+        return removal_of(draft.body) if draft.block is None else columns_in_order(draft.block, self._directory.schema)
+
+    def _of_event(self, event: Event) -> Block | Removal | None:
+        return self._decoder.decode(event, self._directory.schema)
+
+
+def _step(position: int, read: Callable[[], Block | Removal | None]) -> Step:
+    try:
+        found = read()
+    except Exception as e:
+        return Step(position, error=e)
+    return Step(position, removal=found) if isinstance(found, dict) else Step(position, found)
+
+
+def rows_of(steps: Iterable[Step]) -> int:
+    """Rows that events bring to be learned."""
+    return sum(step.block.rows for step in steps if step.block is not None)
+
+
+def backfill(
+    directory: Directory,
+    models: Sequence[Model],
+    until: int,
+    pool: Executor | None = None,
+    after_page: Callable[[list[Step]], bool | None] | None = None,
+    rebuild: Going | None = lambda: True,
+) -> list[Model]:
+    """Apply the log's events up to `until` to each model that is behind, in one pass: each skips what it has applied.
+
+    after_page: called when all models have applied a page; a true answer ends the pass early. rebuild: as in `advance`;
+    the models that are left at an event for want of it are given. Raises HistoryGone when a model needs events that are no
+    longer kept. A model that cannot apply an event, or whose shard cannot be read, is failed.
+    """
+    behind, left = [m for m in models if m.status != "failed" and m.position < until], list[Model]()
+    if not behind:
+        return left
+    start, first = min(m.position for m in behind), directory.log.first
+    if start + 1 < first:
+        raise HistoryGone(f"events before position {first} are no longer kept; {start + 1} is needed.")
+    with closing(ahead(Steps(directory).pages(start, until))) as pages:
+        for steps in pages:
+            left += advance_all([m for m in behind if m not in left], steps, directory, pool, rebuild)
+            if len(left) == len(behind) or (after_page is not None and after_page(steps)):
+                break
+    return left
+
+
+def advance_all(
+    models: Sequence[Model],
+    steps: Sequence[Step],
+    directory: Directory,
+    pool: Executor | None,
+    rebuild: Going | None = lambda: True,
+) -> list[Model]:
+    """Every model applies all steps in order, models side by side in the pool; returns when all have, with those that are
+    left at an event for want of a rebuild (`advance`).
+
+    In the main thread a single model too is given to the pool: Ctrl-C is raised there, and would leave half an event
+    applied.
+    """
+    here = len(models) < 2 and threading.current_thread() is not threading.main_thread()
+    if pool is None or here:
+        done = [_advance_many(model, steps, directory, rebuild) for model in models]
+    else:
+        futures = [pool.submit(_advance_many, model, steps, directory, rebuild) for model in models]
+        done = [future.result() for future in futures]
+    return [model for model, applied in zip(models, done, strict=True) if not applied]
+
+
+def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, rebuild: Going | None) -> bool:
+    begun, rows = time.perf_counter(), model.rows
+    applied = all(advance(model, step, directory, rebuild) for step in steps)
+    model.advance_seconds += time.perf_counter() - begun
+    model.advanced_rows += max(0, model.rows - rows)
+    return applied
+
+
+def advance(model: Model, step: Step, directory: Directory, rebuild: Going | None = lambda: True) -> bool:
+    """Apply one event to a model; False where it is as it was, because it is to be rebuilt for that and is not.
+
+    rebuild: None: nothing is rebuilt here. Raises nothing but what ends the process; a model that cannot is failed.
+    """
+    if model.status == "failed" or step.position <= model.position:
+        return True
+    if step.removal is None:
+        with model.learning, _failing(model, step.position, directory):
+            _learn(model, step)
+            model.position = step.position
+        return True
+    with _failing(model, step.position, directory):
+        left = _without(model, step.position, step.removal, directory, rebuild)
+        if left is None:
+            return False
+        with model.learning:
+            model.accumulator, model.position = left, step.position
+    return True
+
+
+@contextmanager
+def _failing(model: Model, position: int, directory: Directory) -> Iterator[None]:
+    try:
+        yield
+    except Exception as e:
+        failure = model.fail(position, e)
+        directory.remember_failure(model)
+        log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=e)
+
+
+def _learn(model: Model, step: Step) -> None:
+    if step.error is not None:
+        raise step.error
+    if step.block is not None:
+        model.accumulator.add(learned_by(model.estimator, step.block))
+
+
+def _without(
+    model: Model, position: int, removal: Removal, directory: Directory, rebuild: Going | None
+) -> AdditiveAccumulator | None:
+    """What a model has learned without these rows; None where that takes a rebuild that is not wanted, or not any more."""
+    if max(removal, default=-1) < model.start:
+        return model.accumulator
+    if model.subtracts:
+        left = model.estimator.accumulator(model.accumulator.freeze())
+        try:
+            for block in directory.history.picked(removal, model.start - 1, position):
+                left.remove(learned_by(model.estimator, block))
+        except CannotUnlearn as e:
+            log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
+        else:
+            return left
+    if rebuild is None:
+        return None
+    left = first_accumulator(model, directory.path)
+    for _, block in directory.history.events(model.start - 1, position):
+        if not rebuild():
+            return None
+        left.add(learned_by(model.estimator, block))
+    return left

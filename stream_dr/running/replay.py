@@ -1,0 +1,217 @@
+"""Replay: shards through any number of models in one pass, resumable after a kill at any moment.
+
+Each batch of each shard becomes a reference event (shard sha256, batch, pass), appended only if the log has none such;
+then the models advance. The same command, given again, catches the models up from their snapshots, appends what is
+missing and ends with the same bits as an uninterrupted run. Passes 1 … loops; `again` completes a begun pass, or else
+starts the next.
+
+Four stages overlap: checking the next shard's bytes, reading and checking batches, the log's commits, and learning (models
+side by side, as many as there are processors); snapshots are written from frozen states meanwhile. What was appended is
+held, parsed, until it is learned; groups of batches are bounded in bytes, and so is their number between two stages.
+
+Why this way: what has been done is read off the log and the snapshots; the only thing remembered beside them is how
+many passes an unfinished replay was to reach.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from functools import cached_property
+from typing import NamedTuple
+
+from threadpoolctl import threadpool_limits
+
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import Draft
+from stream_dr.directory.records import Recorder
+from stream_dr.directory.references import GROUP_BYTES, Batches, references, remember_places
+from stream_dr.errors import InsufficientStorage, StreamDRError
+from stream_dr.models.model import Model
+from stream_dr.running.advance import Step, Steps, advance_all, backfill, rows_of
+from stream_dr.running.workers import Checkpoints, Workers
+from stream_dr.shards.dataset import Dataset
+from stream_dr.threads import ahead, pool, switching
+
+
+class ReplaySettings(NamedTuple):
+    """loops: passes to reach. again: one pass more than are complete. shuffle: seed of the shards' order, another in
+    every pass; None: as given. skip_damaged: pass over what cannot be read. snapshot_rows, snapshot_seconds: snapshot
+    after either."""
+
+    loops: int = 1
+    again: bool = False
+    shuffle: int | None = None
+    skip_damaged: bool = False
+    snapshot_rows: int | None = None
+    snapshot_seconds: float | None = 60.0
+
+
+class ReplayReport(NamedTuple):
+    """What a replay did: rows and events appended, rows applied from the log before that, seconds, what was skipped, and a
+    table's columns that some rows did not have, taken as missing."""
+
+    rows: int
+    events: int
+    caught_up: int
+    seconds: float
+    passes: int
+    skipped: tuple[str, ...] = ()
+    columns_missing: tuple[str, ...] = ()
+
+
+class Progress(NamedTuple):
+    """How far a replay is: rows done of all there are, shards of all (over all passes)."""
+
+    rows: int
+    total_rows: int
+    shards: int
+    total_shards: int
+    phase: str
+
+
+Watch = Callable[[Progress], None]
+
+
+def replay(
+    directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None = None
+) -> ReplayReport:
+    """Replay a data set into a directory's models; see the module's text.
+
+    Raises what refuses a batch (the ones before it are learned), DamagedShard, SourceMissing, InsufficientStorage, and
+    ModelFailed at the end when a model has failed. On KeyboardInterrupt the models are snapshotted where they are.
+    """
+    with switching(), threadpool_limits(1), Recorder(directory) as recorder:
+        return Replay(directory, dataset, settings, watch, recorder).run()
+
+
+class _Appended(NamedTuple):
+    """A group that is in the log: the position of its last event, and the refusal that ended it."""
+
+    last: int
+    refused: StreamDRError | None
+
+
+class Replay:
+    """One run of `replay`."""
+
+    def __init__(
+        self, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None, recorder: Recorder
+    ) -> None:
+        self.directory, self.dataset, self.settings, self.watch = directory, dataset, settings, watch
+        self.recorder = recorder
+        self.models: list[Model] = [m for m in directory.models.values() if m.status != "failed"]
+        self.pool, self.work = pool("advance"), pool("work", 1)
+        self.workers = Workers(directory, self.work)
+        self.checkpoints = Checkpoints(self.workers, settings.snapshot_rows, settings.snapshot_seconds)
+        self.rows = self.events = self.caught_up = 0
+        self.missing: dict[str, None] = {}
+        self.passes = self._passes()
+        self.noted = self.passes > 1 or settings.again  # a single pass is known by what the log lacks
+        self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
+
+    def run(self) -> ReplayReport:
+        """Catch up, append and advance, publish, snapshot; what ends it leaves what was learned snapshotted."""
+        begun = time.monotonic()
+        try:
+            self._backfill()
+            self.learn_all()
+            self.checkpoints.wait()
+            self.workers.finalize(self.models)
+        except BaseException:
+            self.pool.shutdown()  # models finish what they are at
+            self.workers.write([(m, m.freeze()) for m in self.models if m.failure is None])
+            raise
+        finally:
+            self.pool.shutdown()
+            self.work.shutdown()
+            self.directory.hold_recent(0)
+        if self.noted:
+            self.directory.table.end_replay(self.identity)
+        for model in self.models:
+            if model.failure is not None:
+                raise model.failed(model.failure)
+        seconds = time.monotonic() - begun
+        told = tuple(self.batches.skipped), tuple(self.missing)
+        return ReplayReport(self.rows, self.events, self.caught_up, seconds, self.passes, *told)
+
+    def _backfill(self) -> None:
+        """Bring the models to the end of the log."""
+        remember_places(self.directory.path, self.directory.log, self.dataset)
+        if self.noted:
+            self.directory.table.begin_replay(self.identity, self.passes)
+        backfill(self.directory, self.models, self.directory.position, self.pool, self._caught_up)
+        for model in self.models:
+            model.status = "live" if model.status != "failed" else model.status
+
+    def learn_all(self) -> None:
+        """Append the batches that the log lacks and learn them; a refusal is raised once what came before it is learned."""
+        self.directory.hold_recent(4 * GROUP_BYTES)
+        steps, position = Steps(self.directory), self.directory.position
+        with closing(ahead(self._appended(), depth=1)) as groups:
+            for group in groups:
+                for page in steps.pages(position, group.last):
+                    advance_all(self.models, page, self.directory, self.pool)
+                    position = page[-1].position
+                    self.directory.recent.forget(position)
+                    self.rows += rows_of(page)
+                    self.events += len(page)
+                    self._done(page, "learning")
+                if group.refused is not None:
+                    raise group.refused
+
+    def _appended(self) -> Generator[_Appended, None, None]:
+        """The groups, durable in the log, in order; ends with the first that holds a refusal."""
+        with closing(ahead(self.batches.groups())) as groups:
+            for drafts in groups:
+                answers = self.directory.append(drafts, up_to_refusal=True)
+                last = answers[-1]
+                for answer in answers:
+                    self.missing |= dict.fromkeys(getattr(answer, "columns_missing", ()))
+                refused = _refusal(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
+                yield _Appended(self.directory.position, refused)
+                if refused is not None:
+                    return
+
+    def _caught_up(self, page: list[Step]) -> None:
+        self.caught_up += rows_of(page)
+        self._done(page, "catching up")
+
+    def _done(self, page: list[Step], phase: str) -> None:
+        self.checkpoints.look(self.models, rows_of(page))
+        self.recorder.wake()
+        if self.watch is not None:
+            done, total = self.rows + self.caught_up, self.dataset.rows * self.passes
+            self.watch(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
+
+    @cached_property
+    def identity(self) -> str:
+        """What names the data set: its shards' digests, in any order. Reads the shards that no manifest gives a digest."""
+        return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
+
+    def _passes(self) -> int:
+        """Passes to reach."""
+        begun = self.directory.table.replay_passes(self.identity) if self.directory.table.replaying() else 0
+        if not self.settings.again:
+            return max(self.settings.loops, begun)
+        return begun or self._complete() + 1
+
+    def _complete(self) -> int:
+        """Passes that the log holds, in part where damaged shards are passed over: none that was begun is unfinished."""
+        passed, held = 0, any if self.settings.skip_damaged else all
+        while self.dataset.rows and held(
+            self.directory.log.find_key(r.key) is not None
+            for s in self.dataset.shards
+            for r in references(s, passed + 1)
+        ):
+            passed += 1
+        return passed
+
+
+def _refusal(draft: Draft, error: StreamDRError) -> StreamDRError:
+    """The error that refused a batch of a shard, which it names."""
+    if isinstance(error, InsufficientStorage):
+        return error
+    facts = json.loads(bytes(draft.body))
+    return type(error)(f"{facts['uri']}, batch {facts['batch']}: {error}", **error.details)

@@ -1,0 +1,181 @@
+"""Whatever can refuse a batch does so before it is in the log, with a named error, and changes nothing."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from stream_dr import errors
+from stream_dr.block import Block
+from stream_dr.directory import admit as admitting
+from stream_dr.directory.directory import Directory
+from stream_dr.models.schema import Limits
+from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
+from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put, sparse
+
+X = np.arange(12.0).reshape(3, 4)
+LABELS = class_targets(["a", "b", "c"])
+
+
+def refused(directory: Directory, block: Block) -> errors.StreamDRError:
+    """The error that refuses a block; the directory must be what it was."""
+    before = directory.position, directory.schema, directory.rows
+    answer = directory.append([draft(block)])[0]
+    assert isinstance(answer, errors.StreamDRError), answer
+    assert (directory.position, directory.schema, directory.rows) == before
+    with pytest.raises(type(answer)):
+        directory.check(draft(block))
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "error"),
+    [
+        (dense(0), dense(1, features=5), errors.WidthMismatch),
+        (dense(0), sparse(1), errors.SchemaMismatch),
+        (sparse(0), dense(1), errors.SchemaMismatch),
+        (dense(0), dense(1, names=("a", "b", "c", "d")), errors.SchemaMismatch),
+        (dense(0, names=("a", "b", "c", "d")), dense(1, names=("a", "b", "c", "e")), errors.SchemaMismatch),
+        (dense(0, names=("a", "b", "c", "d")), dense(1), errors.SchemaMismatch),
+        (dense(0), Block(X[:0], None), errors.EmptyInput),
+        (dense(0), Block(X, continuous_targets([1.5, 2.5, 3.5])), errors.TargetKindMismatch),
+        (dense(0), Block(X, multilabel_targets([["a"], [], ["b"]])), errors.TargetKindMismatch),
+        (dense(0), Block(X, class_targets([1, 2, 3])), errors.InvalidTargets),
+        (dense(0), Block(X, LABELS, np.ones(3)), errors.InvalidWeights),
+        (Block(X, LABELS, np.ones(3)), Block(X, LABELS), errors.InvalidWeights),
+        (
+            Block(X, continuous_targets([1.5, 2.5, 3.5])),
+            Block(X, continuous_targets(np.ones((3, 2)) / 2)),
+            errors.InvalidTargets,
+        ),
+    ],
+)
+def test_a_batch_must_fit_the_stream(
+    tmp_path: Path, first: Block, then: Block, error: type[errors.StreamDRError]
+) -> None:
+    with opened(tmp_path) as directory:
+        put(directory, first)
+        assert isinstance(refused(directory, then), error)
+
+
+@pytest.mark.parametrize(
+    ("limits", "block", "error"),
+    [
+        (SMALL._replace(max_features=3), dense(0), errors.LimitExceeded),
+        (SMALL._replace(max_features=10), sparse(0), errors.InvalidIndex),
+        (SMALL._replace(max_labels=2), dense(0), errors.LimitExceeded),
+        (SMALL._replace(max_state_bytes=100), dense(0), errors.LimitExceeded),
+    ],
+)
+def test_limits(tmp_path: Path, limits: Limits, block: Block, error: type[errors.StreamDRError]) -> None:
+    with Directory(tmp_path, limits=limits) as directory:
+        directory.add_model("opls", "opls", {})
+        assert isinstance(refused(directory, block), error)
+
+
+def test_a_model_that_takes_one_label_a_row_refuses_several(tmp_path: Path) -> None:
+    with opened(tmp_path, lda=("lda", {})) as directory:
+        told = refused(directory, sparse(0))
+        assert isinstance(told, errors.TargetKindMismatch)
+        assert "OPLS" in str(told)
+
+
+def test_a_recurrence_refuses_weights_and_a_weighted_stream_refuses_it(tmp_path: Path) -> None:
+    weighted = Block(X, LABELS, np.ones(3))
+    with opened(tmp_path / "a", pca=("ccipca", {})) as directory:
+        assert isinstance(refused(directory, weighted), errors.InvalidWeights)
+    with opened(tmp_path / "b") as directory:
+        put(directory, weighted)
+        with pytest.raises(errors.InvalidWeights):
+            directory.add_model("pca", "ccipca", {})
+        directory.add_model("lda", "lda", {})
+
+
+def test_what_cannot_use_the_targets_is_refused_as_a_model(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        put(directory, sparse(0))
+        with pytest.raises(errors.TargetKindMismatch):
+            directory.add_model("lda", "lda", {})
+        assert directory.models == {}
+
+
+def test_a_stream_set_to_carry_no_targets(tmp_path: Path) -> None:
+    with Directory(tmp_path, limits=SMALL, target_kind="none") as directory:
+        assert isinstance(refused(directory, dense(0)), errors.TargetKindMismatch)
+        put(directory, dense(0, y=None))
+        with pytest.raises(errors.TargetKindMismatch):
+            directory.add_model("lda", "lda", {})
+
+
+def test_a_stated_kind_holds_until_the_stream_has_targets(tmp_path: Path) -> None:
+    """Also where the log has rows already; the batch that comes next writes it down."""
+    with opened(tmp_path) as directory:
+        put(directory, dense(0, y=None))
+    with Directory(tmp_path, limits=SMALL, target_kind="class") as directory:
+        assert (directory.schema.layout, directory.schema.target_kind) == ("dense", "class")
+        other = dense(1, y=continuous_targets(np.arange(20.0)))
+        assert isinstance(refused(directory, other), errors.TargetKindMismatch)
+    with opened(tmp_path) as directory:
+        assert directory.schema.target_kind is None
+    with Directory(tmp_path, limits=SMALL, target_kind="class") as directory:
+        put(directory, dense(1, y=None))
+    with Directory(tmp_path, limits=SMALL, target_kind="continuous") as directory:
+        assert directory.schema.target_kind == "class"
+        put(directory, dense(2))
+    with opened(tmp_path) as directory:
+        assert (directory.schema.target_kind, directory.schema.n_targets) == ("class", 3)
+
+
+def test_a_stated_width(tmp_path: Path) -> None:
+    with Directory(tmp_path, limits=SMALL, n_features=80) as directory:
+        put(directory, sparse(0))
+        assert (directory.schema.features, directory.schema.stated) == (80, 80)
+    with Directory(tmp_path, limits=SMALL) as directory:
+        assert directory.schema.stated == 80
+
+
+def test_exact_scatter_grows_up_to_its_width(tmp_path: Path) -> None:
+    with opened(tmp_path, lda=("opls", {})) as directory:
+        put(directory, sparse(0, features=4000, stated=True))
+        wide = sparse(1, rows=400, features=5000)
+        told = refused(directory, wide)
+        assert isinstance(told, errors.TooManyFeatures)
+        assert "diagonal" in str(told)
+        directory.remove_model("lda")
+        directory.add_model("lda", "opls", {"scatter": "diagonal"})
+        put(directory, wide)
+        with pytest.raises(errors.TooManyFeatures):
+            directory.add_model("exact", "opls", {})
+
+
+def test_rows_without_targets_are_legal(tmp_path: Path) -> None:
+    with opened(tmp_path, lda=("lda", {})) as directory:
+        put(directory, dense(0, y=None), dense(1))
+        assert directory.schema.target_kind == "class"
+
+
+def test_sparse_streams_grow(tmp_path: Path) -> None:
+    with opened(tmp_path, opls=("opls", {})) as directory:
+        widths: list[Any] = []
+        for features in (10, 30, 20):
+            put(directory, sparse(features, features=features, rows=200))
+            widths.append(directory.schema.features)
+    assert widths[0] <= 10 < widths[1] == widths[2] <= 30
+
+
+@pytest.mark.parametrize("as_csr", [False, True])
+def test_the_deciding_batch_is_tried_on_its_first_rows_with_targets(as_csr: bool) -> None:
+    X: Any = np.arange(400.0).reshape(200, 2)
+    labels = class_targets([None] * 150 + ["a", "b"] * 25)
+    block = Block(sp.csr_matrix(X) if as_csr else X, labels, np.arange(200.0), [f"r{i}" for i in range(200)])
+    few = admitting._few(block)
+    dense = few.X.toarray() if as_csr else few.X
+    np.testing.assert_array_equal(dense, X[150:152])
+    assert few.y is not None
+    assert few.y.row_labels() == ["a", "b"]
+    assert few.ids == [f"r{i}" for i in range(150, 152)]
+    np.testing.assert_array_equal(few.weights, np.arange(150.0, 152.0))
+    assert admitting._few(Block(X)).rows == admitting.TRIED
+    assert admitting._few(Block(X[:1])).rows == 1

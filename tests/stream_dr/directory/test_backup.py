@@ -1,0 +1,149 @@
+"""Backup: also of a directory that is written to, it opens, is sound, and goes on with the same bits; or it is not there."""
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from stream_dr import errors
+from stream_dr.block import Block
+from stream_dr.directory.backup import backup
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import unlearn_draft
+from stream_dr.directory.inspect import inspect
+from stream_dr.directory.records import RECORDS, Records
+from stream_dr.directory.verify import verify
+from stream_dr.disk import DirectoryLock
+from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.running.advance import backfill
+from stream_dr.running.replay import ReplaySettings, replay
+from stream_dr.running.running import Running, RunSettings
+from stream_dr.shards.dataset import open_dataset
+from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put, shards
+
+MODELS = {"lda": "lda", "means": "class_means", "pca": "ccipca"}
+
+
+def states(path: Path) -> dict[str, str]:
+    """Every model's state, once it has learned all of the log."""
+    with Directory(path, limits=SMALL) as directory:
+        for model in directory.models.values():
+            backfill(directory, [model], directory.position)
+        return {name: state_sha256(model.accumulator.freeze()) for name, model in directory.models.items()}
+
+
+def sound(path: Path) -> bool:
+    return all(finding.error is None for finding in verify(path))
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A directory of rows, references to shards and an unlearning, with snapshots."""
+    with opened(tmp_path / "d", **{name: (key, {}) for name, key in MODELS.items()}) as directory:
+        put(directory, dense(70), dense(71))
+        replay(directory, open_dataset(shards(tmp_path / "s", blocks=4)), ReplaySettings(snapshot_rows=50))
+        directory.append([unlearn_draft({0: [3]})])
+    return tmp_path / "d"
+
+
+def test_a_backup_is_the_same_directory(filled: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    backup(filled, tmp_path / "copies" / "one", lambda done, total: seen.append((done, total)))
+    backup(tmp_path / "copies" / "one", tmp_path / "back")
+    assert seen
+    assert seen[-1][0] == seen[-1][1]
+    assert sound(tmp_path / "back")
+    assert inspect(tmp_path / "back") == inspect(filled)
+    assert Records(tmp_path / "back" / RECORDS).read() == Records(filled / RECORDS).read() != []
+    assert states(tmp_path / "back") == states(filled)
+    with Directory(tmp_path / "back", limits=SMALL) as directory:
+        assert put(directory, dense(72)) == [inspect(filled)["position"] + 1]
+
+
+@pytest.mark.test_all
+def test_backups_of_what_is_written_to(tmp_path: Path) -> None:
+    sent: list[Block] = []
+    enough = threading.Event()
+
+    def write(run: Running) -> None:
+        while not enough.is_set():
+            sent.append(dense(len(sent), 8))
+            run.submit(draft(sent[-1], f"key-{len(sent)}")).result(20)
+
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        run = Running(directory, RunSettings(snapshot_rows=100, retain_rows=200))
+        run.start()
+        for name, key in MODELS.items():
+            run.add_model(name, key, {})
+        writer = threading.Thread(target=write, args=(run,))
+        writer.start()
+        acknowledged = []
+        try:
+            for number in range(5):
+                acknowledged.append(directory.position)
+                backup(tmp_path / "d", tmp_path / f"copy{number}")
+        finally:
+            enough.set()
+            writer.join()
+            run.stop()
+    assert directory.log.first > 0
+    for number, position in enumerate(acknowledged):
+        copy = tmp_path / f"copy{number}"
+        assert sound(copy)
+        found = states(copy)
+        with opened(tmp_path / f"again{number}", **{name: (key, {}) for name, key in MODELS.items()}) as again:
+            put(again, *sent[: inspect(copy)["position"] + 1])
+        assert found == states(again.path)
+        assert inspect(copy)["position"] >= position
+
+
+def test_what_was_unlearned_is_not_in_a_backup(tmp_path: Path) -> None:
+    with opened(tmp_path / "d", m=("class_means", {})) as directory:
+        put(directory, dense(0, ids=[f"person-{i:02d}" for i in range(20)]), dense(1))
+        directory.append([unlearn_draft({0: [5]})])
+        for seed in (2, 3):
+            put(directory, dense(seed))
+            backfill(directory, [directory.model("m")], directory.position)
+            snapshot(directory.model("m"), directory.model("m").freeze(), directory.path)
+        with armed("log.erased=raise"), pytest.raises(FailpointReached):
+            directory.history.forget()  # it is noted, still, that it is to be overwritten
+        backup(tmp_path / "d", tmp_path / "copy")
+    left = b"".join(file.read_bytes() for file in (tmp_path / "copy" / "log").iterdir())
+    assert b"person-04" in left
+    assert b"person-05" not in left
+
+
+def test_a_backup_is_whole_or_not_there(filled: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    with pytest.raises(errors.OutputExists):
+        backup(filled, there)
+    with pytest.raises(errors.DirectoryMissing):
+        backup(there, tmp_path / "copy")
+    (tmp_path / "copy.tmp" / "log").mkdir(parents=True)  # what an ended process has left
+    with DirectoryLock(tmp_path / "copy.tmp"), pytest.raises(errors.DirectoryInUse):
+        backup(filled, tmp_path / "copy")
+    backup(filled, tmp_path / "copy")
+    damaged = tmp_path / "damaged"
+    for pattern in ("log/*.bodies", "snapshots/lda.1/*", "models.db"):
+        shutil.copytree(filled, damaged)
+        victim = sorted(damaged.glob(pattern))[0]
+        content = bytearray(victim.read_bytes())
+        content[content.index(b"class_means") if pattern == "models.db" else len(content) // 2] ^= 1
+        victim.write_bytes(content)
+        with pytest.raises(errors.StreamDRError):
+            backup(damaged, tmp_path / "none")
+        shutil.rmtree(damaged)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "d", "s", "there"]
+
+
+def test_shards_are_not_copied_and_not_asked_for(filled: Path, tmp_path: Path) -> None:
+    places = {"stream_dr": "places", "format": 1, "shards": {}}
+    (filled / "places.json").write_text(json.dumps(places))
+    shutil.rmtree(tmp_path / "s")
+    backup(filled, tmp_path / "copy")
+    assert (tmp_path / "copy" / "places.json").read_text() == json.dumps(places)
+    assert not sound(tmp_path / "copy")

@@ -1,0 +1,243 @@
+"""A stream of a table's columns: admitted, logged, learned, recovered, replayed and unlearned as rows of numbers are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from stream_dr import table, text
+from stream_dr.arrow.codec import block_from_arrow, block_from_json, json_rows, write_arrow
+from stream_dr.arrow.raw import raw_from_dicts
+from stream_dr.block import Block
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import Draft, Receipt, rows_draft, unlearn_draft
+from stream_dr.errors import SchemaMismatch, StreamDRError, TooManyFeatures
+from stream_dr.estimators.lda import LDA
+from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.running.advance import backfill
+from stream_dr.running.predict import predict
+from stream_dr.running.query import export_projection, transform
+from stream_dr.running.replay import ReplaySettings, replay
+from stream_dr.shards.dataset import ShardWriter, open_dataset
+from tests.stream_dr.directory.batches import dense, opened, put
+
+LEARNER: tuple[str, dict[str, Any]] = ("lda", {"gamma": 1.0, "feature_map": table(n_words=8)})
+
+
+def people(seed: int, rows: int = 30) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["female", "male"], rows).tolist()
+    age = [None if rng.random() < 0.2 else round(float(rng.normal(40, 12)), 1) for _ in sex]
+    born = [f"19{rng.integers(10, 99)}-02-03" for _ in sex]
+    rows_ = [
+        {"sex": s, "age": a, "paid": bool(rng.random() < 0.5), "born": b}
+        for s, a, b in zip(sex, age, born, strict=True)
+    ]
+    return {"rows": rows_, "labels": [s == "female" for s in sex], "ids": [f"{seed}-{i}" for i in range(rows)]}
+
+
+def sent(body: Any) -> Draft:
+    return rows_draft(orjson.dumps(body), "json")
+
+
+def arrow(body: dict[str, Any]) -> pa.RecordBatch:
+    batch = pa.RecordBatch.from_pylist(body["rows"])
+    return batch.append_column("label", pa.array(body["labels"])).append_column("id", pa.array(body["ids"]))
+
+
+def append(directory: Directory, *drafts: Draft) -> list[int]:
+    answers = directory.append(list(drafts))
+    for answer in answers:
+        if not isinstance(answer, Receipt):
+            raise answer
+    return [answer.position for answer in answers if isinstance(answer, Receipt)]
+
+
+def learn(directory: Directory) -> Any:
+    model = directory.model("m")
+    backfill(directory, [model], directory.position)
+    assert model.failure is None
+    return model
+
+
+def test_json_and_arrow_say_the_same_and_come_back() -> None:
+    body = people(0)
+    by_json, by_arrow = block_from_json(body), block_from_arrow(arrow(body))
+    for a, b in zip(by_json.X.columns, by_arrow.X.columns, strict=True):
+        assert (a.kind, a.labels) == (b.kind, b.labels)
+        assert np.array_equal(a.values, b.values, equal_nan=True)
+    assert json_rows(by_json)["rows"] == body["rows"]
+    texts = block_from_json({"rows": ["a text", "another"], "labels": ["a", "b"]})
+    assert texts.names == ("text",)
+    assert json_rows(texts)["rows"] == [{"text": "a text"}, {"text": "another"}]
+
+
+def test_a_table_is_learned_kept_and_recovered_to_the_bit(tmp_path: Path) -> None:
+    with opened(tmp_path / "a", m=LEARNER) as directory:
+        for seed in range(4):
+            append(directory, sent(people(seed)))
+            model = learn(directory)
+            if seed == 1:
+                snapshot(model, model.freeze(), directory.path)
+        model.publish(model.freeze())
+        straight, Z = (
+            state_sha256(model.accumulator.freeze()),
+            transform(model, block_from_json(people(9)), directory.schema),
+        )
+        assert directory.schema.layout == "table"
+        assert directory.schema.kinds == ("text", "number", "number", "text")
+    with opened(tmp_path / "a") as directory:  # from the snapshot after two batches
+        model = learn(directory)
+        assert state_sha256(model.accumulator.freeze()) == straight
+        model.publish(model.freeze())
+        again = transform(model, block_from_arrow(arrow(people(9))), directory.schema)
+        assert np.array_equal(again.z, Z.z)
+        assert again.ids == people(9)["ids"]
+        assert predict(model, block_from_json(people(9)), directory.schema).predicted == people(9)["labels"]
+        told = export_projection(model)
+        assert "sex=female" in json.loads(told.facts["columns"])
+        assert told.to_arrow()
+        assert told.to_safetensors()
+
+
+def test_later_rows_are_read_as_what_the_columns_are_or_refused_whole(tmp_path: Path) -> None:
+    with opened(tmp_path, m=LEARNER) as directory:
+        append(directory, sent(people(0)))
+        model = learn(directory)
+        model.publish(model.freeze())
+        one = people(1, 1)["rows"][0]
+
+        def z(**changes: Any) -> Any:
+            return transform(model, block_from_json({"rows": [{**one, **changes}]}), directory.schema)
+
+        assert np.array_equal(z(age="41").z, z(age=41).z)
+        assert z(sex="never").unseen == 1
+        assert z(new=3).unseen == 1
+        gone = {"rows": [{k: v for k, v in one.items() if k != "age"}]}
+        lacking = transform(model, block_from_json(gone), directory.schema)
+        assert np.array_equal(lacking.z, z(age=None).z)
+        assert lacking.to_json()["columns_missing"] == ["age"]
+        assert lacking.to_arrow()
+        assert "columns_missing" not in z().to_json()
+        for wrong, what in (({"age": "old"}, "row 0, column age is 'old'"), ({"new": 1}, "unknown columns")):
+            with pytest.raises(SchemaMismatch, match=what):
+                append(directory, sent({"rows": [{**one, **wrong}], "labels": [True]}))
+        with pytest.raises(SchemaMismatch, match="none of the table's columns"):
+            append(directory, sent({"rows": [{"other": "x"}], "labels": [True]}))
+        with pytest.raises(SchemaMismatch, match="rows are dense"):
+            append(directory, sent({"rows": [[1.0, 2.0]], "labels": [True]}))
+        append(directory, sent({"rows": [{"age": 3, "sex": "none of these", "born": 1999}], "labels": [True]}))
+        assert learn(directory).rows == 31
+
+
+def test_a_model_without_a_map_is_told_of_it(tmp_path: Path) -> None:
+    with opened(tmp_path / "a", m=("lda", {})) as directory:
+        with pytest.raises(SchemaMismatch, match=r'column sex is text.*feature_map=\{"map": "table"\}'):
+            append(directory, sent(people(0)))
+        put(directory, dense(0)._replace(names=tuple("abcd")))
+        with pytest.raises(StreamDRError, match=r"column b is null in row 0.*table"):
+            append(directory, sent({"rows": [{"a": 1, "b": None, "c": 1, "d": 1}], "labels": ["a"]}))
+    with opened(tmp_path / "b", m=LEARNER) as directory:
+        append(directory, sent(people(0)))
+        with pytest.raises(SchemaMismatch, match="feature_map"):
+            directory.add_model("other", "pca", {})
+        directory.add_model("third", "pca", {"feature_map": table(as_={"sex": "number"})})
+        with pytest.raises(SchemaMismatch, match="row 0, column sex"):
+            append(directory, sent(people(1)))
+
+
+def test_numbers_by_name_become_a_table_when_one_is_missing(tmp_path: Path) -> None:
+    block = dense(0)._replace(names=tuple("abcd"))
+    with opened(tmp_path, m=LEARNER) as directory:
+        put(directory, block)
+        assert directory.schema.layout == "named"
+        append(directory, sent({"rows": [{"a": 1, "b": None, "c": 1, "d": 1}], "labels": ["a"]}))
+        put(directory, dense(1)._replace(names=tuple("dcba")))
+        assert directory.schema.layout == "table"
+        model = learn(directory)
+    alone = LDA(**LEARNER[1])
+    rows = Block(raw_from_dicts([{"a": 1.0, "b": None, "c": 1.0, "d": 1.0}]))
+    later = dense(1)
+    for X, y in ((block, None), (rows, ["a"]), (later._replace(X=later.X[:, ::-1], names=tuple("abcd")), None)):
+        alone.partial_fit(X, y)
+    assert state_sha256(model.accumulator.freeze()) == state_sha256(alone.state_)
+
+
+def test_rows_that_a_mean_filled_are_unlearned_by_learning_anew(tmp_path: Path) -> None:
+    with opened(tmp_path, m=LEARNER) as directory:
+        for seed in range(3):
+            append(directory, sent(people(seed)))
+        learn(directory)
+        append(directory, unlearn_draft(directory.history.pick([1], ["2-3"])))
+        model = learn(directory)
+        assert model.rows == 59
+        state = state_sha256(model.accumulator.freeze())
+        left = {k: [v for i, v in enumerate(part) if i != 3] for k, part in people(2).items()}
+    with opened(tmp_path / "never", m=LEARNER) as directory:
+        append(directory, sent(people(0)), sent(left))
+        assert state_sha256(learn(directory).accumulator.freeze()) == state
+
+
+def test_shards_of_a_table_are_written_and_replayed(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "shards", rows_per_shard=60, rows_per_batch=30) as writer:
+        for seed in range(3):
+            writer.write(block_from_json(people(seed)))
+    with opened(tmp_path / "replayed", m=LEARNER) as directory:
+        assert replay(directory, open_dataset(tmp_path / "shards"), ReplaySettings()).rows == 90
+        state = state_sha256(directory.model("m").accumulator.freeze())
+    with opened(tmp_path / "posted", m=LEARNER) as directory:
+        append(directory, *(sent(people(seed)) for seed in range(3)))
+        assert state_sha256(learn(directory).accumulator.freeze()) == state
+
+
+def test_texts_are_posted_as_strings(tmp_path: Path) -> None:
+    spec = {"gamma": 1.0, "feature_map": text(1000)}
+    with opened(tmp_path, m=("lda", spec)) as directory:
+        append(
+            directory, sent({"rows": ["rain and wind", "a goal", "wind", "goal goal"], "labels": ["w", "s", "w", "s"]})
+        )
+        model = learn(directory)
+        model.publish(model.freeze())
+        later = block_from_arrow(pa.record_batch({"text": ["much wind", None]}))
+        assert predict(model, later, directory.schema).predicted[0] == "w"
+        with pytest.raises(SchemaMismatch):
+            directory.add_model("plain", "lda", {})
+
+
+@pytest.mark.parametrize("bad", [{"a": [b"1"]}, {"a": [{"b": 1}]}, {"a": [[["deep"]]]}])
+def test_what_a_table_does_not_take_is_refused_by_name(bad: dict[str, Any]) -> None:
+    batch = pa.record_batch({**{k: pa.array(v) for k, v in bad.items()}, "c": ["x"]})
+    with pytest.raises(SchemaMismatch, match="column a"):
+        rows_draft(write_arrow([batch]))
+
+
+def test_exact_scatter_that_may_not_hold_a_tables_columns_is_refused_by_post_and_by_put(tmp_path: Path) -> None:
+    wide = ("lda", {"scatter": "exact", "feature_map": table(max_categories=4_000)})
+    with opened(tmp_path / "a", m=wide) as directory, pytest.raises(TooManyFeatures, match="of sex 4009"):
+        append(directory, sent(people(0)))
+    with opened(tmp_path / "b", m=LEARNER) as directory:
+        append(directory, sent(people(0)))
+        with pytest.raises(TooManyFeatures, match="this table's 4"):
+            directory.add_model("wide", *wide)
+        directory.add_model("narrow", "lda", {"scatter": "exact", "feature_map": table()})
+
+
+def test_a_receipt_tells_which_columns_were_taken_as_missing(tmp_path: Path) -> None:
+    body = people(1)
+    lacking = body | {"rows": [{k: v for k, v in row.items() if k not in ("age", "born")} for row in body["rows"]]}
+    with opened(tmp_path, m=LEARNER) as directory:
+        (first,) = directory.append([sent(people(0))])
+        assert isinstance(first, Receipt)
+        assert first.columns_missing == ()
+        draft = rows_draft(orjson.dumps(lacking), "json", "key")
+        checked = directory.check(draft)
+        assert checked == (30, False, ("age", "born"))
+        for duplicate in (False, True):
+            (receipt,) = directory.append([draft])
+            assert isinstance(receipt, Receipt)
+            assert (receipt.duplicate, receipt.columns_missing) == (duplicate, ("age", "born"))
+        learn(directory)

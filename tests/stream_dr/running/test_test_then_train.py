@@ -1,0 +1,82 @@
+"""Test-then-train of live models: compared with the obvious way, and that unlearned rows leave it."""
+
+from pathlib import Path
+
+import numpy as np
+
+from stream_dr.running.advance import Step, advance
+from stream_dr.running.running import Running, RunSettings
+from stream_dr.running.test_then_train import TestThenTrain
+from tests.stream_dr.directory.batches import dense, draft, opened, put, sparse
+
+
+def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("stream_dr.running.test_then_train.SHARE", 0)  # every batch is tested, however long that takes
+    tests = TestThenTrain()
+    blocks = [dense(seed) for seed in range(8)]
+    with opened(tmp_path, lda=("lda", {})) as directory:
+        put(directory, *blocks)
+        model = directory.model("lda")
+        right, last, tested, seen_X, seen_y = 0, 0, 0, [], []
+        previous = np.array([])
+        for position, block in enumerate(blocks):
+            y = np.array(block.y.row_labels())
+            if model.published is not None and seen_X:
+                z, Z = (model.published.projection.apply(X) for X in (block.X, np.vstack(seen_X)))
+                Y = np.concatenate(seen_y)
+                means = np.array([Z[label == Y].mean(axis=0) for label in "abc"])
+                nearest = np.array(list("abc"))[((z[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)]
+                right, tested = right + (nearest == y).sum(), tested + len(y)
+                last += (np.concatenate([previous[-1:], y[:-1]]) == y).sum()
+            if model.published is not None:
+                seen_X.append(block.X)
+                seen_y.append(y)
+            previous = y
+            step = Step(position, block)
+            tests.test([model], [step])
+            advance(model, step, directory)
+            model.publish(model.freeze())
+    found = tests.scores(model)
+    assert found == {"accuracy": round(right / tested, 4), "baseline": round(last / tested, 4), "tested": tested}
+    assert tested == 120
+
+
+def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("stream_dr.running.test_then_train.SHARE", 0)  # every batch is tested, however long that takes
+    tests = TestThenTrain()
+    with opened(tmp_path, opls=("opls", {})) as directory:
+        blocks = [sparse(seed) for seed in range(6)]
+        put(directory, *blocks)
+        model = directory.model("opls")
+        for position, block in enumerate(blocks):
+            tests.test([model], [Step(position, block)])
+            advance(model, Step(position, block), directory)
+            model.publish(model.freeze())
+    before = tests.scores(model)["tested"]
+    labelled = [int((np.diff(block.y.indptr) > 0).sum()) for block in blocks]
+    assert before == sum(
+        labelled[2:]
+    )  # the first is learned before there is a version, the second has no means before it
+    tests.test([model], [Step(6, removal={5: None, 3: [0, 1]})])
+    gone = labelled[5] + int((np.diff(blocks[3].y.indptr)[:2] > 0).sum())
+    assert tests.scores(model)["tested"] == before - gone
+
+
+def test_a_running_engine_tests_unless_told_not_to_and_records_it(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("stream_dr.running.test_then_train.SHARE", 0)
+    for wanted in (True, False):
+        with opened(tmp_path / str(wanted), lda=("lda", {})) as directory:
+            running = Running(directory, RunSettings(test_then_train=wanted))
+            running.start()
+            for seed in range(4):
+                receipt = running.submit(draft(dense(seed))).result(30)
+                assert running.wait_applied(receipt.position, 30)
+            found = running.scores(directory.model("lda"))
+            running.stop()
+            last = [f for f in directory.records.read() if f["kind"] == "progress"][-1]
+        assert last["rows"] == 80
+        assert last["models"]["lda"]["version"] >= 1
+        if wanted:
+            assert 0 <= found["baseline"] < found["accuracy"] <= 1
+        else:
+            assert found == {}
