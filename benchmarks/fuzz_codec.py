@@ -26,8 +26,8 @@ import scipy.sparse as sp
 from benchmarks import record
 from benchmarks.mutated_bodies import bases, body
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
-from stream_dr.block import check_finite
 from stream_dr.errors import StreamDRError
+from stream_dr.rows.block import check_finite
 
 LIMIT = 16 << 20
 """What a body may unpack to, in bytes."""

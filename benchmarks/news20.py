@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from stream_dr.datasets.convert import TFIDF, convert
 from stream_dr.datasets.sources import Options
 from stream_dr.estimators import make
-from stream_dr.estimators.refining import refine_steps
+from stream_dr.estimators.fitting.refining import refine_steps
 from stream_dr.shards.dataset import Dataset, open_dataset
 
 

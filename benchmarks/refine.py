@@ -19,7 +19,7 @@ from benchmarks.papers.two_stage_methods import by_lsqr
 from stream_dr.datasets.convert import convert
 from stream_dr.datasets.sources import Options
 from stream_dr.estimators import make
-from stream_dr.estimators.refining import refine_steps
+from stream_dr.estimators.fitting.refining import refine_steps
 from stream_dr.shards.dataset import Dataset, open_dataset
 from stream_dr.solve.conjugate_gradient import angle
 

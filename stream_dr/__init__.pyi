@@ -4,8 +4,8 @@ from . import errors as errors
 from . import plotting as plotting
 from .adapters.river import to_river as to_river
 from .adapters.tables import describe_table as describe_table
-from .block import Block as Block
-from .client import Client as Client
+from .client.client import Client as Client
+from .client.served_array import ServedArray as ServedArray
 from .datasets.sources import open_source as open_source
 from .directory.directory import Directory as Directory
 from .directory.draft import Checked as Checked
@@ -17,6 +17,7 @@ from .estimators import ESTIMATORS as ESTIMATORS
 from .estimators.cca import CCA as CCA
 from .estimators.ccipca import CCIPCA as CCIPCA
 from .estimators.class_means import ClassMeans as ClassMeans
+from .estimators.fitting.signatures import parameter_types as parameter_types
 from .estimators.hsic import hsic as hsic
 from .estimators.hsl import HSL as HSL
 from .estimators.information_gain import InformationGain as InformationGain
@@ -31,7 +32,6 @@ from .estimators.npe import NPE as NPE
 from .estimators.opls import OPLS as OPLS
 from .estimators.pca import PCA as PCA
 from .estimators.plsda import PLSDA as PLSDA
-from .estimators.signatures import parameter_types as parameter_types
 from .estimators.skm import SKM as SKM
 from .estimators.spca import SPCA as SPCA
 from .estimators.srp import SRP as SRP
@@ -51,6 +51,7 @@ from .models.schema import Limits as Limits
 from .models.snapshot import export_model as export_model
 from .plotting.live import LiveFigures as LiveFigures
 from .plotting.of_directory import Wanted as Wanted
+from .rows.block import Block as Block
 from .running.fit import fit as fit
 from .running.jobs import Job as Job
 from .running.predict import predict as predict
@@ -59,6 +60,5 @@ from .running.query import transform as transform
 from .running.running import Running as Running
 from .running.running import RunSettings as RunSettings
 from .running.warm_up import warm_up as warm_up
-from .served_array import ServedArray as ServedArray
 
 __version__: str

@@ -17,15 +17,15 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from stream_dr.block import Block
-from stream_dr.client import Client
+from stream_dr.client.client import Client
 from stream_dr.directory.directory import Directory
 from stream_dr.plotting.report import write_report
+from stream_dr.rows.block import Block
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.warm_up import warm_up
 from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.targets import class_targets
+from stream_dr.targets.targets import class_targets
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "class_means": ("class_means", {}),

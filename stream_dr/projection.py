@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Rows
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, unseen
-from stream_dr.raw_rows import RawRows, raw_of, refuse_raw
 from stream_dr.readout import Readout
+from stream_dr.rows.block import Rows
+from stream_dr.rows.raw_rows import RawRows, raw_of, refuse_raw
 
 
 class Projection(Protocol):

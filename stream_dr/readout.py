@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from stream_dr.label_codes import Label, label_array
+from stream_dr.targets.label_codes import Label, label_array
 
 TARGETS = "targets"
 """Scores are the targets as regression predicts them."""

@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn import datasets as shipped
 
-from stream_dr.block import Block
 from stream_dr.datasets.convert import count_documents
 from stream_dr.datasets.generate import rcv1_like
 from stream_dr.datasets.sources import open_source
+from stream_dr.rows.block import Block
 
 Set = tuple[np.ndarray, np.ndarray]
 

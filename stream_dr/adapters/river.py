@@ -28,10 +28,10 @@ import scipy.sparse as sp
 from river import base
 from sklearn.base import clone
 
-from stream_dr.block import Block, Rows
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
-from stream_dr.estimators.estimator import Estimator
-from stream_dr.targets import Targets
+from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.rows.block import Block, Rows
+from stream_dr.targets.targets import Targets
 
 FIRST_CODE = np.zeros(1, dtype=np.int32)
 FIRST_CODE.flags.writeable = False

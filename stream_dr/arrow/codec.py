@@ -38,10 +38,10 @@ from stream_dr.arrow.rows import (
 )
 from stream_dr.arrow.sound import check_batches, check_types, first_line
 from stream_dr.arrow.targets import arrow_from_targets, is_text, targets_from_arrow
-from stream_dr.block import Block, Ids, as_weights, check_finite
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
-from stream_dr.target_parsing import parse_targets
-from stream_dr.targets import KINDS, Targets
+from stream_dr.rows.block import Block, Ids, as_weights, check_finite
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import KINDS, Targets
 
 __all__ = [
     "arrow_from_block",

@@ -25,9 +25,9 @@ import scipy.sparse as sp
 from stream_dr.arrow.json_targets import NUMBER, name_of, number_array, targets_from_json
 from stream_dr.arrow.raw import raw_from_dicts, raw_from_texts
 from stream_dr.arrow.rows import WIDEST, canonical_csr
-from stream_dr.block import Block, Ids, as_weights, check_finite
 from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, MalformedInput, SchemaMismatch
-from stream_dr.raw_rows import RawColumn, RawRows, said
+from stream_dr.rows.block import Block, Ids, as_weights, check_finite
+from stream_dr.rows.raw_rows import RawColumn, RawRows, said
 
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr.errors import InvalidRows, InvalidTargets, SchemaMismatch
-from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 NUMBER = {int, float}
 

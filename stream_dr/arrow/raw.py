@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.arrow.targets import is_text, numbers_of, plain
-from stream_dr.block import as_rows
 from stream_dr.errors import InvalidRows, SchemaMismatch
-from stream_dr.frames import is_frame, table_of
-from stream_dr.label_codes import by_appearance
-from stream_dr.raw_rows import RawColumn, RawRows, places, raw_of
+from stream_dr.rows.block import as_rows
+from stream_dr.rows.frames import is_frame, table_of
+from stream_dr.rows.raw_rows import RawColumn, RawRows, places, raw_of
+from stream_dr.targets.label_codes import by_appearance
 
 EXACT = 2**53
 """Integers past this are texts: float64 does not tell them apart."""

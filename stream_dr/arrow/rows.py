@@ -14,9 +14,9 @@ import scipy.sparse as sp
 
 from stream_dr.arrow.raw import arrow_from_raw
 from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of, plain
-from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
-from stream_dr.raw_rows import RawRows
+from stream_dr.rows.block import Block
+from stream_dr.rows.raw_rows import RawRows
 
 BESIDE = (*TARGET_COLUMNS, "weight", "id")
 """Columns that may stand beside the features."""

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stream_dr.block import LARGEST
 from stream_dr.errors import InvalidTargets, SchemaMismatch
-from stream_dr.label_codes import Label, by_appearance, distinct_within
-from stream_dr.targets import Targets
+from stream_dr.rows.block import LARGEST
+from stream_dr.targets.label_codes import Label, by_appearance, distinct_within
+from stream_dr.targets.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
 

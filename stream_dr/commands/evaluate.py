@@ -15,7 +15,7 @@ import typer
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.specs import SkipDamaged, Sources, Specs, parse_spec, path_or_uri
-from stream_dr.source import Source
+from stream_dr.rows.source import Source
 
 if TYPE_CHECKING:
     from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score

@@ -27,7 +27,7 @@ def refine(
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.refine import refine_on
-    from stream_dr.estimators.refining import not_reached
+    from stream_dr.estimators.fitting.refining import not_reached
     from stream_dr.running.refine import refine_model
 
     with Directory(directory) as opened:

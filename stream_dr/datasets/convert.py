@@ -11,10 +11,10 @@ Why this way: a shard is what everything else reads, so a format is met once, he
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from stream_dr.block import Block
 from stream_dr.datasets.sources import Options, open_source
 from stream_dr.datasets.tfidf import DocumentFrequencies, TfIdf, load_tfidf
 from stream_dr.disk import FileName
+from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import WriteProgress, write_shards
 

@@ -22,13 +22,13 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block
 from stream_dr.datasets import language
 from stream_dr.errors import InvalidParameter
-from stream_dr.label_codes import by_appearance, distinct_within
+from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import WriteProgress, write_shards
-from stream_dr.targets import Targets
+from stream_dr.targets.label_codes import by_appearance, distinct_within
+from stream_dr.targets.targets import Targets
 
 _CHUNK = 1_000
 """Rows drawn from one generator."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from stream_dr.arrow.raw import plain
 from stream_dr.arrow.rows import BESIDE
-from stream_dr.block import Block
 from stream_dr.datasets.readers.columns import Roles, is_layout
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.jsonl import read_jsonl
@@ -25,7 +24,8 @@ from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.vw import read_vw
 from stream_dr.disk import FileName
 from stream_dr.errors import DamagedShard, InvalidParameter, MalformedInput, SourceMissing
-from stream_dr.raw_rows import RawRows
+from stream_dr.rows.block import Block
+from stream_dr.rows.raw_rows import RawRows
 from stream_dr.shards.dataset import open_shard
 from stream_dr.shards.file import begins_as_shard
 

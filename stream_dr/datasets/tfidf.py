@@ -21,9 +21,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from sklearn.preprocessing import normalize
 
-from stream_dr.block import Block, Rows
 from stream_dr.disk import FileName, write_atomically
 from stream_dr.errors import ForeignFile, InvalidRows, NotFitted, SourceMissing
+from stream_dr.rows.block import Block, Rows
 
 
 class DocumentFrequencies:

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block
 from stream_dr.directory.draft import REFERENCE, Checked, Draft, Receipt, Removal, removal_of
 from stream_dr.errors import (
     EmptyInput,
@@ -44,8 +43,8 @@ from stream_dr.errors import (
     WidthMismatch,
     without_frames,
 )
-from stream_dr.estimators.estimator import Estimator
-from stream_dr.estimators.mapping import check_table, check_table_width, takes_tables
+from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.mapping import check_table, check_table_width, takes_tables
 from stream_dr.log.event import EventDraft, same
 from stream_dr.log.log import Log
 from stream_dr.models.model import Learner, Model
@@ -60,9 +59,10 @@ from stream_dr.models.schema import (
     table_of,
     with_table,
 )
-from stream_dr.raw_rows import RawRows
+from stream_dr.rows.block import Block
+from stream_dr.rows.raw_rows import RawRows
 from stream_dr.statistics.protocol import State
-from stream_dr.targets import Label, Targets, all_absent, check_label_type, labelled_rows, refuse_kind
+from stream_dr.targets.targets import Label, Targets, all_absent, check_label_type, labelled_rows, refuse_kind
 
 log = logging.getLogger("stream_dr.admit")
 

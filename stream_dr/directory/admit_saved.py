@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from stream_dr.block import Block
 from stream_dr.directory.admit import NONE, admit_model, try_batch
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.schema import Limits, Schema, columns_in_order, table_of, with_learned
-from stream_dr.target_parsing import parse_targets
-from stream_dr.targets import KINDS
+from stream_dr.rows.block import Block
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import KINDS
 
 
 def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:

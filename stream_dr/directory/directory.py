@@ -37,7 +37,7 @@ from stream_dr.errors import (
     without_frames,
 )
 from stream_dr.estimators import make
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.log.log import Log
 from stream_dr.models.entry import Entry, Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
@@ -52,7 +52,7 @@ from stream_dr.models.snapshot import (
     snapshot_folders,
     state_sha256,
 )
-from stream_dr.targets import Label
+from stream_dr.targets.targets import Label
 
 Start = int | Literal["start", "now"]
 

@@ -19,11 +19,11 @@ import scipy.sparse as sp
 
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.arrow.rows import WIDEST
-from stream_dr.block import Block
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, quick_digest, sha256_of
 from stream_dr.log.index import LASTING
 from stream_dr.models.schema import Limits
+from stream_dr.rows.block import Block
 
 REFERENCE = LASTING
 """Keys of reference events start so; a caller's own key may not."""

@@ -27,7 +27,6 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.block import Block
 from stream_dr.directory.draft import Reference, Removal, media_of, parse_rows, reference_in, removal_of
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
@@ -36,6 +35,7 @@ from stream_dr.log.log import Log
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Limits, Schema, columns_in_order
 from stream_dr.models.snapshot import oldest_snapshot
+from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard
 
 PAGE = 64

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
-from stream_dr.label_codes import Label
 from stream_dr.projection import Projection
-from stream_dr.targets import Targets
+from stream_dr.rows.block import Block
+from stream_dr.targets.label_codes import Label
+from stream_dr.targets.targets import Targets
 
 
 class Newest(NamedTuple):

@@ -19,17 +19,17 @@ import numpy as np
 from pyarrow import fs
 
 from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, read_arrow, write_arrow
-from stream_dr.block import Block
 from stream_dr.distributed.parts import Part, Told
 from stream_dr.distributed.plan import Plan
 from stream_dr.errors import DamagedFile, StreamDRError
 from stream_dr.estimators import make
-from stream_dr.label_codes import distinct_within
 from stream_dr.models.entry import Spec
 from stream_dr.models.snapshot_file import file_bytes, packed, part, read_bytes
+from stream_dr.rows.block import Block
 from stream_dr.shards.uri import filesystem, write_whole
 from stream_dr.statistics.protocol import unpack
-from stream_dr.targets import Targets
+from stream_dr.targets.label_codes import distinct_within
+from stream_dr.targets.targets import Targets
 
 SUFFIX = ".part"
 

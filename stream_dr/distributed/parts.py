@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block
 from stream_dr.directory.admit import admit_block, label_sets
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed.plan import Task
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import make
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits, Schema, columns_in_order, learned_by
+from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import State
-from stream_dr.targets import all_absent
+from stream_dr.targets.targets import all_absent
 
 Told = Callable[[Reference], None]
 """Called with every batch before it is learned."""

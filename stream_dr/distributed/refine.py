@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, uri_of
@@ -18,13 +17,14 @@ from stream_dr.distributed.cluster import STATES_HELD, check_workers, connected,
 from stream_dr.distributed.plan import Task, tasks_of
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators import make
-from stream_dr.estimators.estimator import Estimator
-from stream_dr.estimators.moments import moments_of
-from stream_dr.estimators.replayed import Replayed, Sums, unmapped
+from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.moments import moments_of
+from stream_dr.estimators.fitting.replayed import Replayed, Sums, unmapped
 from stream_dr.models.entry import Spec
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.schema import Schema, columns_in_order, learned_by
 from stream_dr.models.versions import Published
+from stream_dr.rows.block import Block
 from stream_dr.running.refine import Tell, refine_model
 from stream_dr.shards.dataset import open_shard
 

@@ -20,7 +20,7 @@ from stream_dr.directory.records import Recorder
 from stream_dr.distributed.kept import Kept, Run
 from stream_dr.distributed.plan import Plan, Recurrence, Task, tasks_of
 from stream_dr.errors import StreamDRError
-from stream_dr.estimators.mapping import merges_parts
+from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.running.replay import Progress, Replay, ReplayReport, ReplaySettings, Watch

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import references
@@ -22,6 +21,7 @@ from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.projection import Projection
+from stream_dr.rows.block import Block
 from stream_dr.running.query import given_fields, projected_batch, published
 from stream_dr.shards.dataset import Dataset, open_shard
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, manifest_bytes

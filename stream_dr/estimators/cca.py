@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.estimators.moments import Moments, moments_of
-from stream_dr.estimators.target_regression import TargetRegression, two_stage_sizes
-from stream_dr.estimators.two_stage import TwoStage
+from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
+from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, symmetric
 

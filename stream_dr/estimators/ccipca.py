@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.estimators.linear_gaussian import Gaussian, LinearGaussian
-from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
-from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
+from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.recurrences.basis_state import unit_columns

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.estimators.closed_form import Directions
-from stream_dr.estimators.linear_classifier import LinearClassifier, class_readout
-from stream_dr.estimators.moments import Moments, moments_of
+from stream_dr.estimators.fitting.closed_form import Directions
+from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, class_readout
+from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import EPS
 

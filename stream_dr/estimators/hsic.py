@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from stream_dr.estimators.dependence import criterion
-from stream_dr.estimators.moments import moments_of
+from stream_dr.estimators.fitting.dependence import criterion
+from stream_dr.estimators.fitting.moments import moments_of
 from stream_dr.estimators.spca import SPCA
 
 

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.moments import Moments
-from stream_dr.estimators.parameter_checks import check_choice
-from stream_dr.estimators.two_stage import TwoStage
+from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.parameter_checks import check_choice
+from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.moments.label_sets import most_sets
 

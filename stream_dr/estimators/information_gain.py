@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.additive import AdditiveEstimator
-from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
-from stream_dr.estimators.parameter_checks import check_choice, check_positive_int
+from stream_dr.estimators.fitting.additive import AdditiveEstimator
+from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns, Projection
 from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
 

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.estimators.estimator import Estimator
-from stream_dr.estimators.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
-from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes

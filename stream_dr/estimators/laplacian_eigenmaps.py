@@ -14,8 +14,8 @@ placed by; LPP and NPE, whose new rows need no graph, have the option.
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
-from stream_dr.estimators.parameter_checks import check_choice, check_number
-from stream_dr.estimators.reservoir_method import Embedding
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.reservoir_method import Embedding
 from stream_dr.solve.graph import Edges, neighbourhood_graph
 from stream_dr.solve.laplacian_eigenmaps import Eigenmap, laplacian_eigenmaps
 from stream_dr.statistics.reservoir import Reservoir

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.closed_form import Directions
-from stream_dr.estimators.linear_classifier import LinearClassifier, all_loadings, class_readout
-from stream_dr.estimators.moments import Moments, moments_of
-from stream_dr.estimators.parameter_checks import check_number
-from stream_dr.estimators.two_stage import TwoStage
+from stream_dr.estimators.fitting.closed_form import Directions
+from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, all_loadings, class_readout
+from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.parameter_checks import check_number
+from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular
 

@@ -14,8 +14,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.parameter_checks import check_choice, check_number
-from stream_dr.estimators.reservoir_method import ByClass, ReservoirMethod
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.reservoir_method import ByClass, ReservoirMethod
 from stream_dr.projection import Linear
 from stream_dr.solve.graph import Edges, neighbourhood_graph
 from stream_dr.solve.locality import locality

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.estimators.closed_form import Directions
-from stream_dr.estimators.moments import Moments
-from stream_dr.estimators.target_regression import TargetRegression
+from stream_dr.estimators.fitting.closed_form import Directions
+from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import rotations
 
 

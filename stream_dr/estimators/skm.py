@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions
-from stream_dr.estimators.margin import margin_directions
-from stream_dr.estimators.moments import Moments
-from stream_dr.estimators.parameter_checks import check_number
+from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.margin import margin_directions
+from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.parameter_checks import check_number
 
 
 @dataclass(eq=False, repr=False)

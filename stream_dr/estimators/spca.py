@@ -5,10 +5,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.estimators.closed_form import ClosedForm, Directions
-from stream_dr.estimators.dependence import DependenceMethod
-from stream_dr.estimators.moments import Moments
-from stream_dr.estimators.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.dependence import DependenceMethod
+from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.statistics.moments.encoding import Fourier
 
 

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dr.errors import InvalidParameter, NeedsRefine
-from stream_dr.estimators.closed_form import ClosedForm, Directions
-from stream_dr.estimators.moments import Moments
-from stream_dr.estimators.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.feature_maps.draws import finite_number
-from stream_dr.label_codes import Label
 from stream_dr.solve.discriminant import combined_diagonal
 from stream_dr.solve.spectral import EPS, algebraic
 from stream_dr.statistics.moments.class_scatter import ClassScatter
+from stream_dr.targets.label_codes import Label
 
 
 @dataclass(eq=False, repr=False)

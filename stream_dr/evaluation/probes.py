@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from stream_dr.block import Rows
+from stream_dr.rows.block import Rows
 
 
 class Sample(NamedTuple):

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.block import Block, Rows
-from stream_dr.raw_rows import RawRows
+from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.raw_rows import RawRows
 from stream_dr.statistics.reservoir import ReservoirAccumulator
 
 

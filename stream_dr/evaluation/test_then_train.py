@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block, Rows
 from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.probes import Probe, Sample, make_probe
 from stream_dr.evaluation.row_sample import RowSample
 from stream_dr.evaluation.scores import ClassScores, LabelScores
-from stream_dr.label_codes import Label
 from stream_dr.projection import Projection
-from stream_dr.raw_rows import RawRows, refuse_raw
-from stream_dr.source import Source
+from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.raw_rows import RawRows, refuse_raw
+from stream_dr.rows.source import Source
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
-from stream_dr.targets import labelled_rows, refuse_kind
+from stream_dr.targets.label_codes import Label
+from stream_dr.targets.targets import labelled_rows, refuse_kind
 
 PROBES = ("mean", "knn", "linear")
 _FULL = "full"

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from stream_dr.errors import CannotMerge, CannotUnlearn
 from stream_dr.feature_maps.words import Words, counted, weighted
-from stream_dr.raw_rows import RawColumn, converted, gaps
+from stream_dr.rows.raw_rows import RawColumn, converted, gaps
 
 LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns of which nothing is made."""

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block, Rows, as_rows, check_finite
 from stream_dr.errors import InvalidParameter, StreamDRError, other_width
 from stream_dr.feature_maps.draws import check_seed, finite_number, uniforms
+from stream_dr.rows.block import Block, Rows, as_rows, check_finite
 
 KERNELS = ("rbf", "laplace", "polynomial", "linear")
 MOST_LANDMARKS = 20_000

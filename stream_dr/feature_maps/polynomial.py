@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import check_finite
 from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.draws import check_seed, uniforms
 from stream_dr.feature_maps.nystroem import check_kernel
+from stream_dr.rows.block import check_finite
 
 SKETCH = 24
 """Purpose of the draws (see draws.py)."""

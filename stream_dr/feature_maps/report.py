@@ -10,7 +10,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.feature_maps.columns import TableColumn, begun, learned, read_as
 from stream_dr.feature_maps.table import Table
 from stream_dr.feature_maps.taken_for import taken_for
-from stream_dr.raw_rows import RawColumn, RawRows
+from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 
 class ColumnReport(NamedTuple):

@@ -36,7 +36,7 @@ from stream_dr.feature_maps.columns import (
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.feature_maps.taken_for import AS, Wishes, taken_for
 from stream_dr.feature_maps.words import Words
-from stream_dr.raw_rows import RawRows, refuse_raw
+from stream_dr.rows.raw_rows import RawRows, refuse_raw
 
 
 class TableState(NamedTuple):

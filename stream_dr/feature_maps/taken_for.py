@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.raw_rows import RawColumn
+from stream_dr.rows.raw_rows import RawColumn
 
 AS = ("number", "date", "time", "category", "text")
 """What a column can be declared to be."""

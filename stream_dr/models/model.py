@@ -16,14 +16,14 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from stream_dr.errors import CatchingUp, ModelFailed, NotFitted, StreamDRError, UnknownVersion
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.schema import Facts
 from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Projection
 from stream_dr.solve.orientation import oriented
 from stream_dr.statistics.protocol import AdditiveAccumulator, State
-from stream_dr.targets import Label
+from stream_dr.targets.targets import Label
 
 _RESERVED = 1_000
 """Version numbers made durable at once."""

@@ -14,8 +14,8 @@ import numpy as np
 from stream_dr import __version__
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamDRError
 from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
-from stream_dr.estimators.estimator import Estimator
-from stream_dr.estimators.holder import Holder, held
+from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Facts

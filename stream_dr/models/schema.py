@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.arrow.rows import sound_csr
-from stream_dr.block import Block
 from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps.table import TableState
-from stream_dr.raw_rows import RawRows, converted, family_of, gaps, raw_of
+from stream_dr.rows.block import Block
+from stream_dr.rows.raw_rows import RawRows, converted, family_of, gaps, raw_of
 from stream_dr.statistics.protocol import Accumulator
-from stream_dr.targets import Label, all_absent, check_label_type
+from stream_dr.targets.targets import Label, all_absent, check_label_type
 
 Facts = dict[str, Any]
 """What is told of something, JSON-able."""

@@ -19,7 +19,7 @@ import numpy as np
 from stream_dr import __version__
 from stream_dr.disk import fsync_directory
 from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.saved import load, plain_spec, save
 from stream_dr.models.schema import Facts

@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.plotting.figure import COLOURS, SYMBOLS, Plain, Trace, nothing, plain, text
-from stream_dr.target_parsing import parse_targets
-from stream_dr.targets import KINDS, Targets
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import KINDS, Targets
 
 MOST = 100_000
 """Points that are drawn at most; of more rows, so many."""

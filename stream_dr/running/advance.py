@@ -28,7 +28,6 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, removal_of
 from stream_dr.directory.history import PAGE
@@ -37,6 +36,7 @@ from stream_dr.log.event import Event
 from stream_dr.models.model import Model
 from stream_dr.models.schema import columns_in_order, learned_by
 from stream_dr.models.snapshot import first_accumulator
+from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AdditiveAccumulator
 from stream_dr.threads import ahead
 

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from stream_dr.datasets.sources import are_shards, open_source
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.estimator import Estimator
-from stream_dr.frames import parts
+from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.rows.frames import parts
+from stream_dr.rows.source import Source
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.source import Source
 
 Learned = TypeVar("Learned", bound=Estimator)
 

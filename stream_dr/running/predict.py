@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.arrow.codec import id_array, write_arrow
-from stream_dr.block import Block, Ids
 from stream_dr.errors import CannotPredict
-from stream_dr.label_codes import Label
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts, Schema, columns_missing
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
+from stream_dr.rows.block import Block, Ids
 from stream_dr.running.query import fitted
+from stream_dr.targets.label_codes import Label
 
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 

@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stream_dr.arrow.codec import arrow_from_block, id_array, write_arrow
-from stream_dr.block import Block, Ids, check_finite
 from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
@@ -33,11 +32,12 @@ from stream_dr.models.schema import Facts, Schema, columns_in_order, columns_mis
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, change
 from stream_dr.projection import Mapped, Projection
-from stream_dr.raw_rows import RawRows, refuse_raw
+from stream_dr.rows.block import Block, Ids, check_finite
+from stream_dr.rows.raw_rows import RawRows, refuse_raw
+from stream_dr.rows.source import Source
 from stream_dr.shards.dataset import Dataset
-from stream_dr.source import Source
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets import Targets
+from stream_dr.targets.targets import Targets
 
 _SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather")
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}

@@ -6,7 +6,7 @@ tolerance, when it is given more passes. The refined projection stays published 
 
 Cost: a pass reads every event the model has learned; the file is rewritten once a pass.
 
-Why this way: the numerics (estimators/refining.py) are a generator over any Source; the engine gives them the log as
+Why this way: the numerics (estimators/fitting/refining.py) are a generator over any Source; the engine gives them the log as
 one, and stopping, resuming and progress are what happens between two steps.
 """
 
@@ -16,15 +16,15 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
-from stream_dr.estimators.refining import PassSums, Refining, check_method, is_exact, refine_steps
+from stream_dr.estimators.fitting.refining import PassSums, Refining, check_method, is_exact, refine_steps
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.schema import Facts, learned_by
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
 from stream_dr.models.snapshot_file import read_file, write_file
 from stream_dr.models.versions import Published
+from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.threads import ahead

@@ -23,7 +23,7 @@ from stream_dr.directory.records import Recorder
 from stream_dr.disk import free_bytes
 from stream_dr.errors import Overloaded, StreamDRError
 from stream_dr.estimators import make
-from stream_dr.estimators.refining import check_method
+from stream_dr.estimators.fitting.refining import check_method
 from stream_dr.models.entry import PublishPolicy, RefinePolicy
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block
 from stream_dr.directory.draft import Removal
-from stream_dr.label_codes import Label
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
+from stream_dr.rows.block import Block
 from stream_dr.running.advance import Step
-from stream_dr.targets import Targets
+from stream_dr.targets.label_codes import Label
+from stream_dr.targets.targets import Targets
 
 log = logging.getLogger("stream_dr.test_then_train")
 

@@ -19,13 +19,13 @@ import orjson
 import scipy.sparse as sp
 
 from stream_dr.arrow.codec import arrow_from_block, json_rows, write_arrow
-from stream_dr.block import Block
 from stream_dr.directory.draft import rows_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.schema import learned_by
-from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets
+from stream_dr.rows.block import Block
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 ROWS, FEATURES = 16, 6
 

@@ -21,9 +21,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.block import Block
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
-from stream_dr.label_codes import Label
+from stream_dr.rows.block import Block
 from stream_dr.shards.file import (
     Identity,
     begins_as_shard,
@@ -38,6 +37,7 @@ from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, Shard
 from stream_dr.shards.seal import seal_of
 from stream_dr.shards.uri import AnyPath, RemotePath, path_of
 from stream_dr.shards.writer import ShardWriter
+from stream_dr.targets.label_codes import Label
 
 __all__ = ["Dataset", "Shard", "ShardWriter", "open_dataset", "open_shard"]
 

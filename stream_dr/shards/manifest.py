@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from stream_dr.disk import write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
-from stream_dr.label_codes import Label
 from stream_dr.shards.uri import AnyPath
+from stream_dr.targets.label_codes import Label
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1

@@ -20,12 +20,12 @@ from typing import IO, Any
 import pyarrow as pa
 
 from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.block import Block
 from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
 from stream_dr.errors import OutputExists, SchemaMismatch
-from stream_dr.label_codes import Label
+from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
 from stream_dr.shards.seal import seal_of
+from stream_dr.targets.label_codes import Label
 
 WriteProgress = Callable[[int], object]
 """Called after each block with the rows so far."""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block
 from stream_dr.compiled import compiled
+from stream_dr.rows.block import Block
 
 CHUNK = 1 << 20
 """Values of a dense block that are centred at once (8 MB)."""

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block, check_rows, row_weights
 from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, other_width
-from stream_dr.label_codes import Label
+from stream_dr.rows.block import Block, check_rows, row_weights
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST
-from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
+from stream_dr.targets.label_codes import Label
+from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
 
 class FeatureCounts(NamedTuple):

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block, check_rows
 from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map
 from stream_dr.feature_maps.columns import TableColumn
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import TableState, add, check_most_columns, joined, lasting, mapped_rows, most_columns
-from stream_dr.label_codes import Label
 from stream_dr.projection import Columns, Linear, Mapped, mapped_parts
-from stream_dr.raw_rows import RawRows, raw_of
 from stream_dr.readout import Readout
+from stream_dr.rows.block import Block, check_rows
+from stream_dr.rows.raw_rows import RawRows, raw_of
 from stream_dr.statistics.moments.plan import EXACT_WIDTH
 from stream_dr.statistics.protocol import nested_state
 from stream_dr.statistics.renumbered import renumbered
+from stream_dr.targets.label_codes import Label
 
 
 class MappedState(NamedTuple):

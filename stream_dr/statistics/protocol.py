@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from stream_dr.block import Block
-from stream_dr.label_codes import Label
+from stream_dr.rows.block import Block
+from stream_dr.targets.label_codes import Label
 
 State = Any
 """Any NamedTuple as described above."""

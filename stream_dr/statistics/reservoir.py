@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block, Rows, check_rows
 from stream_dr.errors import CannotMerge, other_width
 from stream_dr.feature_maps.draws import uniforms
-from stream_dr.label_codes import Label
-from stream_dr.targets import check_label_type, labelled_rows, refuse_kind
+from stream_dr.rows.block import Block, Rows, check_rows
+from stream_dr.targets.label_codes import Label
+from stream_dr.targets.targets import check_label_type, labelled_rows, refuse_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
 """Purposes of the draws (see feature_maps/draws.py)."""

@@ -22,10 +22,10 @@ import httpx
 
 from stream_dr import Directory, Limits, Running, rows_draft
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.block import Block
 from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import state_sha256
-from stream_dr.targets import class_targets
+from stream_dr.rows.block import Block
+from stream_dr.targets.targets import class_targets
 from tests.service.posting import batch
 from tests.service.serving import ROOT, SMALL
 

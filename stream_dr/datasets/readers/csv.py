@@ -23,11 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from stream_dr.block import LARGEST, Block
 from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of, without_blanks
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_bytes
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
+from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
 """Bytes parsed at once, at least."""

@@ -13,11 +13,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from stream_dr.block import LARGEST, Block
 from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw, type_of
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes, read_lines
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, StreamDRError
+from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
 """Bytes parsed at once."""

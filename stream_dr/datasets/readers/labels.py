@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from stream_dr.errors import InvalidTargets
-from stream_dr.label_codes import EXACT
-from stream_dr.targets import KINDS, Targets, class_targets, continuous_targets, multilabel_targets
+from stream_dr.targets.label_codes import EXACT
+from stream_dr.targets.targets import KINDS, Targets, class_targets, continuous_targets, multilabel_targets
 
 
 class LabelFields:

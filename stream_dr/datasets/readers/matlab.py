@@ -16,13 +16,13 @@ import scipy.io
 import scipy.sparse as sp
 from scipy.io.matlab import MatReadError
 
-from stream_dr.block import Block, check_finite
 from stream_dr.datasets.readers.lines import BLOCK_ROWS
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing, StreamDRError
-from stream_dr.label_codes import check_exact
-from stream_dr.target_parsing import parse_targets
-from stream_dr.targets import Targets, class_targets, continuous_targets
+from stream_dr.rows.block import Block, check_finite
+from stream_dr.targets.label_codes import check_exact
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 
 def read_matlab(

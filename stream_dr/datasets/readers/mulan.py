@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block
 from stream_dr.datasets.readers.labels import LabelFields
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing
-from stream_dr.targets import Targets
+from stream_dr.rows.block import Block
+from stream_dr.targets.targets import Targets
 
 _ATTRIBUTE = re.compile(r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(\S+))\s+(.*)""", re.IGNORECASE)
 

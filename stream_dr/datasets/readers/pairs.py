@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from stream_dr.block import LARGEST
 from stream_dr.datasets.readers.lines import Lines
+from stream_dr.rows.block import LARGEST
 
 _WIDEST = 1 << 31
 """Indices are 32 bits wide."""

@@ -14,11 +14,11 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stream_dr.block import Block
 from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SourceMissing, StreamDRError
+from stream_dr.rows.block import Block
 
 
 def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:

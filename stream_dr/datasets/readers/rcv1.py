@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Block
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, MalformedInput
-from stream_dr.targets import Targets
+from stream_dr.rows.block import Block
+from stream_dr.targets.targets import Targets
 
 RCV1_WIDTH = 47_236
 """Terms of RCV1-v2."""

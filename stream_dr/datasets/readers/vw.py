@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stream_dr.block import Block
 from stream_dr.datasets.readers.labels import LabelFields
 from stream_dr.datasets.readers.libsvm import check_stated_width
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
 from stream_dr.disk import FileName
+from stream_dr.rows.block import Block
 
 
 def read_vw(

@@ -13,9 +13,8 @@ X.T @ Y was measured); adding in place touches those of the batch.
 
 import numpy as np
 
-from stream_dr.block import Block, Rows
 from stream_dr.errors import InvalidParameter
-from stream_dr.label_codes import Label
+from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, chunk_rows
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
@@ -28,6 +27,7 @@ from stream_dr.statistics.moments.state import Centred, MomentState, centred_fea
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
 from stream_dr.statistics.moments.unlearn import elapsed, without
 from stream_dr.statistics.protocol import Absent
+from stream_dr.targets.label_codes import Label
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
 

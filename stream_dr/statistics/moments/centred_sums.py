@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, dsyrk
 
-from stream_dr.block import Rows
+from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
 from stream_dr.statistics.moments.dense_kernels import add_outer, centre_rows, mirrored
 from stream_dr.statistics.moments.encoding import Encoded, dense_columns

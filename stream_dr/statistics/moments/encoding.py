@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter, TargetKindMismatch
 from stream_dr.statistics.protocol import nested_state
-from stream_dr.targets import Targets
+from stream_dr.targets.targets import Targets
 
 ENCODINGS = ("none", "indicator", "zhou")
 

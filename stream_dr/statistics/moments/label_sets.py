@@ -15,8 +15,8 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.block import Rows
 from stream_dr.errors import LimitExceeded
+from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import moved
 from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.moments.pair_table import PairTable

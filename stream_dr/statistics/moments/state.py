@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidTargets
-from stream_dr.label_codes import Label
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
@@ -23,7 +22,8 @@ from stream_dr.statistics.moments.largest import EPS, Largest
 from stream_dr.statistics.moments.sparse_sums import SparsePart
 from stream_dr.statistics.moments.target_sums import TargetPart, empty_targets, joined_targets
 from stream_dr.statistics.protocol import Absent
-from stream_dr.targets import check_label_type
+from stream_dr.targets.label_codes import Label
+from stream_dr.targets.targets import check_label_type
 
 
 class Centred(NamedTuple):

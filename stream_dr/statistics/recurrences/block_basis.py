@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.block import Block, Rows, check_rows
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, other_width
+from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN

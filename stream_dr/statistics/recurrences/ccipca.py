@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block
-from stream_dr.label_codes import Label
+from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
+from stream_dr.targets.label_codes import Label
 
 
 class CCIPCAState(NamedTuple):

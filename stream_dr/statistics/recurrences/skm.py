@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.block import Block
-from stream_dr.label_codes import Label
+from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
-from stream_dr.targets import Targets, check_label_type, labelled_rows, refuse_kind
+from stream_dr.targets.label_codes import Label
+from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
 
 class SKMState(NamedTuple):

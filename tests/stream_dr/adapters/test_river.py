@@ -13,7 +13,7 @@ from sklearn.base import clone
 import stream_dr
 from stream_dr import ESTIMATORS, errors, hashing, nystroem, random_fourier
 from stream_dr.adapters.river import RiverSupervisedTransformer, RiverTransformer, target, to_river
-from stream_dr.estimators.holder import held
+from stream_dr.estimators.fitting.holder import held
 
 KEYS = list(ESTIMATORS)
 

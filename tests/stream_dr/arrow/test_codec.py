@@ -22,8 +22,8 @@ from stream_dr.arrow.codec import (
     read_arrow,
     write_arrow,
 )
-from stream_dr.block import Block, check_rows
-from stream_dr.targets import Targets, class_targets, continuous_targets, multilabel_targets
+from stream_dr.rows.block import Block, check_rows
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 VALUES = st.floats(-1e100, 1e100, allow_subnormal=True)
 SINGLES = st.floats(-(2.0**100), 2.0**100, width=32)

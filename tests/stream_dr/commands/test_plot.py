@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_dr.block import Block
 from stream_dr.cli import main
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.newest import newest_rows
 from stream_dr.models.snapshot import snapshot
 from stream_dr.plotting.of_directory import KINDS, Wanted, figure_of
+from stream_dr.rows.block import Block
 from stream_dr.running.query import transform
-from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.stream_dr.directory.batches import dense, opened, put
 
 X = np.ones((3, 4))

@@ -11,7 +11,7 @@ import pytest
 import stream_dr
 from stream_dr.datasets.sources import format_of, open_source
 from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
-from stream_dr.raw_rows import RawRows
+from stream_dr.rows.raw_rows import RawRows
 
 TABLE = pa.table({"a": [0.5, 0.0, 1.0], "b": [0, 2, 1], "y": ["u", "v", "u"]})
 LINES = b'{"a":0.5,"b":0,"y":"u"}\n{"a":0,"b":2,"y":"v"}\n{"a":1,"b":1,"y":"u"}\n'

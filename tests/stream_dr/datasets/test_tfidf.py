@@ -5,9 +5,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfTransformer
 
-from stream_dr.block import Block
 from stream_dr.datasets.tfidf import DocumentFrequencies, load_tfidf
 from stream_dr.errors import ForeignFile, InvalidRows, NotFitted, SourceMissing
+from stream_dr.rows.block import Block
 
 
 def texts(rows=60, terms=40, seed=0):

@@ -8,11 +8,11 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.block import Block
 from stream_dr.directory import admit as admitting
 from stream_dr.directory.directory import Directory
 from stream_dr.models.schema import Limits
-from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.rows.block import Block
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put, sparse
 
 X = np.arange(12.0).reshape(3, 4)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from stream_dr import errors
-from stream_dr.block import Block
 from stream_dr.directory.backup import backup
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
@@ -18,6 +17,7 @@ from stream_dr.directory.verify import verify
 from stream_dr.disk import DirectoryLock
 from stream_dr.failpoints import FailpointReached, armed
 from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from stream_dr import HSL, errors
-from stream_dr.block import Block
 from stream_dr.directory.admit import label_sets
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt
 from stream_dr.models.snapshot import snapshot
+from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.statistics.moments import label_sets as kept
-from stream_dr.targets import class_targets, multilabel_targets
+from stream_dr.targets.targets import class_targets, multilabel_targets
 from tests.stream_dr.directory.batches import SMALL, draft, opened, put
 
 STAR = ("hsl", {"laplacian": "star"})

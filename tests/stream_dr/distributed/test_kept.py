@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed import local
 from stream_dr.distributed import plan as planning
@@ -16,9 +15,10 @@ from stream_dr.distributed.parts import Part, learn, outline
 from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.errors import DamagedFile
 from stream_dr.models.snapshot import state_sha256
+from stream_dr.rows.block import Block
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.stream_dr.directory.batches import SMALL, dense, shards, sparse
 
 

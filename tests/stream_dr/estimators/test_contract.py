@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import stream_dr
 from stream_dr import ESTIMATORS, errors
-from stream_dr.estimators.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.statistics.protocol import pack, unpack
 
 KEYS = list(ESTIMATORS)

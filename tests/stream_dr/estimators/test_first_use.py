@@ -10,7 +10,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 import stream_dr
-from stream_dr.estimators.closed_form import ClosedForm
+from stream_dr.estimators.fitting.closed_form import ClosedForm
 
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(40, 6)), np.array(list("abcd"))[rng.integers(0, 4, 40)]

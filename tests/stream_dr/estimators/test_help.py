@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stream_dr import ESTIMATORS, KNearest
-from stream_dr.estimators.documented import described
+from stream_dr.estimators.fitting.documented import described
 
 rng = np.random.default_rng(3)
 X = rng.normal(size=(60, 5))

@@ -16,7 +16,7 @@ from stream_dr.estimators import make
 from tests.naive import criteria
 from tests.naive.krylov import lsqr_two_stage, principal_angle
 from tests.naive.two_stage import hsl_h, indicator
-from tests.stream_dr.estimators.test_refining import Blocks, blocks
+from tests.stream_dr.estimators.fitting.test_refining import Blocks, blocks
 
 RANDOM = np.random.default_rng(5)
 N, D, K = 110, 160, 4

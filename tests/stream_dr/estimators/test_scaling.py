@@ -17,18 +17,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from stream_dr import CCA, CCIPCA, ESTIMATORS, HSL, LDA, OPLS, SKM, SRP, IncrementalSKM, errors, load, random_fourier
-from stream_dr.estimators.closed_form import ClosedForm
-from stream_dr.estimators.estimator import Estimator
-from stream_dr.estimators.reservoir_method import ReservoirMethod
-from stream_dr.estimators.two_stage import TwoStage
+from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.reservoir_method import ReservoirMethod
+from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.models.snapshot_file import read_file, write_file
 from stream_dr.solve.orientation import alignment
 from tests.naive import two_stage as naive
 from tests.naive.scaling import shrunk, variances, within_variances
 from tests.stream_dr.estimators.closed_form_cases import CASES, learn, rows
+from tests.stream_dr.estimators.fitting.test_linear_classifier import svd_divides_by_rows
+from tests.stream_dr.estimators.fitting.test_refining import Blocks, blocks
 from tests.stream_dr.estimators.test_contract import close, part, targets
-from tests.stream_dr.estimators.test_linear_classifier import svd_divides_by_rows
-from tests.stream_dr.estimators.test_refining import Blocks, blocks
 
 KINDS: dict[str, type[Estimator]] = {key: ESTIMATORS[key] for key in ESTIMATORS}
 REPEATABLE = [key for key, kind in KINDS.items() if kind.additive]

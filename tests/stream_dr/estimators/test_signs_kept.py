@@ -10,8 +10,8 @@ from sklearn.datasets import load_digits
 
 import stream_dr
 from stream_dr import CCA, ESTIMATORS, LDA, OPLS, PCA, SRP
+from tests.stream_dr.estimators.fitting.test_refining import Blocks, blocks
 from tests.stream_dr.estimators.test_contract import learned, part, rows, targets
-from tests.stream_dr.estimators.test_refining import Blocks, blocks
 
 KEYS = [key for key in ESTIMATORS if key != "information_gain"]  # which has columns, not axes
 

@@ -5,13 +5,13 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
-from stream_dr.block import Block
 from stream_dr.datasets.generate import rcv1_like
 from stream_dr.errors import InvalidParameter, InvalidRows, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, evaluate
-from stream_dr.raw_rows import raw_of
-from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.rows.block import Block
+from stream_dr.rows.raw_rows import raw_of
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 
 
 class Blocks:

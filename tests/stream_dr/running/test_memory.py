@@ -11,9 +11,9 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Recent, rows_draft
+from stream_dr.rows.block import Block
 from stream_dr.running import advance
 from stream_dr.running.ingest import Appender
 from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put

@@ -9,9 +9,9 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.arrow.codec import block_from_json, read_arrow
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.models.entry import PublishPolicy
+from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.query import project, transform
 from stream_dr.running.workers import Workers

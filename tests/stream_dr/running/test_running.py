@@ -19,7 +19,6 @@ import pytest
 from safetensors.numpy import save
 
 from stream_dr import errors
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt
 from stream_dr.failpoints import armed
@@ -27,6 +26,7 @@ from stream_dr.models import snapshot_file
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.schema import Limits
 from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.rows.block import Block
 from stream_dr.running import ingest, model_thread, workers
 from stream_dr.running.advance import Steps, backfill
 from stream_dr.running.query import transform

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, unlearn_draft
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import state_sha256
+from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from tests.stream_dr.directory.batches import dense, opened, put
 

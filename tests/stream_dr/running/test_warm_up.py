@@ -16,10 +16,10 @@ import scipy.sparse as sp
 from numba.core.dispatcher import Dispatcher
 
 import stream_dr
-from stream_dr.block import Block
+from stream_dr.rows.block import Block
 from stream_dr.models.schema import learned_by
 from stream_dr.arrow.codec import arrow_from_block, json_rows, write_arrow
-from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 
 
 def kernels():

@@ -12,13 +12,13 @@ import scipy.sparse as sp
 
 from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.block import Block
+from stream_dr.rows.block import Block
+from stream_dr.rows.source import Source
 from stream_dr.shards import dataset as shards
 from stream_dr.shards.dataset import ShardWriter, open_dataset, open_shard
 from stream_dr.shards.file import digest_of
 from stream_dr.shards.manifest import write_manifest
-from stream_dr.source import Source
-from stream_dr.targets import multilabel_targets
+from stream_dr.targets.targets import multilabel_targets
 
 ROWS, WIDTH = 1050, 300
 RANDOM = np.random.default_rng(7)

@@ -5,11 +5,11 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from stream_dr.block import Block
 from stream_dr.errors import CannotMerge, TargetKindMismatch, WidthMismatch
+from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
-from stream_dr.targets import class_targets, multilabel_targets
+from stream_dr.targets.targets import class_targets, multilabel_targets
 
 rng = np.random.default_rng(3)
 ROWS = np.column_stack([np.arange(300.0), rng.normal(size=(300, 4)) * (rng.random((300, 4)) < 0.5)])

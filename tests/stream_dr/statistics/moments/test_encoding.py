@@ -5,7 +5,7 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.statistics.moments.encoding import Fourier, check_encoding, dense_columns, encode, encoded_rows
-from stream_dr.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
 
 SETS = [["b"], [], ["a", "b", "c"], ["c", "a"], []]

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 import stream_dr
-from stream_dr.block import Block
 from stream_dr.errors import CannotUnlearn, PrecisionLost
+from stream_dr.rows.block import Block
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import pack, unpack

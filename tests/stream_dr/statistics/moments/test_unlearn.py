@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.block import Block
+from stream_dr.rows.block import Block
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from tests.naive import moments as naive
 from tests.stream_dr.statistics.hostile import assert_same, stream

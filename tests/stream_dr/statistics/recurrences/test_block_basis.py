@@ -8,13 +8,13 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.block import Block
+from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import BlockBasis, basis_bytes
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
 from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
-from stream_dr.targets import class_targets
+from stream_dr.targets.targets import class_targets
 from tests.naive import recurrences
 
 KINDS: list[tuple[Any, Any]] = [

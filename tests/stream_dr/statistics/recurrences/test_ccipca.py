@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.block import Block
+from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator
 from tests.naive import recurrences
 

@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.block import Block
 from stream_dr.estimators.iskm import IncrementalSKM
+from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.skm import SKMAccumulator
-from stream_dr.targets import class_targets, multilabel_targets
+from stream_dr.targets.targets import class_targets, multilabel_targets
 from tests.naive import recurrences
 
 STREAMS = {name: (X, y) for name, X, y in recurrences.hostile()}

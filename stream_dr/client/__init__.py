@@ -1,0 +1,1 @@
+"""client: a service from Python."""

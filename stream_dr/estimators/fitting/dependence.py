@@ -1,0 +1,35 @@
+"""DependenceMethod: what SPCA and SRP have in common, the dependence of what they project on the targets."""
+
+from typing import Any
+
+import numpy as np
+
+from stream_dr.errors import InvalidRows
+from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.moments import Moments, moments_of
+
+
+class DependenceMethod(ClosedForm):
+    """Base of the methods that look for directions that depend on the targets.
+
+    Attributes
+    ----------
+    hsic_ : float
+        HSIC of the projected rows and the targets, over the rows learned [SRP eq. 1]; see `stream_dr.hsic`.
+    """
+
+    @property
+    def hsic_(self) -> float:
+        """‖Cxyᵀ W‖² / (N − 1)² ≥ 0: tr(K H L H) / (N − 1)² with the linear kernel on projected rows. Needs N > 1."""
+        projection: Any = self.projection()
+        moments = moments_of(self.state_, self.standardize)
+        return criterion(moments, (projection.loadings / moments.scale[:, None]).T @ moments.cross)
+
+
+def criterion(moments: Moments, cross: np.ndarray) -> float:
+    """HSIC of rows whose cross sums with the targets are these (components, targets)."""
+    if moments.weight <= 1.0:
+        raise InvalidRows(
+            f"HSIC divides by (n − 1)²; there are rows of weight {moments.weight:g} in all. Give two or more."
+        )
+    return float((cross**2).sum() / (moments.weight - 1.0) ** 2)

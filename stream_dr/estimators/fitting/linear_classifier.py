@@ -1,0 +1,122 @@
+"""LinearClassifier: classification by scores that are linear in a row's components, as scikit-learn's classifiers have it.
+
+The scores are log posterior probabilities but for a term all classes share; they are read from the projection (its
+`Readout`), so an estimator and what a service has published of it predict alike [mathematics §10]. `classes_` are
+the labels that have weight.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import log_softmax
+
+from stream_dr.errors import NotFitted
+from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
+from stream_dr.readout import LOG_POSTERIORS, Readout
+from stream_dr.targets.parsing import one_label_a_row
+
+
+class LinearClassifier(ClassifierMixin, ClosedForm):
+    """Base of the estimators that are classifiers, too.
+
+    Attributes
+    ----------
+    classes_ : ndarray (classes,)
+        Labels learned that have weight, sorted.
+    coef_ : ndarray (classes, features), float64
+        `decision_function` is X · coef_ᵀ + intercept_; (1, features) of two classes.
+    intercept_ : ndarray (classes,), float64
+        Of `decision_function`; (1,) of two classes.
+    """
+
+    predicts_with_all = True
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Go on learning rows X (rows, features), targets y, weights (rows,). The state is unchanged on error.
+
+        classes: ignored, for callers used to scikit-learn's classifiers; new labels may come at any time.
+        """
+        return super().partial_fit(X, y, sample_weight)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable label (rows,) of each row. Raises NotFitted, WidthMismatch, NotFinite."""
+        return self._readout().predicted(self._scores(X))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(rows, classes) float64 posterior probabilities, in the order of `classes_`."""
+        return self._readout().probabilities(self._scores(X))
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """(rows, classes) float64 logarithms of the posterior probabilities."""
+        return np.asarray(log_softmax(self._scores(X), axis=1))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """(rows, classes) float64 log posteriors but for a term all classes share; of two classes (rows,), the second's less
+        the first's."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels learned that have weight, sorted."""
+        return self._readout().classes
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """(classes, features) float64: `decision_function` is X · coef_ᵀ + intercept_; (1, features) of two classes."""
+        return _one_of_two(self._linear_scores()[0])
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """(classes,) float64 of `decision_function`; (1,) of two classes."""
+        return _one_of_two(self._linear_scores()[1])
+
+    def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
+        if "multilabel" not in (self.target, accumulator.target_kind):
+            y = one_label_a_row(y, stacklevel=6)
+        return super()._parse_targets(accumulator, y, rows)
+
+    def _linear_scores(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (classes, features) and intercepts (classes,), of all classes."""
+        projection: Any = self.projection()
+        readout = self._readout()
+        coefficients = (all_loadings(projection) @ readout.weights).T
+        return coefficients, readout.offset - coefficients @ projection.mean
+
+    def _readout(self) -> Readout:
+        projection: Any = self.projection()
+        if not len(projection.readout.offset):
+            raise NotFitted("no label has been learned with a weight above 0: pass labelled rows first.")
+        return projection.readout
+
+    def _scores(self, X: Any) -> np.ndarray:
+        self._readout()
+        projection: Any = self.projection()
+        return self.project(projection.scoring(), X)
+
+
+def all_loadings(projection: Any) -> np.ndarray:
+    """Loadings (features, q) of all components that scores are read from."""
+    rest = projection.readout.rest
+    return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
+
+
+def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, priors: np.ndarray) -> Readout:
+    """The readout of classes that are Gaussian with one diagonal covariance in the components.
+
+    centres: (classes, q) class means. variances: (q,). priors: (classes,), in the moments' order of labels; of a prior of 0
+    the offset is −inf.
+    """
+    weights = (centres / variances).T
+    with np.errstate(divide="ignore"):
+        offset = np.log(priors) - 0.5 * (centres**2 / variances).sum(axis=1)
+    order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
+    labels = tuple(moments.labels[at] for at in order)
+    kind = moments.kind or "class"
+    return Readout(weights[:, order], offset[order], kind, labels, LOG_POSTERIORS)
+
+
+def _one_of_two(values: np.ndarray) -> np.ndarray:
+    return values[1:] - values[:1] if len(values) == 2 else values

@@ -1,0 +1,118 @@
+"""mapping: how an estimator with a parameter `feature_map` learns and solves through the map.
+
+The estimator writes its accumulator and solver as if there were no map and hands them to `accumulate` and `solved`; its
+`state_type` is a `StateType`, its `state_bytes` goes through `mapped_bytes`, its parameters through `check_feature_map`.
+
+Why this way: the engine asks every estimator the same four things and never learns that there is a map.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from stream_dr.errors import InvalidParameter, OtherColumns
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.nystroem import Nystroem
+from stream_dr.feature_maps.table import check_columns, check_most_columns
+from stream_dr.projection import Mapped, Projection
+from stream_dr.rows.raw_rows import RawRows
+from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
+from stream_dr.statistics.moments.accumulator import EXACT_WIDTH
+from stream_dr.statistics.protocol import nested_state
+
+
+class StateType:
+    """state_type of an estimator that takes a feature map: MappedState where it has one, else the given class."""
+
+    def __init__(self, plain: type) -> None:
+        self.plain = nested_state(plain)
+
+    def __get__(self, instance: Any, owner: type) -> type:
+        return MappedState if instance is not None and instance.feature_map is not None else self.plain
+
+
+def check_feature_map(spec: Any) -> None:
+    """Raise InvalidParameter unless spec is None or the spec of a map."""
+    if spec is not None:
+        feature_map(spec)
+
+
+def check_mapped_width(spec: Any, widest: int) -> None:
+    """Raise InvalidParameter for a map (spec None: none) that makes more than `widest` columns, whatever rows come."""
+    made = None if spec is None else feature_map(spec)
+    if made is not None and made.out_features(0) > widest:
+        raise InvalidParameter(
+            f"exact scatter is kept of up to {widest} features, and this feature_map makes {made.out_features(0)}. Have it "
+            'make fewer, or leave the scatter to scatter="auto".'
+        )
+
+
+def accumulate(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
+    """The accumulator `build(state)`, behind the map of `spec` where there is one."""
+    if spec is None:
+        return build(state)
+    made = feature_map(spec)
+    on = LandmarkAccumulator if isinstance(made, Nystroem) else MappedAccumulator
+    return (TableAccumulator if made.learns else on)(spec, build, state)
+
+
+def solved(state: Any, solve: Callable[[Any], Projection]) -> Projection:
+    """`solve(state)`, behind the map that the state's rows went through."""
+    if not isinstance(state, MappedState):
+        return solve(state)
+    return through(state, solve(state.inner))
+
+
+def through(state: Any, projection: Projection) -> Projection:
+    """A projection of mapped rows as one of rows, where the state has a map."""
+    if not isinstance(state, MappedState):
+        return projection
+    return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
+
+
+def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
+    """`bytes_of(features, targets)` of the mapped rows, and the map's own memory."""
+    if spec is None:
+        return bytes_of(n_features, n_targets)
+    made = feature_map(spec)
+    return bytes_of(made.out_features(n_features), n_targets) + made.bytes(n_features)
+
+
+def tell_columns(accumulator: Any, rows: Any) -> None:
+    """Warn (OtherColumns) of columns that a table of RawRows lacks, and of those that the first rows did not have."""
+    known = getattr(accumulator, "table_names", ())
+    if not known or not isinstance(rows, RawRows) or rows.names == known or not rows.rows:
+        return
+    gone = [repr(name) for name in known if name not in rows.names][:5]
+    new = [repr(name) for name in rows.names if name not in known][:5]
+    told = [f"there is no column {', '.join(gone)}, which is taken as missing"] if gone else []
+    told += [f"{', '.join(new)} was not among the first rows' columns, and is left out"] if new else []
+    if told:
+        warnings.warn(f"{'; '.join(told)}.", OtherColumns, stacklevel=4)
+
+
+def merges_parts(estimator: Any) -> bool:
+    """Whether states of an estimator that learned parts of a stream merge: not those on landmarks of their own."""
+    spec = getattr(estimator, "feature_map", None)
+    made = None if spec is None else feature_map(spec)
+    return bool(estimator.merges) and not (isinstance(made, Nystroem) and made.draws)
+
+
+def takes_tables(estimator: Any) -> bool:
+    """Whether an estimator has a feature map that makes numbers of a table's columns, whatever they hold."""
+    spec = getattr(estimator, "feature_map", None)
+    return spec is not None and bool(feature_map(spec).learns)
+
+
+def check_table(estimator: Any, rows: RawRows) -> None:
+    """Raise what keeps an estimator from learning a table of such columns, in these rows or ever: SchemaMismatch or
+    InvalidRows."""
+    spec = getattr(estimator, "feature_map", None)
+    check_columns(None if spec is None else feature_map(spec), rows)
+
+
+def check_table_width(estimator: Any, kinds: dict[str, str]) -> None:
+    """Raise TooManyFeatures where an estimator of exact scatter may come to more columns than it can learn. kinds: of a
+    table's columns by name, "" where it is not known yet."""
+    if takes_tables(estimator) and getattr(estimator, "scatter_kept", str)() == "exact":
+        check_most_columns(feature_map(estimator.feature_map), kinds, EXACT_WIDTH)

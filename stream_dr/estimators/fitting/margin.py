@@ -1,0 +1,33 @@
+"""What SKM and MMC share: directions of b·Sb + w·Cxx/N from moments, exact or diagonal.
+
+Why this way: the two differ in names of parameters and in nothing else [mathematics §2], so the choice of route and the
+refusal stand once.
+"""
+
+import numpy as np
+
+from stream_dr.errors import NeedsRefine
+from stream_dr.estimators.fitting.closed_form import Directions
+from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.solve.discriminant import combined, combined_diagonal
+
+
+def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
+    """Loadings and eigenvalues of b·Sb + w·Cxx/N by algebraic value; those above 0 where n_components is None."""
+    vectors, roots = m.between()
+    if m.weight <= 0 or w == 0.0:
+        return vectors, b * roots**2
+    G = vectors * roots
+    if m.scatter is not None:
+        floor = m.rounding.floor(m.diagonal) / m.weight
+        vectors, values = combined(G, b, m.scatter / m.weight, w, floor)
+    elif w < 0.0:
+        vectors, values = combined_diagonal(G, b, m.diagonal / m.weight, w)
+    else:
+        raise NeedsRefine(
+            "only the diagonal of Cxx is kept here (scatter is diagonal past 4,096 features), and with a positive share of "
+            "the within-class scatter its axes would be single features. Call refine(source), give scatter='exact', or "
+            "choose a ≥ 1 (SKM) or alpha ≥ 0 (MMC)."
+        )
+    positive = len(values) if n_components is not None else int(np.count_nonzero(values > 0))
+    return vectors[:, :positive], values[:positive]

@@ -1,0 +1,128 @@
+"""Moments: the centred sums a closed-form method is solved from [mathematics §1-3].
+
+The moments of standardised rows are those of the rows times 1/σ, a constant column counting as σ = 1: so `standardize`
+is exact at any time and has no lag.
+
+Why this way: everything a method needs of a state (which classes have weight, how far the rows were from zero, what is
+rounding) is asked for here once, in the words of docs/mathematics.md.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_dr.solve.rounding import Rounding
+from stream_dr.solve.spectral import EPS, left_singular
+from stream_dr.statistics.mapped import MappedState
+from stream_dr.targets.label_codes import Label
+
+TINY = float(np.finfo(np.float64).tiny / EPS)
+"""A column whose scatter is below this has no digits left to solve with, and counts as constant."""
+
+
+class Moments(NamedTuple):
+    """The centred sums a method is solved from, columns of classes without weight left out. float64.
+
+    weight: N. mean: (features,). diagonal: (features,) of Cxx. scatter: (features, features) Cxx, or None.
+    present: (k,) bool, which of the state's target columns have weight. label_weights: (k',) n_j, or ones where targets
+    are continuous. target_mean: (k',). cross: (features, k'). target_scatter: (k', k'). labelled: targets are labels.
+    scale: (features,) what each column was multiplied by. rounding: how exact the sums are.
+    labels: (k',) of the columns, () where targets are numbers. kind: of targets, None where there were none. along: (p,)
+    wᵀ Cxx w of the components found, where refine has measured it, else None.
+    first_stage: XH (features, k') → W1 where refine has solved (Cxx + γI) W1 = XH, else None.
+    """
+
+    weight: float
+    mean: np.ndarray
+    diagonal: np.ndarray
+    scatter: np.ndarray | None
+    present: np.ndarray
+    label_weights: np.ndarray
+    target_mean: np.ndarray
+    cross: np.ndarray
+    target_scatter: np.ndarray
+    labelled: bool
+    scale: np.ndarray
+    rounding: Rounding
+    labels: tuple[Label, ...] = ()
+    kind: str | None = None
+    along: np.ndarray | None = None
+    first_stage: Callable[[np.ndarray], np.ndarray] | None = None
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Cxx where it is kept, else its diagonal."""
+        return self.diagonal if self.scatter is None else self.scatter
+
+    def between(self) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvectors (features, r) of Sb, weighted by priors, and the roots (r,) of its eigenvalues; r < classes."""
+        vectors, values = self.reduced(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
+        return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
+
+    @property
+    def target_size(self) -> float:
+        """√(Σ w |y|²) = √(tr Cyy + N |ȳ|²), targets not centred."""
+        return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
+
+    def cleaned(self, cross: np.ndarray, target_size: float) -> np.ndarray:
+        """Cross sums (features, k) with targets of this size, zero for the columns that show nothing but rounding."""
+        return self.rounding.cleaned(cross, target_size, self.diagonal)
+
+    def significant(self, cross: np.ndarray, target_size: float) -> np.ndarray:
+        """Cross sums (features, r), r ≤ k, without the combinations of targets that are rounding.
+
+        The decomposition this takes is left out where sums are many and all of them far above rounding.
+        """
+        floor = self.rounding.cross_floor(target_size, self.diagonal)
+        if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
+            return cross
+        return self.rounding.significant(cross, target_size, self.diagonal)
+
+    def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
+        """Left singular vectors (features, r) and values (r,) of cross sums (features, k) that are more than rounding."""
+        kept = self.significant(self.cleaned(cross, target_size), target_size)
+        shows = kept.any(axis=1)
+        inner, values = left_singular(kept[shows])
+        vectors = np.zeros((len(cross), len(values)))
+        vectors[shows] = inner
+        return vectors, values
+
+
+def moments_of(state: Any, standardize: bool = False) -> Moments:
+    """The moments of a state, of standardised rows where asked. O(d k), and O(d²) with exact scatter."""
+    state = state.inner if isinstance(state, MappedState) else state
+    c = state.centred()
+    d = len(c.mean)
+    diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
+    lost = np.flatnonzero((diagonal > 0.0) & (diagonal < TINY))
+    for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
+        sums[lost] = 0.0
+    labelled = state.target_kind in ("class", "multilabel")
+    weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
+    present = weights > 0
+    total = float(diagonal.sum())
+    largest = max(state.scale * state.largest.weight, c.weight)
+    rounding = Rounding(
+        shift=np.sqrt(largest) * np.abs(c.mean),
+        lost=min(c.noise / total, 1.0) if total > 0 else 0.0,
+        cancelled=float(np.sqrt(largest / c.weight)) if c.weight > 0 else 1.0,
+    )
+    m = Moments(
+        float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
+        c.cross[:, present], c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
+        tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
+    )  # fmt: skip
+    return standardised(m) if standardize else m
+
+
+def standardised(m: Moments) -> Moments:
+    """The moments of the same rows with every column divided by its standard deviation √(Cxx_ii / N)."""
+    scale = np.ones(len(m.mean))
+    varying = m.rounding.varying(m.diagonal)
+    scale[varying] = np.sqrt(m.weight / m.diagonal[varying])
+    scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
+    rounding = m.rounding._replace(shift=m.rounding.shift * scale)
+    return m._replace(
+        diagonal=m.diagonal * scale**2, scatter=scatter, cross=m.cross * scale[:, None], scale=scale, rounding=rounding
+    )

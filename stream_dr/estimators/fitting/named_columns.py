@@ -1,0 +1,73 @@
+"""Named columns: rows of a table whose columns have names, brought into the stream's order.
+
+Why this way: a table's columns are matched by name, never by place, so that two tables of other column order agree.
+"""
+
+import warnings
+from typing import Any, NoReturn
+
+import numpy as np
+
+from stream_dr.errors import EmptyInput, WidthMismatch
+from stream_dr.feature_maps.hashing import are_named_rows, named_rows
+from stream_dr.rows.block import as_rows
+from stream_dr.rows.raw_rows import RawRows, refuse_raw
+
+
+def rows_and_names(
+    X: Any, by_name: bool, raw: bool = False, names: tuple[str, ...] | None = None
+) -> tuple[Any, tuple[str, ...] | None]:
+    """Rows and names of X, which may also be a list of dicts where columns go by name; raw: as RawRows, of anything that is
+    a table, or texts. names: of X's columns, where they are known."""
+    if raw:
+        from stream_dr.arrow.raw import raw_rows
+
+        rows = raw_rows(X, names)
+        return rows, rows.names
+    if isinstance(X, RawRows):
+        refuse_raw(X)
+    if not (by_name and are_named_rows(X)):
+        return as_rows(X)
+    rows, names = named_rows(X)
+    return as_rows(rows)[0], names
+
+
+def in_order(
+    known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
+) -> tuple[Any, tuple[str, ...] | None]:
+    """Rows with their named columns in the stream's order. Warns where the first rows had no names to go by."""
+    if known is None and names is not None:
+        warnings.warn(
+            f"X has feature names, but {who} was fitted without feature names: columns go by their position.",
+            stacklevel=4,
+        )
+    if known is None or names is None or names == known:
+        return rows, known
+    if set(names) != set(known) or len(names) != len(known):
+        _refuse_names(known, names, who)
+    order = [names.index(n) for n in known]
+    return np.ascontiguousarray(rows[:, order]), known
+
+
+def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> None:
+    missing = [n for n in known if n not in names]
+    extra = [n for n in names if n not in known]
+    raise WidthMismatch(
+        f"The feature names should match those that were passed during fit of {who}. "
+        f"Missing: {missing[:5]}; unexpected: {extra[:5]}. Send the columns {list(known[:5])} … in that order."
+    )
+
+
+def refuse_width(given: int, known: int, who: str) -> NoReturn:
+    """Raise WidthMismatch for rows of another width than learned."""
+    raise WidthMismatch(
+        f"X has {given} features, but {who} is expecting {known} features as input. "
+        "Send those columns or start a new model."
+    )
+
+
+def refuse_empty_rows(rows: Any) -> None:
+    """Raise EmptyInput unless there are rows, and features."""
+    for axis, what in enumerate(("sample", "feature")):
+        if rows.shape[axis] == 0:
+            raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")

@@ -1,0 +1,201 @@
+"""Replayed: one pass of refine over a Source, as the estimator saw its rows.
+
+Rows without targets are left out where the method needs them, weights and decay are those of learning. The first pass
+learns the stream anew beside the product, without Cxx, and compares: rows, N, means, Cxy and class weights must be those
+of the state, to rounding. A source that is not what the state has seen would give the solution of another problem
+[mathematics §4], so it is refused before anything is published.
+
+Cost of a pass: O(entries · r) for r directions; the first adds the learning. Memory O(d · (r + k)).
+
+Why this way: the check is the accumulator itself over again, so it cannot drift from what learning means.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from stream_dr.errors import CannotRefine
+from stream_dr.estimators.fitting.holder import Holder
+from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.table import add, emptied, mapped_rows
+from stream_dr.rows.block import Block
+from stream_dr.solve.scatter_product import ScatterProduct
+from stream_dr.statistics.mapped import MappedState, raw_rows_of
+from stream_dr.statistics.moments.clock import aged
+from stream_dr.targets.targets import labelled_rows
+
+CLOSE = 1e-8
+"""Largest difference taken for rounding, relative to the columns' spread; one row of 1e6 changes far more."""
+
+RefineProgress = Callable[[int, int], None]
+"""Called after each block with (pass number, rows of this pass so far)."""
+
+
+class Sums(NamedTuple):
+    """product: (features, r). rows: summed over. fresh: in the first pass, the state of an estimator that learned them."""
+
+    product: np.ndarray
+    rows: int
+    fresh: Any
+
+    def merge(self, newer: "Sums") -> "Sums":
+        """Of both."""
+        fresh = None if self.fresh is None else self.fresh.merge(newer.fresh)
+        return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
+
+
+class Replayed:
+    """The rows a state has learned, replayed from a source.
+
+    estimator: its spec. state: what it has learned. names: the features' names, where rows come as named columns. threads:
+    of the products.
+    """
+
+    def __init__(
+        self, estimator: Any, state: Any, moments: Moments, names: tuple[str, ...] | None = None, threads: int = 1
+    ) -> None:
+        self._threads = threads
+        self._estimator = clone(estimator).set_params(scatter="diagonal")
+        self._state = state
+        self._moments = moments
+        self._names = names
+        self._rows = 0  # of the first pass
+        self._factors = self._estimator.row_factors(moments)
+        self._clock = int(getattr(state, "clock", state.rows))
+        self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
+
+    def sums(
+        self, source: Any, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
+    ) -> "Sums":
+        """What a pass over a source, or over a part of one, sums for Cxx @ columns (features, r) of the scaled features.
+        check: the first pass, which learns the rows anew. Raises CannotRefine."""
+        fresh = Holder(self._estimator.accumulator(), self._names)
+        rows = 0
+        with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
+            for position, given in source.events():
+                block = self._parsed(fresh, given, position)
+                if check:
+                    fresh.accumulator.add(block)
+                learned = labelled_rows(block)[0] if self._estimator.target_kinds else block
+                rows += learned.rows
+                total.add(learned, self._weights(learned, rows))
+                if progress is not None:
+                    progress(rows)
+        return Sums(total.result(), rows, fresh.accumulator.freeze() if check else None)
+
+    def checked(self, sums: "Sums") -> tuple[np.ndarray, int]:
+        """Cxx @ columns (features, r), and the rows it was summed over, once they are those that the state has seen. Raises
+        CannotRefine."""
+        if sums.fresh is not None:
+            self._compare(sums.fresh)
+            self._rows = sums.rows
+        elif sums.rows != self._rows:
+            raise CannotRefine(
+                f"the source gave {sums.rows} rows in this pass and {self._rows} in the first one. Give one that can be "
+                "read as often as needed: a list of batches, or an object whose events() begins anew at every call."
+            )
+        return sums.product, sums.rows
+
+    def _parsed(self, holder: Holder, given: Any, position: int) -> Block:
+        """The block as learning parses it, no wider than the state."""
+        block, _ = self._estimator.parse(holder, given, None, None, need_targets=False)
+        if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
+            raise CannotRefine(
+                f"the source's event {position} has {block.features} features; the state has seen "
+                f"{self._state.n_features}. Give the stream this estimator has learned."
+            )
+        return block
+
+    def _weights(self, block: Block, rows: int) -> np.ndarray | None:
+        decay, weights = float(self._estimator.decay), block.weights
+        if decay != 1.0:
+            weights = aged(np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - rows))
+        if self._factors is None or block.y is None:
+            return weights
+        factors = np.array([self._factors.get(label, 0.0) for label in block.y.labels])[block.y.codes]
+        return factors if weights is None else factors * weights
+
+    def _compare(self, fresh: Any) -> None:
+        """Raise CannotRefine unless the replayed rows have the state's sums."""
+        if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
+            raise CannotRefine(
+                f"the source has {fresh.rows} rows of {fresh.n_features} features; this state has seen "
+                f"{self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
+            )
+        differs = difference(self._state, fresh)
+        if differs is not None:
+            raise CannotRefine(
+                f"the source is not what this state has seen: its {differs} differ by more than rounding. "
+                f"Give the rows, targets and weights it has learned{self._in_order()}."
+            )
+
+    def _in_order(self) -> str:
+        """What else matters under decay."""
+        if float(self._estimator.decay) == 1.0:
+            return ""
+        gap = "; rows taken out from between others left a gap in age that no source has: fit anew without them"
+        return ", in their order" + (gap if self._clock != self._state.rows else "")
+
+
+class MappedSource:
+    """A source's rows as an estimator with a feature map has learned them: mapped. `state` gives width and names."""
+
+    def __init__(self, estimator: Any, state: MappedState, source: Any, names: tuple[str, ...] | None) -> None:
+        self._estimator, self._source = estimator, source
+        self._map, self._width, self._table = feature_map(state.feature_map), state.n_features, state.table
+        self._on_landmarks = state.landmarks is not None
+        self._known = Holder(estimator.accumulator(state), names)
+
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """(position, Block) of mapped rows, with their targets and weights."""
+        table = None if self._table is None else emptied(self._table)
+        landmarks = self._map.begin() if self._on_landmarks else None
+        for position, given in self._source.events(after, until):
+            block, _ = self._estimator.parse(self._known, given, None, None, need_targets=False)
+            if landmarks is not None:  # as many as there were then
+                landmarks = self._map.grown(landmarks, block)
+                rows = self._map.coordinates(landmarks, block.X)
+            elif table is None:
+                rows = self._map.apply(block.X, self._width, block.names)
+            else:  # by the statistics of the time, as they were learned
+                table = add(self._map, table, raw_rows_of(block))
+                rows = mapped_rows(self._map, table, raw_rows_of(block))
+            yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
+
+
+def unmapped(estimator: Any, state: Any, source: Any, names: Any) -> tuple[Any, Any, Any, Any]:
+    """(estimator, state, source, names) as there would be without a feature map, its rows being the mapped ones."""
+    if not isinstance(state, MappedState):
+        return estimator, state, source, names
+    plain = clone(estimator).set_params(feature_map=None)
+    return plain, state.inner, MappedSource(estimator, state, source, names), None
+
+
+def difference(state: Any, fresh: Any) -> str | None:
+    """What differs between two states of as many rows: "weights", "means", "targets", "class weights" or None."""
+    a, b = moments_of(state), moments_of(fresh)
+    if abs(a.weight - b.weight) > CLOSE * a.weight:
+        return "weights"
+    spread = np.sqrt(a.diagonal / a.weight) if a.weight else np.zeros(len(a.mean))
+    if np.any(np.abs(a.mean - b.mean) > CLOSE * spread + 1e-12 * np.abs(a.mean)):
+        return "means"
+    order = _order(state, fresh, a, b)
+    if order is None or a.cross.shape != b.cross.shape:
+        return "labels"
+    if np.any(np.abs(a.label_weights - b.label_weights[order]) > CLOSE * a.label_weights):
+        return "class weights"
+    size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
+    noise = CLOSE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
+    return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
+
+
+def _order(state: Any, fresh: Any, a: Moments, b: Moments) -> Any:
+    """Fresh columns in the state's order of labels; None where the labels are others."""
+    if not state.labels:
+        return slice(None)
+    mine = [label for label, there in zip(state.labels, a.present, strict=True) if there]
+    theirs = [label for label, there in zip(fresh.labels, b.present, strict=True) if there]
+    return [theirs.index(label) for label in mine] if set(mine) == set(theirs) else None

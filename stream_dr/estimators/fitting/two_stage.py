@@ -1,0 +1,138 @@
+"""TwoStage: what LDA, OPLS, CCA and HSL share: one generalised eigenproblem, its ridge, and the scale of its answers.
+
+`(aCxx + ρI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S, Algorithm 2]; a method's own file says what XH is.
+
+The papers' W satisfies Wᵀ(Cxx + γI)W = I with Cxx *summed* over rows: what is projected shrinks as 1/√N, though nothing
+in the data does. `scaling="unit"` divides each component by the standard deviation that the rows learned have along it,
+when solving; states, merges and unlearning know nothing of it.
+
+Why this way: variances are quadratic forms of the scatter that the solution was found from, so no second pass is needed.
+"""
+
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from stream_dr.errors import InvalidParameter, NeedsRefine
+from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.solve.conjugate_gradient import second_stage
+from stream_dr.solve.rounding import exact_rounding
+from stream_dr.solve.spectral import EPS
+from stream_dr.solve.two_stage import condition, two_stage
+
+
+@dataclass(eq=False, repr=False)
+class TwoStage(ClosedForm):
+    """Base of the two-stage methods; parameters they have beside those of ClosedForm.
+
+    With the diagonal of Cxx alone (`solution_` "diagonal") variances are those of uncorrelated features. A refined
+    solution has the exact ones: conjugate gradient is a Galerkin method, so wᵀ(Cxx + γI)w = 1 holds after every pass.
+
+    Left out: shrinkage="auto" (Ledoit, Wolf). Its share needs Σ‖x − x̄‖⁴, and scikit-learn's LDA, which standardises
+    each class first, the sums Σ x_i² x_j² of each class, (features, features): fourth moments, which no sum that is kept
+    tells.
+
+    Parameters
+    ----------
+    gamma : float ≥ 0, default 0.0
+        Ridge added to Cxx, in the units of the *summed* scatter, as in [2S]; its effect fades as rows come.
+    shrinkage : float in [0, 1] or None, default None
+        In the place of gamma, a ridge whose effect does not fade as rows come: (1 − s) Cxx + s (tr Cxx / d) I is
+        inverted, as scikit-learn's `shrunk_covariance` has it.
+    scaling : {"unit", "source"}, default "unit"
+        "unit": the rows learned (counted by their weights, divisor N) have variance 1 along every component, whatever N
+        is; "source": the paper's Wᵀ(Cxx + γI)W = I, which shrinks as 1/√N. `eigenvalues_` are the paper's with either.
+
+    Attributes
+    ----------
+    condition_ : float
+        Condition number of Cxx + γI on the space that is kept: the solution's error is 2e-16 times it.
+    """
+
+    refined_by = "first_stage"
+
+    _: KW_ONLY
+    shrinkage: float | None = None
+    scaling: Literal["unit", "source"] = "unit"
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range, or gamma and shrinkage are both given."""
+        super().check_parameters()
+        check_choice("scaling", self.scaling, ("unit", "source"))
+        if self.shrinkage is None:
+            return
+        if isinstance(self.shrinkage, str):
+            raise InvalidParameter(
+                f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
+                "moments of the rows, which are not kept."
+            )
+        check_number("shrinkage", self.shrinkage, low=0.0, high=1.0)
+        if self.gamma:
+            raise InvalidParameter(
+                f"gamma={self.gamma!r} and shrinkage={self.shrinkage!r} are two ways to say one thing; give one of them."
+            )
+
+    @abstractmethod
+    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+        """XH (features, k), and √(tr HᵀH), targets not centred, by which it is told what of XH is rounding."""
+
+    def directions(self, moments: Moments, state: Any) -> Directions:
+        """[2S, Algorithm 2] on XH; none where XH is all rounding."""
+        xh, h_norm = self.right(moments, state)
+        kept = moments.significant(xh, h_norm)  # (Cxx + γI)⁻¹ would magnify what is rounding
+        if kept.shape[1] == 0:
+            return np.zeros((len(xh), 0)), np.zeros(0)
+        if moments.first_stage is not None:
+            return second_stage(moments.first_stage(xh), xh)
+        share, ridge = self.ridge(moments)
+        if share == 0.0:
+            return two_stage(np.full(len(xh), ridge), kept, 0.0, exact_rounding(len(xh)))
+        loadings, eigenvalues = two_stage(moments.spread, kept, ridge / share, moments.rounding)
+        return loadings / np.sqrt(share), eigenvalues / share
+
+    def ridge(self, moments: Moments) -> tuple[float, float]:
+        """(a, ρ): a·Cxx + ρI is what is inverted."""
+        if self.shrinkage is None:
+            return 1.0, float(self.gamma)
+        share = float(self.shrinkage)
+        return 1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1)
+
+    def shrunk_trace(self, moments: Moments) -> float:
+        """Trace of the scatter that `shrinkage` shrinks."""
+        return float(moments.diagonal.sum())
+
+    def scaled(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+        """Loadings (features, p) of the scaled features, made as long as `scaling` says."""
+        if self.scaling == "source" or loadings.shape[1] == 0:
+            return loadings
+        sums = self.spreads(loadings, moments, solution)
+        return loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
+
+    def spreads(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+        """(p,) wᵀ Cxx w, the summed squares of the projected rows, of columns with wᵀ(aCxx + ρI)w = 1. O(d² p)."""
+        squares = loadings**2
+        if moments.scatter is not None:
+            return np.einsum("ij,ij->j", loadings, moments.scatter @ loadings)
+        flat = moments.diagonal @ squares
+        if solution != "refined":
+            return flat
+        share, ridge = self.ridge(moments)
+        left = 1.0 - ridge * squares.sum(axis=0)
+        return np.where(left > np.sqrt(EPS), left / share, flat)  # a ridge so large leaves no digits of the difference
+
+    @property
+    def condition_(self) -> float:
+        """Condition number of Cxx + γI on the space that is kept: the solution's error is 2e-16 times it. O(d³).
+
+        Raises NeedsRefine where only the diagonal of Cxx is kept: the number is not known then.
+        """
+        self.projection()
+        moments = moments_of(self.state_, self.standardize)
+        if moments.scatter is None:
+            raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
+        share, ridge = self.ridge(moments)
+        return condition(moments.scatter, ridge / share, moments.rounding) if share else 1.0

@@ -1,0 +1,1 @@
+"""rows: a batch as the numerics see it, and how rows of every form become one."""

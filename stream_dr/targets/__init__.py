@@ -1,0 +1,1 @@
+"""targets: what rows are labelled with."""
