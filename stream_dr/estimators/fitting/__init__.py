@@ -1,1 +1,1 @@
-"""fitting: what the methods have in common: scikit-learn's face, moments, the two-stage solution, refining, maps in front."""
+"""fitting: what the methods have in common: scikit-learn's face, moments, the two-stage solution, refining, feature maps."""
