@@ -35,6 +35,7 @@ from stream_dr.log.head import Head
 from stream_dr.log.log import Log
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.running.advance import backfill
+from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
 from tests.stream_dr.directory.batches import SMALL, dense, draft, shards
@@ -59,7 +60,7 @@ def _rows(path: Path) -> Path:
         shutil.copytree(path, path.with_name("rows.before"))
         directory.append([unlearn_draft({2: [1, 3], 4: None})])
         _fill(directory, 8, {})
-        directory.history.forget()
+        directory.retention.forget()
         directory.append([draft(dense(90), "unapplied")])
         killed = shutil.copytree(path, path.with_name("killed"))
     shutil.rmtree(path)
@@ -70,7 +71,11 @@ def _references(path: Path) -> Path:
     with Directory(path / "D", limits=SMALL) as directory:
         directory.add_model("lda", "lda", {})
         for number in range(2):
-            replay(directory, open_dataset(shards(path / f"shards{number}", 6)), ReplaySettings(snapshot_rows=50))
+            replay(
+                directory,
+                open_dataset(shards(path / f"shards{number}", 6)),
+                ReplaySettings(run=RunSettings(snapshot_rows=50)),
+            )
             if not number:
                 shutil.copytree(path, path.with_name("references.before"))
         _fill(directory, 2, {"later": "pca"})
@@ -85,7 +90,7 @@ def _dropped(path: Path) -> Path:
             _fill(directory, 20, {"lda": "lda", "means": "class_means"})
             shutil.copytree(path, path.with_name("dropped.before"))
             _fill(directory, 20, {})
-            directory.retain(100)
+            directory.retention.drop(100)
     finally:
         Log.__init__ = initialise  # type: ignore[method-assign]
     return path

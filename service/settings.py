@@ -20,6 +20,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+import stream_dr
+
+RUN = stream_dr.RunSettings()
+"""The library's figures, which are the service's too."""
+
 PREFIX = "STREAM_DR_"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
@@ -70,27 +75,34 @@ class Settings(BaseSettings):
     keep_versions: int = _setting(
         32, "versions", "published projections kept per model; after a restart only the newest is there", ge=1, le=10**6
     )
-    publish_rows: Count = _setting(
-        10_000,
+    publish_rows: Count | None = _setting(
+        RUN.publish.rows,
         "rows",
         "rows after which a projection is published, though solving takes a twentieth of the time at most",
         ge=1,
     )
-    publish_seconds: Seconds = _setting(1.0, "seconds", "time after which new rows are published, however few", gt=0)
+    publish_seconds: Seconds = _setting(
+        RUN.publish.seconds, "seconds", "time after which new rows are published, however few", gt=0
+    )
     publish_idle: bool = _setting(
-        True,
+        RUN.publish.idle,
         "yes or no",
         "publish also whenever every batch is learned; no: after publish_rows or publish_seconds, whichever comes first",
     )
-    snapshot_rows: Count = _setting(1_000_000, "rows", "rows after which a model is snapshotted", ge=1)
+    snapshot_rows: Count | None = _setting(
+        RUN.snapshot_rows, "rows", "rows after which a model is snapshotted, unset: after snapshot_seconds alone", ge=1
+    )
     snapshot_seconds: Seconds = _setting(
-        300.0, "seconds", "time after which a changed model is snapshotted; its first projection is at once", gt=0
+        RUN.snapshot_seconds,
+        "seconds",
+        "time after which a changed model is snapshotted; its first projection is at once",
+        gt=0,
     )
     retain_rows: Count | None = _setting(
-        None, "rows", "rows kept in the log once every model and snapshot is past them; unset: all", ge=0
+        RUN.retain_rows, "rows", "rows kept in the log once every model and snapshot is past them; unset: all", ge=0
     )
     test_then_train: bool = _setting(
-        True,
+        RUN.test_then_train,
         "yes or no",
         "test models on rows before they learn them, for the dashboard; takes a fiftieth of the time at most",
     )

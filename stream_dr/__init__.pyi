@@ -52,13 +52,13 @@ from .models.snapshot import export_model as export_model
 from .plotting.live import LiveFigures as LiveFigures
 from .plotting.of_directory import Wanted as Wanted
 from .rows.block import Block as Block
+from .running.driver import RunSettings as RunSettings
 from .running.fit import fit as fit
 from .running.jobs import Job as Job
 from .running.predict import predict as predict
 from .running.query import export_projection as export_projection
 from .running.query import transform as transform
 from .running.running import Running as Running
-from .running.running import RunSettings as RunSettings
 from .running.warm_up import warm_up as warm_up
 
 __version__: str

@@ -3,8 +3,8 @@
     stream_dr-appender    one    admits what is waiting and commits it as a group                  (running/ingest.py)
     stream_dr-models      one    reads the log, advances the live models, says what is due         (running/model_thread.py)
     stream_dr-advance     many   models side by side, as many as there are processors              (running/advance.py)
-    stream_dr-work        few    solving, publishing, snapshots: RunSettings.workers               (running/workers.py)
-    stream_dr-long        few    backfill and refine: twice as many                                (running/running.py)
+    stream_dr-work        few    solving, publishing, snapshots: RunSettings.workers               (running/driver.py)
+    stream_dr-long        few    catching up and refining: twice as many                           (running/running.py)
     stream_dr-ahead       one    for each pass over shards or the log: what is read ahead of it    (here)
     stream_dr-look-ahead  one    for each replay: the next shard's digest and missing batches      (directory/references.py)
 

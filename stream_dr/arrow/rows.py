@@ -8,6 +8,8 @@ Why this way: a slice's offsets do not start at 0 and what lies outside it is no
 CSR matrix only if their offsets agree; a null slot reads as 0.0, so nulls are refused. Each message names its column.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
@@ -27,6 +29,11 @@ RESERVED = ("features", "indices", "values", *BESIDE)
 
 WIDEST = 2**31 - 1
 """Width no sparse batch may pass: indices are int32."""
+
+
+def is_layout(names: Sequence[str]) -> bool:
+    """Whether these columns are rows as a shard has them: `features`, or `indices` and `values`."""
+    return "features" in names or {"indices", "values"} <= set(names)
 
 
 def check_columns(names: list[str], dense: bool, sparse: bool) -> None:

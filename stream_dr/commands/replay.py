@@ -1,5 +1,7 @@
 """`stream-dr replay`: shards through models, into a directory."""
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,17 +57,15 @@ def replay(
 
         stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20 --dir D
     """
+    from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import open_dataset
 
     specs = [parse_spec(text) for text in model or []]
-    settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, snapshot_rows)
+    settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, RunSettings(snapshot_rows=snapshot_rows))
     table = read_as.table()
     if files := read_as.files(sources, said=len(table) > 1):
-        say(
-            f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
-            "options for a table's columns."
-        )
+        _say_no_shards(files)
         report_files(files, table, hints=False)
         learn_files(dir, sources, files, specs, table, settings)
         return
@@ -73,6 +73,13 @@ def replay(
     check_specs(specs, dir)
     replay_into(
         dir, dataset, specs, settings, None, _parts(workers, scheduler, task_seconds), _kept(work, workers, scheduler)
+    )
+
+
+def _say_no_shards(files: Iterable[Path]) -> None:
+    say(
+        f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
+        "options for a table's columns."
     )
 
 

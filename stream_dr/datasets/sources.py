@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.arrow.raw import plain
-from stream_dr.arrow.rows import BESIDE
-from stream_dr.datasets.readers.columns import Roles, is_layout
+from stream_dr.arrow.rows import BESIDE, is_layout
+from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.jsonl import read_jsonl
 from stream_dr.datasets.readers.libsvm import read_libsvm

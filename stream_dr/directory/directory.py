@@ -24,6 +24,7 @@ from stream_dr.directory.draft import Checked, Draft, Receipt, Recent
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
+from stream_dr.directory.retention import Retention
 from stream_dr.disk import DirectoryLock, free_bytes
 from stream_dr.errors import (
     DamagedFile,
@@ -61,10 +62,10 @@ class Directory(AbstractContextManager["Directory"]):
     """A stream on disk: log, schema, models and their snapshots, in the folder `path`.
 
     writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
-    target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must have,
-    while none had any). Attributes, changed here alone: path, limits, log, table, schema, models (name → Model), history,
-    recent (drafts that were just appended), records (of what models did). Raises DirectoryInUse, DirectoryMissing. Costs:
-    reading the newest snapshot of each model and the schema's deltas."""
+    target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must
+    have, while none had any). Attributes, changed here alone: path, limits, log, table, schema, models (name → Model),
+    history, retention, recent (drafts that were just appended), records (of what models did). Raises DirectoryInUse,
+    DirectoryMissing. Costs: reading the newest snapshot of each model and the schema's deltas."""
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.records = Records(self.path / RECORDS)
         self._appending = threading.Lock()
         self.history = History(self.log, self.path, self.limits, lambda: self.schema, lambda: self.going_on)
+        self.retention = Retention(self.log, self.path, self.history, lambda: self.going_on, self._appending)
         self.recent = Recent()
         self._label_sets: dict[int, set[frozenset[Label]]] = {}  # admitted for each model since it was opened
         self._unsure = False  # whether the log may hold more than is known here
@@ -177,7 +179,7 @@ class Directory(AbstractContextManager["Directory"]):
         check_name(name)
         estimator = make(key, params)
         spec = Spec(key, dict(params))
-        with self.history.lock, self._appending:
+        with self.retention.lock, self._appending:
             known = self.models.get(name)
             if known is not None:
                 return self._under(policy, refine, self._same(known, spec, estimator)), False
@@ -210,7 +212,7 @@ class Directory(AbstractContextManager["Directory"]):
         spec = spec._replace(saved=state_sha256(estimator.state_))
         with suppress(StreamDRError):  # solved before anybody waits; why it is not is told when it is tried again
             estimator.projection()
-        with self.history.lock, self._appending:
+        with self.retention.lock, self._appending:
             known = self.models.get(name)
             if known is not None:
                 return self._under(policy, None, self._same(known, spec, estimator)), False
@@ -219,7 +221,7 @@ class Directory(AbstractContextManager["Directory"]):
             entry = self.table.add(name, spec, self.position + 1, policy, write=keep)
             model = self._made(entry)
             model.begin_with(estimator)
-            model.status = "live"
+            model.live()
             self.models = {**self.models, name: model}
             self.schema = self._known()
             return model, True
@@ -256,12 +258,6 @@ class Directory(AbstractContextManager["Directory"]):
         if model.failure is not None and not model.failure.passing:
             self.table.set_failure(model.id, model.failure)
             keep_published(model, self.path)
-
-    def retain(self, rows: int) -> int:
-        """Drop the log's events that neither a model (history.py) nor the last `rows` rows need; how many. Others append."""
-        with self.history.lock, self._appending:
-            first = self.log.begin_at(min(self.history.needed(), self.log.holding(rows)))
-        return self.log.drop_before(first)
 
     def close(self) -> None:
         """Close the log and give up the lock. Models are not snapshotted by this."""
@@ -309,7 +305,7 @@ class Directory(AbstractContextManager["Directory"]):
         """A group is in the log."""
         self.schema, self._written = group.schema, group.written
         for model in group.models:
-            model.goal, model.names = positions[-1], self.schema.names
+            model.follow(positions[-1], self.schema.names)
             if group.label_sets:
                 self._label_sets.setdefault(model.id, set()).update(group.label_sets)
         for position, draft in zip(positions, group.drafts, strict=True):
@@ -362,9 +358,8 @@ class Directory(AbstractContextManager["Directory"]):
     def _under(self, policy: PublishPolicy | None, refine: RefinePolicy | None, model: Model) -> Model:
         """The model, from now on published and refined by these policies; None: as before."""
         if policy is not None or refine is not None:
-            policy, refine = policy or model.policy, refine or model.refine_policy
-            self.table.set_policies(model.id, policy, refine)
-            model.policy, model.refine_policy = policy, refine
+            self.table.set_policies(model.id, policy or model.policy, refine or model.refine_policy)
+            model.set_policies(policy, refine)
         return model
 
     def _first_position(self, start: Start) -> int:
@@ -385,11 +380,11 @@ class Directory(AbstractContextManager["Directory"]):
         except HistoryGone as e:
             if self._left:
                 raise  # it has a newer snapshot by now
-            model.status, model.failure = "failed", Failure(model.position + 1, e.code, str(e))
+            model.failed_before(Failure(model.position + 1, e.code, str(e)))
         return model
 
     def _made(self, entry: Entry) -> Model:
         folder = self.path if self.writable else None
         model = made(entry, self.limits.keep_versions, folder, self.table.set_ceiling)
-        model.names, model.goal = self.schema.names, self.position
+        model.follow(self.position, self.schema.names)
         return model

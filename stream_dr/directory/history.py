@@ -1,32 +1,19 @@
-"""History: events of the log back as Blocks; the rows of its past, less what unlearn events took out; and who needs them.
+"""History: events of the log back as Blocks; the rows of its past, less what unlearn events took out.
 
 A body is Arrow or JSON, told apart by its first bytes; a reference event names a batch of a shard (references.py).
 
-A model goes on from any snapshot it keeps. From the oldest it needs every later event, and what the unlearn events among
-those name, however far back: a sum subtracts those rows, any other model is rebuilt from its start. A model whose failure
-is written down does not go on and needs nothing. What nobody needs any more may be dropped (`needed`), and the bytes of
-unlearned rows are overwritten once every kept snapshot is past their unlearning (`forget`): an event whose rows are all
-gone keeps its position with an empty body; one that lost some is written anew without them, and its schema metadata says
-which row numbers those were, so that later events may go on naming rows by their first numbers. Rows that an event only
-refers to stay in their shard: that file is not ours.
+Cost: removals are few; they are read from the log's unlearn events when asked for, not kept.
 
-Cost: removals are few; they are read from the log's unlearn events when asked for, not kept. An event is rewritten once for
-each unlearning that names it.
-
-Why this way: a rebuild, a subtraction and a refine agree on which rows are still learned, because they ask here. What may be
-given up is asked under a lock that a new model and an unlearning take too, so nothing comes to need what is just going.
+Why this way: a rebuild, a subtraction and a refine agree on which rows are still learned, because they ask here.
 """
 
 import json
-import threading
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.directory.draft import Reference, Removal, media_of, parse_rows, reference_in, removal_of
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
@@ -34,7 +21,6 @@ from stream_dr.log.event import Event
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Limits, Schema, columns_in_order
-from stream_dr.models.snapshot import oldest_snapshot
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard
 
@@ -101,10 +87,7 @@ def gone_of(event: Event) -> list[int]:
 
 class History:
     """The past of a directory's log. schema: the stream's, now. going_on: the models that learn, now, or will after a
-    restart. Its methods may run in several threads at once; each call decodes for itself.
-
-    lock: taken, before any other, by who gives up events of the past, and by who comes to need them. It is a Source.
-    """
+    restart. Its methods may run in several threads at once; each call decodes for itself. It is a Source."""
 
     def __init__(
         self,
@@ -115,13 +98,15 @@ class History:
         going_on: Callable[[], Sequence[Model]],
     ) -> None:
         self._log, self._path, self._limits, self._schema, self._going_on = log, path, limits, schema, going_on
-        self.lock = threading.Lock()
-        self._kept = 0  # who goes over the rows again and again
-        self._forgotten = -1  # the last unlearning whose rows are no longer in the log's bytes
 
     def decoder(self) -> Decoder:
         """A new Decoder of the log's events."""
         return Decoder(self._limits, self._path)
+
+    def stored(self, event: Event) -> tuple[Block, np.ndarray] | None:
+        """The rows that an event still holds, and the numbers (rows,) that they had when it was appended; None where it
+        holds none."""
+        return self.decoder().numbered(event, self._schema())
 
     def events(
         self, after: int = -1, until: int | None = None, only: Container[int] | None = None
@@ -151,7 +136,7 @@ class History:
                 if found is None:
                     continue
                 block, numbers = found
-                chosen = ~_among(numbers, before) & _among(numbers, wanted)
+                chosen = ~among(numbers, before) & among(numbers, wanted)
                 if chosen.any():
                     yield block.take(np.flatnonzero(chosen))
 
@@ -180,70 +165,6 @@ class History:
         if removal and min(removal) < first:
             raise HistoryGone(f"events before position {first} were dropped, {min(removal)} among them.", first=first)
 
-    def passed(self) -> int:
-        """The position that every kept snapshot of every model has reached; the log's last where there is no model."""
-        return min((oldest_snapshot(self._path, m) for m in self._going_on()), default=self._log.last)
-
-    def needed(self) -> int:
-        """The first position that a model may still have to read: all it has learned, while it may have to be rebuilt."""
-        last = self._log.last
-        removals = [e.position for e in self._log.read_kind("unlearn", last + 1)]
-        past = [(model, oldest_snapshot(self._path, model)) for model in self._going_on()]
-        return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in past), default=last + 1)
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Let no rows be forgotten in the with-block: a refine has the same ones in every pass."""
-        with self.lock:
-            self._kept += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self._kept -= 1
-
-    def forget(self) -> int:
-        """Overwrite what may be forgotten; the number of events written anew. Raises InsufficientStorage.
-
-        A model that is made meanwhile ends it: it may learn the rows, and has to find them when it comes to their
-        unlearning."""
-        written = self._without_unlearned()
-        with self.lock:
-            self._log.erase()
-        return written
-
-    def _without_unlearned(self) -> int:
-        """Write the events anew whose rows every snapshot is past; their number. One that is done is passed over until the
-        directory is opened again."""
-        written = 0
-        for event in self._log.read_kind("unlearn", self.passed() + 1):
-            if event.position <= self._forgotten:
-                continue
-            for position, rows in removal_of(event.body).items():
-                with self.lock:
-                    if self._kept or self.passed() < event.position:
-                        return written
-                    written += self._forget_rows(position, rows)
-            self._forgotten = event.position
-        return written
-
-    def _forget_rows(self, position: int, rows: Sequence[int] | None) -> bool:
-        """Write one event anew without those rows; False where there is nothing to do."""
-        if position < self._log.first:
-            return False
-        (event,) = self._log.read(position - 1, position)
-        found = self.decoder().numbered(event, self._schema()) if event.kind == "rows" else None
-        if found is None:
-            return False
-        block, numbers = found
-        stays = ~_among(numbers, rows)
-        if stays.all():
-            return False
-        gone = [*gone_of(event), *numbers[~stays].tolist()]
-        left = block.take(np.flatnonzero(stays))
-        self._log.rewrite(position, _body(left, gone) if left.rows else b"", left.rows, erase=False)
-        return True
-
     def _numbered(
         self, after: int, until: int, only: Container[int] | None = None
     ) -> Iterator[tuple[int, Block, np.ndarray]]:
@@ -256,7 +177,7 @@ class History:
             if found is None:
                 continue
             block, numbers = found
-            stays = ~_among(numbers, left_out)
+            stays = ~among(numbers, left_out)
             if stays.any():
                 yield event.position, block if stays.all() else block.take(np.flatnonzero(stays)), numbers[stays]
 
@@ -298,12 +219,6 @@ class History:
         return removal
 
 
-def _among(numbers: np.ndarray, rows: Sequence[int] | None) -> np.ndarray:
+def among(numbers: np.ndarray, rows: Sequence[int] | None) -> np.ndarray:
     """Which of an event's row numbers are among these; None: all are."""
     return np.ones(len(numbers), dtype=bool) if rows is None else np.isin(numbers, rows)
-
-
-def _body(block: Block, gone: list[int]) -> bytes:
-    batch = arrow_from_block(block)
-    metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(gone)).encode()}
-    return bytes(write_arrow([batch.replace_schema_metadata(metadata)]))

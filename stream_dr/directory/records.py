@@ -104,12 +104,12 @@ class Recorder:
 
     Each beat tells how far every model is, at what rate it learned since the last, what it has published since, and whether
     it failed; when nothing happens nothing is written. Use in a with-block, or `start` and `stop`. scores: what is told of a
-    model beside (accuracy, baseline).
+    model beside (accuracy, baseline). woken: set by any thread where something may have changed.
     """
 
     def __init__(self, directory: Recorded, scores: Callable[[Model], Facts] = lambda model: {}) -> None:
         self._directory, self._scores = directory, scores
-        self._woken, self._stopping = threading.Event(), threading.Event()
+        self.woken, self._stopping = threading.Event(), threading.Event()
         self._thread = thread("records", self._run)
         self._seen = {m.id: m.rows for m in directory.models.values()}
         self._published: dict[int, Published | None] = {m.id: m.published for m in directory.models.values()}
@@ -123,13 +123,9 @@ class Recorder:
     def stop(self) -> None:
         """Write what there is to tell, and end."""
         self._stopping.set()
-        self._woken.set()
+        self.woken.set()
         if self._thread.ident is not None:
             self._thread.join()
-
-    def wake(self) -> None:
-        """Something may have changed; from any thread, returns at once."""
-        self._woken.set()
 
     def __enter__(self) -> "Recorder":
         self.start()
@@ -142,9 +138,9 @@ class Recorder:
         begun, active = time.monotonic(), True
         while not self._stopping.is_set():
             if not active:
-                self._woken.wait()
+                self.woken.wait()
                 begun = time.monotonic()
-            self._woken.clear()
+            self.woken.clear()
             self._stopping.wait(max(0.0, begun + BEAT - time.monotonic()))
             now = time.monotonic()
             try:

@@ -1,6 +1,7 @@
 """Model: an estimator's spec, its accumulator, the position it has applied, and the projections it has published.
 
-One thread advances a model; any thread reads it. A frozen State is solved, oriented like its predecessor, numbered and
+A model changes itself: it learns a batch, goes on from a state, is live, catches up, fails, publishes. Others read what
+it is, from any thread, and change nothing of it. A frozen State is solved, oriented like its predecessor, numbered and
 swapped in as one reference: what readers take is `published`, an immutable value, so a transform needs no lock and never
 waits.
 
@@ -8,6 +9,7 @@ Why this way: the accumulator has one owner, and everything that others see of i
 again. A version's number is taken from a ceiling that was made durable before, so none is used twice, whatever is killed.
 """
 
+import logging
 import math
 import threading
 import time
@@ -15,15 +17,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from stream_dr.errors import CatchingUp, ModelFailed, NotFitted, StreamDRError, UnknownVersion
+from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without_frames
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import Facts, learned_by
 from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Projection
+from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import oriented
 from stream_dr.statistics.protocol import AdditiveAccumulator, State
 from stream_dr.targets.targets import Label
+
+log = logging.getLogger("stream_dr.model")
 
 _RESERVED = 1_000
 """Version numbers made durable at once."""
@@ -50,14 +55,18 @@ class Learner(Protocol):
 
 
 class Model:
-    """A live model. Attributes are read by any thread and written by the one that advances it.
+    """A live model. Its attributes are read by any thread and changed by its own methods alone
+    (tests/stream_dr/models/test_changes.py); one thread at a time learns.
 
-    name, id (never used twice in a directory), spec, start (first position it learns from), status ("live",
-    "catching_up" or "failed"), position (last event applied; start − 1 before any), goal (the log's last), rows,
-    rows_skipped, failure, published, versions (kept ones), policy (None: the engine's), refine_policy,
-    advance_seconds and advanced_rows
-    (time spent learning, and rows learned, by this process). ceiling: version numbers that may have been handed out;
-    reserve: makes another one durable. names: the columns' names that snapshots tell, None where they have none.
+    name, id (never used twice in a directory), spec, start (first position it learns from), status ("live", "catching_up"
+    or "failed"), position (last event applied; start − 1 before any), goal (the log's last), names (the columns' names
+    that snapshots tell, None where they have none), failure, published, versions (kept ones), policy (None: the
+    driver's), refine_policy, refine_begun (rows learned, and the time, when a refine last began), attempted (position of
+    the last state that it was tried to solve), solve_error (why that could not be solved), publishing (a solution is
+    under way), published_at, publish_seconds (when the last solution ended, by time.monotonic, and what it took),
+    snapshot_position, snapshot_version (what the last snapshot has), advance_seconds and advanced_rows (time spent
+    learning, and rows learned, by this process). ceiling: version numbers that may have been handed out; reserve: makes
+    another one durable.
     """
 
     def __init__(
@@ -76,27 +85,79 @@ class Model:
         self.names: tuple[str, ...] | None = None
         self.policy: PublishPolicy | None = None
         self.refine_policy: RefinePolicy | None = None
-        self.refine_begun = (0, time.monotonic())  # rows learned, and the time, when a refine last began
+        self.refine_begun = (0, time.monotonic())
+
         self.status = "catching_up"
         self.position = self.goal = start - 1
         self.accumulator: AdditiveAccumulator = estimator.accumulator()
         self.failure: Failure | None = None
+        self.advance_seconds, self.advanced_rows = 0.0, 0
+
         self.published: Published | None = None
         self.versions = versions or Versions(32)
         self.next_version = ceiling + 1
         self._ceiling, self._reserve = ceiling, reserve
-        self.snapshot_position = start - 1
-        self.snapshot_version = 0  # what was published then
-        self.published_at = time.monotonic()
-        self.publish_seconds = 0.0
-        self.publishing = False
-        self.learning = threading.Lock()  # held while an event is applied, and while the state is frozen
-        self.solving = threading.Lock()
-        self.snapshotting = threading.Lock()
-        self.solve_error: Exception | None = None
         self.attempted = start - 1
-        self.advance_seconds = 0.0
-        self.advanced_rows = 0
+        self.solve_error: Exception | None = None
+        self.publishing = False
+        self.published_at, self.publish_seconds = time.monotonic(), 0.0
+
+        self.snapshot_position, self.snapshot_version = start - 1, 0
+
+        self._learning = threading.Lock()  # held while an event is applied, and while the state is frozen
+        self._solving = threading.Lock()
+        self.snapshotting = threading.Lock()  # held by who writes a snapshot
+
+    def live(self) -> None:
+        """It is at the log's end, or near it, and is advanced with the others. One that has failed stays so."""
+        self.status = "live" if self.failure is None else "failed"
+
+    def catch_up(self) -> None:
+        """It is behind, or to be rebuilt, and advanced by itself. One that has failed stays so."""
+        self.status = "catching_up" if self.failure is None else "failed"
+
+    def learn(self, position: int, block: Block | None) -> None:
+        """Apply the event at a position: learn its rows, if it has any. Raises what the accumulator raises; it has failed
+        then, for its state may be half new."""
+        begun, rows = time.perf_counter(), self.rows
+        with self._learning:
+            try:
+                if block is not None:
+                    self.accumulator.add(learned_by(self.estimator, block))
+            except Exception as e:
+                self.fail(position, e)
+                raise
+            self.position = position
+        self.advance_seconds += time.perf_counter() - begun
+        self.advanced_rows += self.rows - rows
+
+    def resume(self, state: State, position: int) -> None:
+        """Go on from a state: a snapshot's, one that lost rows, or one that was learned elsewhere."""
+        accumulator = self.estimator.accumulator(state)
+        with self._learning:
+            self.accumulator, self.position = accumulator, position
+
+    def fail(self, position: int, error: Exception) -> Failure:
+        """Stop at the event that could not be applied; what is published goes on serving."""
+        code = error.code if isinstance(error, StreamDRError) else "internal"
+        return self.failed_before(Failure(position, code, f"{type(error).__name__}: {error}"))
+
+    def failed_before(self, failure: Failure) -> Failure:
+        """Stop for a reason that is written down already."""
+        self.status, self.failure = "failed", failure
+        return failure
+
+    def follow(self, goal: int, names: tuple[str, ...] | None) -> None:
+        """The log has come to a position, its columns have these names."""
+        self.goal, self.names = goal, names or self.names
+
+    def set_policies(self, publish: PublishPolicy | None, refine: RefinePolicy | None) -> None:
+        """From now on publish and refine by these; None: as before."""
+        self.policy, self.refine_policy = publish or self.policy, refine or self.refine_policy
+
+    def begin_refine(self, rows: int | None = None) -> None:
+        """A refine begins, of so many rows; None: of all that are learned."""
+        self.refine_begun = (self.rows if rows is None else rows, time.monotonic())
 
     def begin_with(self, estimator: Any) -> None:
         """Go on from what a saved estimator has learned, and publish what it projects by; the estimator stays as it is.
@@ -104,7 +165,7 @@ class Model:
         The version has a number that no restart gives to another projection, though none is reserved for it: it is in the
         file."""
         holder = estimator.holder()
-        self.accumulator = self.estimator.accumulator(holder.accumulator.freeze())
+        self.resume(holder.accumulator.freeze(), self.position)
         self.names = self.names or holder.names
         try:
             projection = estimator.projection()
@@ -114,16 +175,21 @@ class Model:
             projection = projection.prepared()
         refined_at = None if holder.refined is None else self.position
         published = Published(self.next_version, self.position, projection, self.rows, refined_at=refined_at)
-        self.next_version += 1
-        self.versions.add(published)
-        self.published = published
+        self.take(published, self.next_version + 1)
+
+    def take(self, published: Published | None, next_version: int) -> None:
+        """Serve what was published before, if anything was; the next version has at least that number."""
+        self.next_version = max(self.next_version, next_version)
+        if published is not None:
+            self.versions.add(published)
+            self.published = published
 
     @property
     def begun(self) -> State | None:
         """The state to go on from of a model that began with a saved estimator; None: it began empty."""
         if self.spec.saved is None:
             return None
-        with self.learning:
+        with self._learning:
             return self.accumulator.freeze()
 
     @property
@@ -193,7 +259,7 @@ class Model:
 
     def freeze(self) -> Frozen:
         """The state now, from any thread: between two events. Raises ModelFailed: it may be half new."""
-        with self.learning:
+        with self._learning:
             if self.failure is not None:
                 raise self.failed(self.failure)
             return Frozen(self.accumulator.freeze(), self.position, self.rows)
@@ -201,11 +267,48 @@ class Model:
     def publish(self, frozen: Frozen) -> Published:
         """Solve a frozen state and make it what readers see; one at a time. Raises what the solver raises; then nothing has
         changed."""
-        return self.swap(self.estimator.solve(frozen.state), frozen)
+        with self._solving:
+            return self._swap(self.estimator.solve(frozen.state), frozen)
 
-    def swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
-        """Make a projection of a frozen state what readers see; a refined one, which has a residual, until the next
-        refine."""
+    def begin_publishing(self) -> Frozen:
+        """The state to be solved; no other is begun until `try_to_publish` has ended."""
+        self.publishing = True
+        return self.freeze()
+
+    def try_to_publish(self, frozen: Frozen) -> Published | None:
+        """Publish, unless something newer, or a refined solution, was published meanwhile, or it cannot be solved: then the
+        last projection stays, and `solve_error` says why."""
+        begun = time.monotonic()
+        try:
+            with self._solving:
+                now = self.published
+                if now is not None and (now.refined_at is not None or now.position >= frozen.position):
+                    return None
+                published = self._swap(self.estimator.solve(frozen.state), frozen)
+            self.solve_error = None
+            return published
+        except Exception as e:
+            self._note_unsolved(frozen.position, e)
+            return None
+        finally:
+            self.attempted = max(self.attempted, frozen.position)
+            self.published_at = time.monotonic()
+            self.publish_seconds = self.published_at - begun
+            self.publishing = False
+
+    def publish_refined(self, projection: Projection, frozen: Frozen, residual: float) -> Published:
+        """Make a refined projection of a frozen state what readers see, until the next refine."""
+        with self._solving:
+            return self._swap(projection, frozen, residual)
+
+    def _note_unsolved(self, position: int, error: Exception) -> None:
+        """Keep why it could not be solved, and log it when it is something new; one of ours needs no traceback."""
+        if str(error) != str(self.solve_error):
+            trace = None if isinstance(error, StreamDRError) else error
+            log.warning("model %s could not be solved at position %d: %s", self.name, position, error, exc_info=trace)
+        self.solve_error = without_frames(error)  # its frames hold the state
+
+    def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
         last = self.published
         spread = partial(self.estimator.spread, frozen.state)
         projection = oriented(projection, last.projection if last else None, spread)
@@ -241,46 +344,14 @@ class Model:
         self._reserve(ceiling)
         self._ceiling = ceiling
 
-    def fail(self, position: int, error: Exception) -> Failure:
-        """Stop at the event that could not be applied; what is published goes on serving."""
-        code = error.code if isinstance(error, StreamDRError) else "internal"
-        self.failure = Failure(position, code, f"{type(error).__name__}: {error}")
-        self.status = "failed"
-        return self.failure
+    def note_snapshot(self, position: int, version: int) -> None:
+        """A snapshot has its state at a position, and that version of what it has published (0: none)."""
+        self.snapshot_position, self.snapshot_version = position, version
 
     def failed(self, where: Failure) -> ModelFailed:
         """What is raised where a model is asked to go on that has failed."""
         why = "the log has the details" if where.code == "internal" else where.message
         return ModelFailed(f"model {self.name!r} failed at position {where.position} ({where.code}): {why}.")
-
-    def unpublished(self) -> StreamDRError:
-        """Why there is no projection: CatchingUp where there will be one in a moment."""
-        if self.failure is not None:
-            return self.failed(self.failure)
-        kind, why = self._unsolved()
-        return kind(f"model {self.name!r} {why}")
-
-    def _unsolved(self) -> tuple[type[NotFitted], str]:
-        if self.position < self.goal:
-            return CatchingUp, (
-                f"has published no projection yet: it has learned the log up to position {self.position} of {self.goal}. "
-                "Ask again in a moment, while a service or a replay runs."
-            )
-        if self.rows == 0:
-            return NotFitted, "has published no projection yet: it has learned no row. Send rows first."
-        if self.solve_error is not None:
-            kind = type(self.solve_error) if isinstance(self.solve_error, NotFitted) else NotFitted
-            if isinstance(self.solve_error, StreamDRError):
-                return kind, f"has no projection of its {self.rows} rows: {self.solve_error}"
-            return kind, f"could not be solved ({type(self.solve_error).__name__}); the log has the details."
-        if self.policy is not None and not self.soon:
-            return NotFitted, (
-                f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
-                f"POST /models/{self.name}/publish."
-            )
-        return CatchingUp, (
-            f"is not solved yet for its {self.rows} rows; a service or a replay that runs does so in a moment."
-        )
 
     def version(self, number: int) -> Published:
         """A kept projection by its version. Raises UnknownVersion."""

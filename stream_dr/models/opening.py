@@ -27,9 +27,9 @@ def made(entry: Entry, keep: int, folder: Path | None, reserve: Callable[[int, i
         estimator, refused = make(entry.spec.estimator), e
     versions, reserved = Versions(keep, folder), partial(reserve, entry.id)
     model = Model(entry.name, entry.id, entry.spec, entry.start, estimator, versions, entry.version_ceiling, reserved)
-    model.policy, model.refine_policy = entry.policy, entry.refine
+    model.set_policies(entry.policy, entry.refine)
     if refused is not None:
-        model.status, model.failure = "failed", Failure(entry.start, refused.code, str(refused))
+        model.failed_before(Failure(entry.start, refused.code, str(refused)))
     return model
 
 
@@ -41,14 +41,14 @@ def bring_back(model: Model, entry: Entry, directory: Path, first: int, last: in
         return
     found = restore(model, directory, last, writable)
     if model.published is not None and model.published.refined_at is not None:
-        model.refine_begun = (model.published.rows, model.refine_begun[1])
+        model.begin_refine(model.published.rows)
     if entry.failure is not None:
-        model.status, model.failure = "failed", entry.failure
+        model.failed_before(entry.failure)
         restore_published(model, directory)
     elif model.spec.saved is not None and not found:
         why = "the saved estimator that it began with cannot be read; restore the directory from a copy"
-        model.status, model.failure = "failed", Failure(entry.start, DamagedFile.code, why)
+        model.failed_before(Failure(entry.start, DamagedFile.code, why))
     elif model.position + 1 < first:
         raise HistoryGone(f"no usable snapshot, and events before position {first} are no longer kept")
     elif model.position >= last:
-        model.status = "live"
+        model.live()

@@ -62,8 +62,7 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
         published = model.published
         folder.mkdir(parents=True, exist_ok=True)
         write_file(path, *_snapshot(model, frozen, published))
-        model.snapshot_position = frozen.position
-        model.snapshot_version = published.version if published else 0
+        model.note_snapshot(frozen.position, published.version if published else 0)
         for old in snapshot_files(folder)[SNAPSHOTS_KEPT:]:
             old.unlink(missing_ok=True)
     return path
@@ -211,20 +210,19 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
     if facts["position"] > last:
         raise DamagedFile(f"{path} is at position {facts['position']}, the log ends at {last}.")
     state = unpack(model.estimator.state_type, part("state", arrays), facts["state"])
-    model.accumulator = model.estimator.accumulator(state)
-    model.position = model.snapshot_position = facts["position"]
-    model.names = model.names or (tuple(facts["names"]) if facts.get("names") else None)
+    model.resume(state, facts["position"])
+    model.follow(model.goal, model.names or (tuple(facts["names"]) if facts.get("names") else None))
     _restore_published(model, arrays, facts)
-    model.snapshot_version = model.published_version
+    model.note_snapshot(model.position, model.published_version)
 
 
 def _restore_published(model: Model, arrays: Arrays, facts: Facts) -> None:
-    model.next_version = max(model.next_version, facts["next_version"])
+    published = None
     if "published" in facts:
-        told = dict(facts["published"])
-        projection = projection_of("published", arrays, told.pop("projection"))
-        model.published = Published(projection=projection, **told)
-        model.versions.add(model.published)
+        fields = dict(facts["published"])
+        projection = projection_of("published", arrays, fields.pop("projection"))
+        published = Published(projection=projection, **fields)
+    model.take(published, facts["next_version"])
 
 
 def _packed_published(published: Published) -> tuple[Arrays, Facts]:

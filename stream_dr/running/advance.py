@@ -21,7 +21,6 @@ killed.
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager
@@ -37,7 +36,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import columns_in_order, learned_by
 from stream_dr.models.snapshot import first_accumulator
 from stream_dr.rows.block import Block
-from stream_dr.statistics.protocol import AdditiveAccumulator
+from stream_dr.statistics.protocol import State
 from stream_dr.threads import ahead
 
 log = logging.getLogger("stream_dr.advance")
@@ -48,6 +47,11 @@ PAGE_BYTES = 64 << 20
 
 Going = Callable[[], bool]
 """Whether to go on: asked at every event that a rebuild reads."""
+
+
+def always() -> bool:
+    """Go on."""
+    return True
 
 
 class Step(NamedTuple):
@@ -123,7 +127,7 @@ def backfill(
     until: int,
     pool: Executor | None = None,
     after_page: Callable[[list[Step]], bool | None] | None = None,
-    rebuild: Going | None = lambda: True,
+    rebuild: Going | None = always,
 ) -> list[Model]:
     """Apply the log's events up to `until` to each model that is behind, in one pass: each skips what it has applied.
 
@@ -150,7 +154,7 @@ def advance_all(
     steps: Sequence[Step],
     directory: Directory,
     pool: Executor | None,
-    rebuild: Going | None = lambda: True,
+    rebuild: Going | None = always,
 ) -> list[Model]:
     """Every model applies all steps in order, models side by side in the pool; returns when all have, with those that are
     left at an event for want of a rebuild (`advance`).
@@ -168,31 +172,27 @@ def advance_all(
 
 
 def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, rebuild: Going | None) -> bool:
-    begun, rows = time.perf_counter(), model.rows
-    applied = all(advance(model, step, directory, rebuild) for step in steps)
-    model.advance_seconds += time.perf_counter() - begun
-    model.advanced_rows += max(0, model.rows - rows)
-    return applied
+    return all(advance(model, step, directory, rebuild) for step in steps)
 
 
-def advance(model: Model, step: Step, directory: Directory, rebuild: Going | None = lambda: True) -> bool:
+def advance(model: Model, step: Step, directory: Directory, rebuild: Going | None = always) -> bool:
     """Apply one event to a model; False where it is as it was, because it is to be rebuilt for that and is not.
 
     rebuild: None: nothing is rebuilt here. Raises nothing but what ends the process; a model that cannot is failed.
     """
     if model.status == "failed" or step.position <= model.position:
         return True
-    if step.removal is None:
-        with model.learning, _failing(model, step.position, directory):
-            _learn(model, step)
-            model.position = step.position
-        return True
+
     with _failing(model, step.position, directory):
+        if step.error is not None:
+            raise step.error
+        if step.removal is None or max(step.removal, default=-1) < model.start:
+            model.learn(step.position, step.block)
+            return True
         left = _without(model, step.position, step.removal, directory, rebuild)
         if left is None:
             return False
-        with model.learning:
-            model.accumulator, model.position = left, step.position
+        model.resume(left, step.position)
     return True
 
 
@@ -206,19 +206,10 @@ def _failing(model: Model, position: int, directory: Directory) -> Iterator[None
         log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=e)
 
 
-def _learn(model: Model, step: Step) -> None:
-    if step.error is not None:
-        raise step.error
-    if step.block is not None:
-        model.accumulator.add(learned_by(model.estimator, step.block))
-
-
 def _without(
     model: Model, position: int, removal: Removal, directory: Directory, rebuild: Going | None
-) -> AdditiveAccumulator | None:
-    """What a model has learned without these rows; None where that takes a rebuild that is not wanted, or not any more."""
-    if max(removal, default=-1) < model.start:
-        return model.accumulator
+) -> State | None:
+    """A model's state without these rows; None where that takes a rebuild that is not wanted, or not any more."""
     if model.subtracts:
         left = model.estimator.accumulator(model.accumulator.freeze())
         try:
@@ -227,7 +218,7 @@ def _without(
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
         else:
-            return left
+            return left.freeze()
     if rebuild is None:
         return None
     left = first_accumulator(model, directory.path)
@@ -235,4 +226,4 @@ def _without(
         if not rebuild():
             return None
         left.add(learned_by(model.estimator, block))
-    return left
+    return left.freeze()

@@ -1,11 +1,11 @@
-"""ModelThread: advances every live model as the log grows; decides when one is frozen for publishing or a snapshot.
+"""ModelThread: feeds the driver of the live models as the log grows; brings those that are behind to them.
 
-The live models are at the cursor, or within a page of it: the thread reads on from the one furthest behind, and the others
-skip what they have applied. A model further behind is backfilled by another thread, snapshotted on its way, so that a long
-way is not begun anew after a kill, and joins once it is that near; so is one that is to be rebuilt for an event that takes
-rows out. Solving and writing happen on workers, from frozen states.
+The live models are at the cursor, or within a page of it: the thread reads on from the one furthest behind, and the
+others skip what they have applied. A model further behind catches up in another thread, with a driver of its own,
+snapshotted on its way, so that a long way is not begun anew after a kill, and joins once it is that near; so is one that
+is to be rebuilt for an event that takes rows out.
 
-Why this way: an accumulator has one owner. This thread owns those of live models; a model that is backfilled is owned by who
+Why this way: an accumulator has one owner. This thread owns those of live models; a model that catches up is owned by who
 does that until `join` hands it over.
 """
 
@@ -19,11 +19,9 @@ from contextlib import contextmanager, suppress
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.history import PAGE
-from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
-from stream_dr.running.advance import Step, Steps, advance_all, backfill, rows_of
-from stream_dr.running.test_then_train import TestThenTrain
-from stream_dr.running.workers import Checkpoints, Workers
+from stream_dr.running.advance import Step, Steps
+from stream_dr.running.driver import Driver
 from stream_dr.threads import thread
 
 log = logging.getLogger("stream_dr.model_thread")
@@ -31,37 +29,25 @@ log = logging.getLogger("stream_dr.model_thread")
 AT_ONCE = 8
 """Events learned between two looks at what is due; those of them that were held in memory are let go then."""
 
-SOLVING_SHARE = 20
-"""Between two solutions of a model passes so many times what the last one took: a twentieth of one processor at most is
-spent on solving each, however many rows come."""
-
 RETRY = 1.0
 """Seconds until the log is read again that could not be read."""
 
 
 class ModelThread:
-    """directory: whose log is read. pool: where models run side by side. long: where they are backfilled and rebuilt.
-    wanted: the last position whose projections somebody waits for: they are published as soon as models are there.
-    refine: begins to refine a model whose policy says so. moved: called after models have moved. tests: what live
-    models are tested by
-    on rows they are about to learn, or None."""
+    """directory: whose log is read. drivers: makes a driver. long: where models catch up and are rebuilt. refine: begins to
+    refine a model whose policy says so. moved: called after models have moved."""
 
     def __init__(
         self,
         directory: Directory,
-        workers: Workers,
-        snapshot_rows: int | None,
-        snapshot_seconds: float | None,
-        pool: Executor,
+        drivers: Callable[[], Driver],
         long: Executor,
-        wanted: Callable[[], int],
         refine: Callable[[Model], None],
         moved: Callable[[], None],
-        tests: TestThenTrain | None = None,
     ) -> None:
-        self._directory, self._workers, self._pool, self._long = directory, workers, pool, long
-        self._checkpoints = Checkpoints(workers, snapshot_rows, snapshot_seconds, self.wake)
-        self._wanted, self._refine, self._moved, self._tests = wanted, refine, moved, tests
+        self._directory, self._drivers, self._long = directory, drivers, long
+        self._refine, self._moved = refine, moved
+        self.driver = drivers()
         self._steps = Steps(directory)
         self._lock = threading.Lock()
         self._woken = threading.Event()
@@ -72,7 +58,7 @@ class ModelThread:
     def start(self, live: Sequence[Model]) -> None:
         """Start with these models live, wherever each is."""
         for model in live:
-            model.status = "live"
+            model.live()
         self._thread.start()
 
     def stop(self, seconds: float | None) -> None:
@@ -107,25 +93,24 @@ class ModelThread:
             cursor = self.cursor
             for model in models:
                 if model.status == "catching_up" and cursor - model.position <= PAGE:
-                    model.status = "live"
+                    model.live()
                     self._joined_rows += model.rows
         self.wake()
         return [m for m in models if m.status == "catching_up"]
 
-    def backfill_soon(self, models: Sequence[Model]) -> None:
+    def catch_up_soon(self, models: Sequence[Model]) -> None:
         """Advance models that are far behind until they join the live ones, fail, are removed, or the engine stops."""
-        self._long.submit(self._backfill, models)
+        self._long.submit(self._catch_up, models)
 
-    def _backfill(self, models: Sequence[Model]) -> None:
-        left, checkpoints = list(models), self._checkpoints.another()
+    def _catch_up(self, models: Sequence[Model]) -> None:
+        left, driver = list(models), self._drivers()
 
-        def after_page(steps: Sequence[Step]) -> bool:
-            checkpoints.look(left, rows_of(steps))
+        def stopped(steps: Sequence[Step]) -> bool:
             return self._stopping or not any(map(self._directory.holds, left))
 
         with self._failing(models):
             while (left := [m for m in self.join(left) if self._directory.holds(m)]) and not self._stopping:
-                rebuilt = backfill(self._directory, left, self.cursor, self._pool, after_page, rebuild=None)
+                rebuilt = driver.catch_up(left, self.cursor, rebuild=None, after_turn=stopped)
                 self._rebuild_soon(rebuilt)
                 left = [m for m in left if m not in rebuilt]
                 self._moved()
@@ -133,7 +118,7 @@ class ModelThread:
     def _rebuild_soon(self, models: Iterable[Model]) -> None:
         """Rebuild models for their next event, each on its own, while the live ones go on."""
         for model in models:
-            model.status = "catching_up"
+            model.catch_up()
             with suppress(RuntimeError):  # the engine has stopped
                 self._long.submit(self._rebuild, model)
 
@@ -144,9 +129,9 @@ class ModelThread:
             return not self._stopping and self._directory.holds(model)
 
         with self._failing([model]):
-            backfill(self._directory, [model], model.position + 1, rebuild=going)
+            self._drivers().catch_up([model], model.position + 1, rebuild=going)
         if going():
-            self._backfill([model])
+            self._catch_up([model])
 
     @contextmanager
     def _failing(self, models: Sequence[Model]) -> Iterator[None]:
@@ -155,7 +140,7 @@ class ModelThread:
             yield
         except Exception as e:
             left = [m for m in models if m.status == "catching_up"]
-            log.exception("models %s could not be backfilled", [m.name for m in left])
+            log.exception("models %s could not be brought up to the log's end", [m.name for m in left])
             for model in left:
                 model.fail(model.position + 1, e)
         self._moved()
@@ -169,6 +154,7 @@ class ModelThread:
             behind = self.cursor < self._directory.position
             if self._stopping and (not behind or time.monotonic() > self._stop_at):
                 return
+
             self._woken.clear()
             try:
                 left = self._turn() - time.monotonic()
@@ -179,40 +165,18 @@ class ModelThread:
                 self._woken.wait(None if left == math.inf else left)
 
     def _turn(self) -> float:
-        """Advance the live models by some events, publish and snapshot what is due; when, by time.monotonic, to come
-        again."""
+        """Advance the live models by some events, and begin what is due; when, by time.monotonic, to come again."""
         with self._lock:
-            live, last = self.live, self._directory.position
+            last, joined = self._directory.position, self._joined_rows
+            self._joined_rows = 0
             steps = self._steps.read(self.cursor, last, AT_ONCE)
-            if self._tests is not None:
-                self._tests.test(live, steps)
-            self._rebuild_soon(advance_all(live, steps, self._directory, self._pool, rebuild=None))
+            self._rebuild_soon(self.driver.turn(self.live, steps, rebuild=None, joined_rows=joined))
             live, cursor = self.live, self.cursor
             self._directory.recent.forget(cursor)
-            due = {model: self._due(model, cursor >= last) for model in live}
-            for model in [m for m in live if due[m] <= time.monotonic()]:
-                self._workers.publish_soon(model)
-                due[model] = math.inf
             for model in [m for m in live if m.refine_due <= time.monotonic()]:
                 self._refine(model)
-            self._checkpoints.look(live, rows_of(steps) + self._joined_rows)
-            self._joined_rows = 0
         self._moved()
-        return (
-            0.0 if cursor < last else min([*due.values(), *(m.refine_due for m in live), self._checkpoints.due(live)])
-        )
 
-    def _due(self, model: Model, idle: bool) -> float:
-        """When, by time.monotonic, a model is to be solved; inf: not before something changes."""
-        if not model.stale or model.publishing or model.attempted >= model.position:
-            return math.inf
-        if model.attempted < min(self._wanted(), model.position):
+        if cursor < last:
             return 0.0
-        published, policy = model.published, model.policy or PublishPolicy()
-        was_published = published is None and model.next_version > 1  # and not snapshotted before a kill
-        by_rows = policy.rows is not None and model.rows - (published.rows if published else 0) >= policy.rows
-        if by_rows or (idle and (policy.idle or was_published)):
-            wait = 0.0
-        else:
-            wait = math.inf if policy.seconds is None else policy.seconds
-        return model.published_at + max(wait, SOLVING_SHARE * model.publish_seconds)
+        return min([self.driver.due(live), *(m.refine_due for m in live)])

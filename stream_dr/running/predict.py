@@ -11,6 +11,7 @@ import pyarrow as pa
 from stream_dr.arrow.codec import id_array, write_arrow
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
+from stream_dr.models.reasons import why_unpublished
 from stream_dr.models.schema import Facts, Schema, columns_missing
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
@@ -73,7 +74,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     a rule or a model without labelled rows, and what `transform` raises."""
     published = model.published
     if published is None:
-        raise model.unpublished()
+        raise why_unpublished(model)
     projection = published.projection
     readout = projection.readout if isinstance(projection, Linear | Mapped) else None
     if not isinstance(projection, Linear | Mapped) or readout is None or not len(readout.offset):

@@ -28,6 +28,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
+from stream_dr.models.reasons import why_unpublished
 from stream_dr.models.schema import Facts, Schema, columns_in_order, columns_missing
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, change
@@ -87,7 +88,7 @@ def transform(model: Model, block: Block, schema: Schema) -> Answer:
     learned and solved, ModelFailed, WidthMismatch, SchemaMismatch, NotFinite."""
     published = model.published
     if published is None:
-        raise model.unpublished()
+        raise why_unpublished(model)
     projection = published.projection
     missing = columns_missing(block, schema)
     block, unseen = fitted(block, projection, schema)
@@ -154,7 +155,7 @@ def export_projection(model: Model, version: int | None = None) -> Exported:
     UnknownVersion."""
     newest = model.published
     if newest is None:
-        raise model.unpublished()
+        raise why_unpublished(model)
     asked = newest if version is None else model.version(version)
     projection = asked.projection
     facts = {
@@ -242,7 +243,7 @@ def published(model: Model) -> Published:
     if model.published is None and model.rows:
         model.estimator.solve(model.accumulator.freeze())  # raises it
     if model.published is None:
-        raise model.unpublished()
+        raise why_unpublished(model)
     return model.published
 
 

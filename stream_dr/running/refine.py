@@ -72,7 +72,7 @@ def refine(
         return model.published
     learned = _Learned(directory, model, frozen.position, cancelled)
     try:
-        with directory.history.kept():
+        with directory.retention.kept():
             return _passes(
                 directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None), threads, sums
             )
@@ -118,8 +118,7 @@ def _passes(
         _remember(path, frozen.position, step.refining)
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
-    with model.solving:
-        published = model.swap(last.projection, frozen, last.report.residual)
+    published = model.publish_refined(last.projection, frozen, last.report.residual)
     if last.report.converged:
         path.unlink(missing_ok=True)
     return published

@@ -16,7 +16,7 @@ many passes an unfinished replay was to reach.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import NamedTuple
@@ -28,24 +28,26 @@ from stream_dr.directory.draft import Draft
 from stream_dr.directory.records import Recorder
 from stream_dr.directory.references import GROUP_BYTES, Batches, references, remember_places
 from stream_dr.errors import InsufficientStorage, StreamDRError
+from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
-from stream_dr.running.advance import Step, Steps, advance_all, backfill, rows_of
-from stream_dr.running.workers import Checkpoints, Workers
+from stream_dr.running.advance import Step, Steps, rows_of
+from stream_dr.running.driver import Driver, RunSettings
 from stream_dr.shards.dataset import Dataset
 from stream_dr.threads import ahead, pool, switching
+
+ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
 
 
 class ReplaySettings(NamedTuple):
     """loops: passes to reach. again: one pass more than are complete. shuffle: seed of the shards' order, another in
-    every pass; None: as given. skip_damaged: pass over what cannot be read. snapshot_rows, snapshot_seconds: snapshot
-    after either."""
+    every pass; None: as given. skip_damaged: pass over what cannot be read. run: how models are kept current on the way;
+    they are published at the end."""
 
     loops: int = 1
     again: bool = False
     shuffle: int | None = None
     skip_damaged: bool = False
-    snapshot_rows: int | None = None
-    snapshot_seconds: float | None = 60.0
+    run: RunSettings = RunSettings()
 
 
 class ReplayReport(NamedTuple):
@@ -82,8 +84,8 @@ def replay(
     Raises what refuses a batch (the ones before it are learned), DamagedShard, SourceMissing, InsufficientStorage, and
     ModelFailed at the end when a model has failed. On KeyboardInterrupt the models are snapshotted where they are.
     """
-    with switching(), threadpool_limits(1), Recorder(directory) as recorder:
-        return Replay(directory, dataset, settings, watch, recorder).run()
+    run = Replay(directory, dataset, settings, watch)
+    return run.run(run.learn_all)
 
 
 class _Appended(NamedTuple):
@@ -94,56 +96,60 @@ class _Appended(NamedTuple):
 
 
 class Replay:
-    """One run of `replay`."""
+    """One run of `replay`, or of a replay in parts."""
 
-    def __init__(
-        self, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None, recorder: Recorder
-    ) -> None:
+    def __init__(self, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None) -> None:
         self.directory, self.dataset, self.settings, self.watch = directory, dataset, settings, watch
-        self.recorder = recorder
         self.models: list[Model] = [m for m in directory.models.values() if m.status != "failed"]
-        self.pool, self.work = pool("advance"), pool("work", 1)
-        self.workers = Workers(directory, self.work)
-        self.checkpoints = Checkpoints(self.workers, settings.snapshot_rows, settings.snapshot_seconds)
         self.rows = self.events = self.caught_up = 0
         self.missing: dict[str, None] = {}
         self.passes = self._passes()
         self.noted = self.passes > 1 or settings.again  # a single pass is known by what the log lacks
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
-    def run(self) -> ReplayReport:
-        """Catch up, append and advance, publish, snapshot; what ends it leaves what was learned snapshotted."""
+        run = settings.run._replace(publish=ON_DEMAND, test_then_train=False)  # models are published once, at the end
+        self.recorder = Recorder(directory)
+        self.advance, self.work = pool("advance"), pool("work", run.workers)
+        self.driver = Driver(directory, run, self.advance, self.work, lambda event, **facts: self.recorder.woken.set())
+
+    def run(self, learn: Callable[[], None]) -> ReplayReport:
+        """Catch up, learn, publish, snapshot; what ends it leaves what was learned snapshotted."""
         begun = time.monotonic()
-        try:
-            self._backfill()
-            self.learn_all()
-            self.checkpoints.wait()
-            self.workers.finalize(self.models)
-        except BaseException:
-            self.pool.shutdown()  # models finish what they are at
-            self.workers.write([(m, m.freeze()) for m in self.models if m.failure is None])
-            raise
-        finally:
-            self.pool.shutdown()
-            self.work.shutdown()
-            self.directory.hold_recent(0)
+        with switching(), threadpool_limits(1), self.recorder:
+            try:
+                self._catch_up()
+                learn()
+                self.driver.finish(self.models)
+            except BaseException:
+                self.advance.shutdown()  # models finish what they are at
+                self.driver.write([(m, m.freeze()) for m in self.models if m.failure is None])
+                raise
+            finally:
+                self.advance.shutdown()
+                self.work.shutdown()
+                self.directory.hold_recent(0)
+
         if self.noted:
             self.directory.table.end_replay(self.identity)
         for model in self.models:
             if model.failure is not None:
                 raise model.failed(model.failure)
-        seconds = time.monotonic() - begun
-        told = tuple(self.batches.skipped), tuple(self.missing)
-        return ReplayReport(self.rows, self.events, self.caught_up, seconds, self.passes, *told)
+        seconds, lists = time.monotonic() - begun, (tuple(self.batches.skipped), tuple(self.missing))
+        return ReplayReport(self.rows, self.events, self.caught_up, seconds, self.passes, *lists)
 
-    def _backfill(self) -> None:
+    def _catch_up(self) -> None:
         """Bring the models to the end of the log."""
         remember_places(self.directory.path, self.directory.log, self.dataset)
         if self.noted:
             self.directory.table.begin_replay(self.identity, self.passes)
-        backfill(self.directory, self.models, self.directory.position, self.pool, self._caught_up)
+
+        def after_turn(page: Sequence[Step]) -> None:
+            self.caught_up += rows_of(page)
+            self.show("catching up")
+
+        self.driver.catch_up(self.models, self.directory.position, after_turn=after_turn)
         for model in self.models:
-            model.status = "live" if model.status != "failed" else model.status
+            model.live()
 
     def learn_all(self) -> None:
         """Append the batches that the log lacks and learn them; a refusal is raised once what came before it is learned."""
@@ -152,14 +158,21 @@ class Replay:
         with closing(ahead(self._appended(), depth=1)) as groups:
             for group in groups:
                 for page in steps.pages(position, group.last):
-                    advance_all(self.models, page, self.directory, self.pool)
+                    self.driver.turn(self.models, page)
                     position = page[-1].position
                     self.directory.recent.forget(position)
                     self.rows += rows_of(page)
                     self.events += len(page)
-                    self._done(page, "learning")
+                    self.show("learning")
                 if group.refused is not None:
                     raise group.refused
+
+    def show(self, phase: str) -> None:
+        """Show and record how far it is."""
+        self.recorder.woken.set()
+        if self.watch is not None:
+            done, total = self.rows + self.caught_up, self.dataset.rows * self.passes
+            self.watch(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
 
     def _appended(self) -> Generator[_Appended, None, None]:
         """The groups, durable in the log, in order; ends with the first that holds a refusal."""
@@ -173,17 +186,6 @@ class Replay:
                 yield _Appended(self.directory.position, refused)
                 if refused is not None:
                     return
-
-    def _caught_up(self, page: list[Step]) -> None:
-        self.caught_up += rows_of(page)
-        self._done(page, "catching up")
-
-    def _done(self, page: list[Step], phase: str) -> None:
-        self.checkpoints.look(self.models, rows_of(page))
-        self.recorder.wake()
-        if self.watch is not None:
-            done, total = self.rows + self.caught_up, self.dataset.rows * self.passes
-            self.watch(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
 
     @cached_property
     def identity(self) -> str:

@@ -1,8 +1,8 @@
 """Running: the threads that keep a directory's models current while batches arrive.
 
 The appender takes drafts from a bounded queue, admits them in order and commits each group in one transaction, then
-answers their futures. The model thread reads the log and advances every live model. Workers solve and snapshot; others
-catch up and refine.
+answers their futures. The model thread reads the log and feeds the driver of the live models. Pools solve and snapshot,
+catch up and refine. What happens in any of them is told to `Running._happened`, which says who is woken.
 
 Why this way: the log is the queue. Nothing is acknowledged before it is durable, and nothing is learned that is not in
 it.
@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from typing import Any, NamedTuple
+from contextlib import ExitStack
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -26,38 +27,21 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import check_method
 from stream_dr.models.entry import PublishPolicy, RefinePolicy
 from stream_dr.models.model import Model
+from stream_dr.models.reasons import why_unpublished
 from stream_dr.models.schema import Facts
 from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.models.versions import Published
+from stream_dr.running.driver import Driver, RunSettings
 from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
 from stream_dr.running.refine import check_model, refine
-from stream_dr.running.test_then_train import TestThenTrain
-from stream_dr.running.workers import Listeners, Workers
-from stream_dr.threads import pool
+from stream_dr.threads import pool, switching
 
 log = logging.getLogger("stream_dr.running")
 
 RECENT_BYTES = 32 << 20
 """Bytes of batches that were just appended and are held, parsed, for the models."""
-
-
-class RunSettings(NamedTuple):
-    """How a running directory behaves.
-
-    publish: default policy of models. snapshot_rows, snapshot_seconds: models are snapshotted after so many rows or
-    seconds with something new (None: only on stop), and once when they first publish. retain_rows: rows kept in the log once
-    every snapshot is past them (None: all). workers: threads that solve and snapshot; twice as many backfill and refine.
-    test_then_train: whether live models are tested on rows before they learn them.
-    """
-
-    publish: PublishPolicy = PublishPolicy()
-    snapshot_rows: int | None = 1_000_000
-    snapshot_seconds: float | None = 60.0
-    retain_rows: int | None = None
-    workers: int = 2
-    test_then_train: bool = True
 
 
 class Running:
@@ -72,32 +56,21 @@ class Running:
         self._long = pool("long", 2 * self.settings.workers)
         self._advance = pool("advance")
         self._listeners = Listeners()
-        self._workers = Workers(directory, self._work, self._listeners, self.settings.retain_rows, self._solved)
-        self._appender = Appender(directory, self._appended)
         self._waits = Waits(self._included)
-        self._tests = TestThenTrain() if self.settings.test_then_train else None
+        self._appender = Appender(directory, self._appended)
+        self._models = ModelThread(directory, self._driver, self._long, self._refine_again, self._moved)
         self._recorder = Recorder(directory, self.scores)
-        self._models = ModelThread(
-            directory,
-            self._workers,
-            self.settings.snapshot_rows,
-            self.settings.snapshot_seconds,
-            self._advance,
-            self._long,
-            lambda: self._waits.furthest,
-            self._refine_again,
-            self._moved,
-            self._tests,
-        )
         self._jobs = Jobs()
+        self._figures = {"publishes": 0, "snapshots": 0}
         self._stopping = False
         self._last_rows: float | None = None
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
-        self._blas: threadpool_limits | None = None
+        self._limited = ExitStack()  # what this process is limited to while it runs
 
     def start(self) -> None:
         """Start the threads; models too far behind the log are backfilled, the others advanced as they are."""
-        self._blas = threadpool_limits(1)
+        self._limited.enter_context(threadpool_limits(1))
+        self._limited.enter_context(switching())
         alive = [m for m in self.directory.models.values() if m.status != "failed"]
         near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
         for model in alive:
@@ -105,7 +78,7 @@ class Running:
         self._recorder.start()
         self._models.start(near)
         self._appender.start()
-        self._models.backfill_soon([m for m in alive if m not in near])
+        self._models.catch_up_soon([m for m in alive if m not in near])
 
     def stop(self, seconds: float | None = None) -> None:
         """Refuse new drafts, append those taken, apply the log (for at most `seconds`), snapshot every model, end the
@@ -117,13 +90,12 @@ class Running:
         self._models.stop(seconds)
         self._long.shutdown()
         try:
-            self._workers.finalize(self.directory.models.values(), lambda model: model.soon)
+            self._models.driver.finish(self.directory.models.values(), lambda model: model.soon)
         finally:
             self._work.shutdown()
             self._advance.shutdown()
             self._recorder.stop()
-            if self._blas is not None:
-                self._blas.restore_original_limits()
+            self._limited.close()
 
     def submit(self, draft: Draft) -> "Future[Receipt]":
         """Queue a draft; the future gives its Receipt once it is durable, or raises what refused it.
@@ -150,7 +122,7 @@ class Running:
         While it waits, models publish as soon as they are there; one that is cancelled is forgotten.
         """
         future = self._waits.add(position)
-        self._models.wake()
+        self._happened("asked")
         return future
 
     def wait_applied(self, position: int, timeout: float) -> bool:
@@ -195,15 +167,16 @@ class Running:
         if model.failure is not None:
             raise model.failed(model.failure)
         if model.stale or not model.kept:
-            self._workers.publish_for_good(model).result(timeout)
+            self._models.driver.publish_for_good(model).result(timeout)
         if model.published is None or (model.stale and model.solve_error is not None):
-            raise model.unpublished()
+            raise why_unpublished(model)
         return model.published
 
     def snapshot(self, name: str) -> Job:
         """Snapshot a model in the background. Raises UnknownModel."""
         model = self.directory.model(name)
-        return self._jobs.begin("snapshot", model, self._work, lambda _: self._workers.write([(model, model.freeze())]))
+        write = self._models.driver.write
+        return self._jobs.begin("snapshot", model, self._work, lambda _: write([(model, model.freeze())]))
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
         """Refine a model in the background over the log up to its position, or the job that is at it. Raises
@@ -263,7 +236,7 @@ class Running:
     def figures(self) -> dict[str, float]:
         """Counters and gauges since start: rows_appended, events_appended, commits, duplicates, refused, publishes,
         snapshots, queued_bytes, lag; names are stable."""
-        return {**self._appender.figures, **self._workers.figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
+        return {**self._appender.figures, **self._figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
 
     def health(self) -> Facts:
         """{"reason": why no batch is taken, or None; "free_bytes", "min_free_bytes": of the disk; "last_rows": when
@@ -273,60 +246,104 @@ class Running:
 
     def scores(self, model: Model) -> Facts:
         """{"accuracy", "baseline", "tested"} of a model, by test-then-train; {} where it was not tested."""
-        return {} if self._tests is None else self._tests.scores(model)
+        tests = self._models.driver.tests
+        return {} if tests is None else tests.scores(model)
+
+    def _driver(self) -> Driver:
+        """A driver of some of the models."""
+        pools = self._advance, self._work
+        return Driver(self.directory, self.settings, *pools, self._happened, lambda: self._waits.furthest)
+
+    def _happened(self, event: str, **facts: int | str) -> None:
+        """Wake who waits for that: the one place that says who is woken for what.
+
+        The model thread comes for events, and when a solution or a snapshot has ended, for another may be due. Who waits
+        for a position, the record of what models did, and the listeners look when models have moved: learned, published,
+        failed.
+        """
+        if event in ("appended", "solved", "checkpointed", "asked"):
+            self._models.wake()
+        if event in ("moved", "solved"):
+            self._recorder.woken.set()
+            self._waits.look()
+        if event in ("appended", "published", "snapshot", "failed"):
+            self._listeners.tell(event, **facts)
+        if event in _COUNTED:
+            self._figures[_COUNTED[event]] += 1
 
     def _joined(self, model: Model, new: bool) -> tuple[Model, bool]:
         if new:
             self._prepare(model)
-            model.status = "catching_up"
+            model.catch_up()
             if self._models.join([model]):
-                self._models.backfill_soon([model])
-        self._models.wake()
+                self._models.catch_up_soon([model])
+        self._happened("asked")
         return model, new
 
     def _prepare(self, model: Model) -> None:
         """A model without a policy of its own takes the settings'."""
         if model.policy is None:
-            model.policy = self.settings.publish
+            model.set_policies(self.settings.publish, None)
 
     def _appended(self, receipts: Sequence[Receipt]) -> None:
-        self._models.wake()
         rows = sum(r.rows for r in receipts)
         self._last_rows = time.time() if rows else self._last_rows
-        self._listeners.tell("appended", position=receipts[-1].position, rows=rows)
-
-    def _solved(self) -> None:
-        self._models.wake()
-        self._moved()
+        self._happened("appended", position=receipts[-1].position, rows=rows)
 
     def _moved(self) -> None:
-        self._recorder.wake()
+        """Models have moved; who has failed since is told once."""
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
                 where = model.failure
-                self._listeners.tell("failed", model=model.name, position=where.position, code=where.code)
-        self._waits.look()
+                self._happened("failed", model=model.name, position=where.position, code=where.code)
+        self._happened("moved")
 
     def _included(self, position: int) -> bool:
         return all(m.includes(position) for m in self.directory.models.values() if m.status != "failed")
 
     def _refine_again(self, model: Model) -> None:
         """What a model's policy asks for; why it could not be done is in its job, or in the log."""
-        model.refine_begun = (model.rows, time.monotonic())
+        model.begin_refine()
         try:
             self.refine(model.name)
         except StreamDRError as e:
             log.warning("model %s could not be refined again (%s): %s", model.name, e.code, e)
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
-        model.refine_begun = (model.rows, time.monotonic())
+        model.begin_refine()
         before = model.published
         published = refine(self.directory, model, model.freeze(), tol, max_passes, job.tell, lambda: job.cancelled)
         if published is not None and published is not before:
-            self._listeners.tell_published(model, published)
+            self._happened("published", model=model.name, version=published.version, position=published.position)
             self._moved()
-            self._workers.write([(model, model.freeze())])  # it may have gone on, or failed, meanwhile
+            self._models.driver.write([(model, model.freeze())])  # it may have gone on, or failed, meanwhile
+
+
+_COUNTED = {"published": "publishes", "snapshot": "snapshots"}
+"""What is counted of what happens, by the figures' names."""
+
+Listener = Callable[[Facts], None]
+
+
+class Listeners:
+    """Callbacks, called from the engine's threads in the order they were added; one that raises disturbs no one."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Listener] = []
+
+    def add(self, callback: Listener) -> Callable[[], None]:
+        """Tell this one too; gives a function that ends it."""
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)
+
+    def tell(self, event: str, **facts: int | str) -> None:
+        """Tell all: {"event": event, …}."""
+        for callback in list(self._callbacks):
+            try:
+                callback({"event": event, **facts})
+            except Exception:
+                log.exception("a listener failed")
 
 
 class Waits:

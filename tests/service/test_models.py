@@ -13,7 +13,8 @@ import pytest
 from safetensors.numpy import load
 
 import stream_dr
-from stream_dr.running import model_thread
+from stream_dr import RunSettings
+from stream_dr.running import driver
 from tests.service.serving import ARROW, Served, arrow, in_thread, post
 
 RANDOM = np.random.default_rng(3)
@@ -190,7 +191,7 @@ def test_when_a_model_is_published_can_be_changed(tmp_path: Path) -> None:
         wait_for(served, "a", 90)
     with in_thread(tmp_path / "D") as served:
         assert served.http.get("/models/a").json()["publish"] == soon
-        assert put(served, "b").json()["publish"]["rows"] == 10_000
+        assert put(served, "b").json()["publish"]["rows"] == RunSettings().publish.rows
 
 
 def test_a_restarted_model_that_has_nothing_to_serve_yet_is_asked_again(
@@ -201,8 +202,8 @@ def test_a_restarted_model_that_has_nothing_to_serve_yet_is_asked_again(
             fill(served)
     with in_thread(tmp_path / "D", max_lag=5) as served:
         go_on = threading.Event()
-        backfill = model_thread.backfill
-        monkeypatch.setattr(model_thread, "backfill", lambda *given: go_on.wait(20) and backfill(*given))
+        backfill = driver.backfill
+        monkeypatch.setattr(driver, "backfill", lambda *given: go_on.wait(20) and backfill(*given))
         put(served, "a", "class_means")
         told = post(served.http, arrow(X), path="/transform?model=a")
         assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "catching_up", "1")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.raw import raw_from_arrow
-from stream_dr.arrow.rows import RESERVED
+from stream_dr.arrow.rows import RESERVED, is_layout
 from stream_dr.arrow.targets import is_text, targets_from_arrow
 from stream_dr.errors import InvalidTargets, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import Block, Ids, check_finite
@@ -73,11 +73,6 @@ class Roles(NamedTuple):
                     column=name,
                 )
         return features
-
-
-def is_layout(names: Sequence[str]) -> bool:
-    """Whether these columns are rows as a shard has them: `features`, or `indices` and `values`."""
-    return "features" in names or {"indices", "values"} <= set(names)
 
 
 def feature_columns(names: Sequence[str], roles: Roles) -> list[str] | None:

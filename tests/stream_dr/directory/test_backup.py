@@ -19,8 +19,9 @@ from stream_dr.failpoints import FailpointReached, armed
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
+from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import ReplaySettings, replay
-from stream_dr.running.running import Running, RunSettings
+from stream_dr.running.running import Running
 from stream_dr.shards.dataset import open_dataset
 from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put, shards
 
@@ -44,7 +45,9 @@ def filled(tmp_path: Path) -> Path:
     """A directory of rows, references to shards and an unlearning, with snapshots."""
     with opened(tmp_path / "d", **{name: (key, {}) for name, key in MODELS.items()}) as directory:
         put(directory, dense(70), dense(71))
-        replay(directory, open_dataset(shards(tmp_path / "s", blocks=4)), ReplaySettings(snapshot_rows=50))
+        replay(
+            directory, open_dataset(shards(tmp_path / "s", blocks=4)), ReplaySettings(run=RunSettings(snapshot_rows=50))
+        )
         directory.append([unlearn_draft({0: [3]})])
     return tmp_path / "d"
 
@@ -109,7 +112,7 @@ def test_what_was_unlearned_is_not_in_a_backup(tmp_path: Path) -> None:
             backfill(directory, [directory.model("m")], directory.position)
             snapshot(directory.model("m"), directory.model("m").freeze(), directory.path)
         with armed("log.erased=raise"), pytest.raises(FailpointReached):
-            directory.history.forget()  # it is noted, still, that it is to be overwritten
+            directory.retention.forget()  # it is noted, still, that it is to be overwritten
         backup(tmp_path / "d", tmp_path / "copy")
     left = b"".join(file.read_bytes() for file in (tmp_path / "copy" / "log").iterdir())
     assert b"person-04" in left

@@ -64,7 +64,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             return found
 
         monkeypatch.setattr(directory.log, "read_kind", made_in_between)
-        assert directory.history.forget() == 0
+        assert directory.retention.forget() == 0
         up(directory, "late")
         assert rows_of(directory, "late") == rows_of(directory, "old") == 160
         for _ in range(2):
@@ -72,7 +72,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             put(directory, dense(30))
             up(directory, "late", "old")
         kept(directory, "late")
-        assert directory.history.forget() == 4
+        assert directory.retention.forget() == 4
 
 
 @pytest.mark.parametrize("key", ["class_means", "ccipca"])
@@ -85,9 +85,9 @@ def test_nothing_that_a_rebuild_for_a_pending_unlearning_reads_is_dropped(tmp_pa
         fill(directory, range(40, 60))
         up(directory, "a", "b")
         kept(directory, "a")
-        assert directory.history.passed() == 19 < taken
-        assert directory.history.needed() == 0
-        directory.retain(20)
+        assert directory.retention.passed() == 19 < taken
+        assert directory.retention.needed() == 0
+        directory.retention.drop(20)
         assert directory.log.first == 0
     with Directory(tmp_path, limits=directory.limits) as again:
         assert again.model("b").position == 19
@@ -98,7 +98,7 @@ def test_nothing_that_a_rebuild_for_a_pending_unlearning_reads_is_dropped(tmp_pa
             put(again, dense(70))
             up(again, "a", "b")
             kept(again, "a", "b")
-        again.retain(20)
+        again.retention.drop(20)
         assert again.log.first > 19
 
 
@@ -111,7 +111,7 @@ def test_an_unlearning_of_what_was_dropped_meanwhile_is_refused(tmp_path: Path) 
         put(directory, dense(31))
         up(directory, "m")
         kept(directory, "m")
-        assert directory.retain(20) > 0
+        assert directory.retention.drop(20) > 0
         (answer,) = directory.append([late])
         assert isinstance(answer, errors.HistoryGone)
         put(directory, dense(32))
@@ -136,11 +136,11 @@ def test_a_model_that_has_failed_for_good_holds_nothing_back(tmp_path: Path) -> 
         fill(directory, range(30))
         up(directory, "good")
         kept(directory, "good")
-        assert directory.history.needed() == 0
+        assert directory.retention.needed() == 0
         directory.model("bad").failure = Failure(3, "invalid_rows", "for the test")
-        assert directory.history.needed() == 30
+        assert directory.retention.needed() == 30
         directory.model("bad").failure = Failure(3, "source_missing", "for the test")
-        assert directory.history.needed() == 0
+        assert directory.retention.needed() == 0
 
 
 def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) ->
         kept(again, "m")
         assert [int(path.stem) for path in snapshot_files(folder)] == [3, 1]
         assert newest.with_suffix(".damaged").exists()
-        assert again.history.passed() == 1
+        assert again.retention.passed() == 1
 
 
 def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_reader_opens_what_is_shortened_meanwhile(tmp_path: Path, monkeypatch:
                 put(directory, dense(40))
                 up(directory, "m")
                 kept(directory, "m")
-            assert directory.retain(20) > 0
+            assert directory.retention.drop(20) > 0
             return found
 
         monkeypatch.setattr(directory_module.ModelTable, "entries", then_dropped)
@@ -205,7 +205,7 @@ def test_what_a_model_that_is_tried_again_would_need_is_refused_too(tmp_path: Pa
             fill(directory, seeds)
             up(directory, "c")
             kept(directory, "c")
-        assert directory.retain(20) > 0
+        assert directory.retention.drop(20) > 0
         directory.model("c").fail(25, errors.SourceMissing("for the test"))
         with pytest.raises(errors.HistoryGone, match="rebuilt"):
             directory.history.pick([24], ())

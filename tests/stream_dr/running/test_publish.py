@@ -81,7 +81,7 @@ def test_a_refined_projection_stays(tmp_path: Path) -> None:
         learn(directory, 0)
         assert model.stale
         frozen = model.freeze()
-        model.swap(model.estimator.solve(frozen.state), frozen, 1e-7)
+        model.publish_refined(model.estimator.solve(frozen.state), frozen, 1e-7)
         learn(directory, 1)
         assert not model.stale
         assert model.published is not None

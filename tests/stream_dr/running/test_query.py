@@ -13,8 +13,8 @@ from stream_dr.directory.directory import Directory
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
+from stream_dr.running.driver import Driver, RunSettings
 from stream_dr.running.query import project, transform
-from stream_dr.running.workers import Workers
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from stream_dr.threads import pool
 from tests.stream_dr.directory.batches import dense, opened, put, shards, sparse
@@ -27,7 +27,7 @@ def trained(path: Path, *blocks: object, key: str = "class_means") -> Directory:
     put(directory, *blocks)  # type: ignore[arg-type]
     backfill(directory, [directory.model("m")], directory.position)
     with pool("work", 1) as work:
-        Workers(directory, work).finalize(directory.models.values())
+        Driver(directory, RunSettings(), work, work).finish(directory.models.values())
     return directory
 
 

@@ -17,6 +17,7 @@ from stream_dr.estimators import ESTIMATORS
 from stream_dr.log.log import Log
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.rows.block import Block
+from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
 from stream_dr.shards import dataset as shard_reading
 from stream_dr.shards.dataset import open_dataset
@@ -155,7 +156,7 @@ def test_an_interrupted_replay_goes_on_where_it_was(
 def test_how_often_it_is_snapshotted_changes_no_bit(tmp_path: Path) -> None:
     folder = shards(tmp_path / "s")
     run(tmp_path / "a", folder)
-    run(tmp_path / "b", folder, snapshot_rows=1, snapshot_seconds=0.0)
+    run(tmp_path / "b", folder, run=RunSettings(snapshot_rows=1, snapshot_seconds=0.0))
     assert states(tmp_path / "a") == states(tmp_path / "b")
 
 

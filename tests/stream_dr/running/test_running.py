@@ -23,11 +23,13 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt
 from stream_dr.failpoints import armed
 from stream_dr.models import snapshot_file
+from stream_dr.models.reasons import why_unpublished
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.schema import Limits
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
-from stream_dr.running import ingest, model_thread, workers
+from stream_dr.running import driver as driver_module
+from stream_dr.running import ingest, model_thread
 from stream_dr.running.advance import Steps, backfill
 from stream_dr.running.query import transform
 from stream_dr.running.running import Running, RunSettings
@@ -279,7 +281,7 @@ def test_a_solver_that_raises_does_not_stop_learning(tmp_path: Path) -> None:
             assert run.wait_applied(i, WAIT)
         assert (model.rows, model.published) == (60, None)
         with pytest.raises(errors.NotFitted, match=r"could not be solved \(ZeroDivisionError"):
-            raise model.unpublished()
+            raise why_unpublished(model)
         del model.estimator.solve
         run.submit(draft(dense(3))).result(WAIT)
         assert run.wait_applied(3, WAIT)
@@ -377,7 +379,7 @@ def test_a_stop_snapshots_what_it_can(tmp_path: Path, monkeypatch: pytest.Monkey
             raise errors.InsufficientStorage(model.name)
         return snapshot(model, *rest)
 
-    monkeypatch.setattr(workers, "snapshot", full)
+    monkeypatch.setattr(driver_module, "snapshot", full)
     with Directory(tmp_path, limits=SMALL) as directory:
         run = Running(directory, RunSettings(snapshot_seconds=None))
         run.start()
@@ -459,7 +461,7 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_others(
             raise OSError(5, "Input/output error")
         return snapshot(model, *rest)
 
-    monkeypatch.setattr(workers, "snapshot", broken)
+    monkeypatch.setattr(driver_module, "snapshot", broken)
     with running(tmp_path, snapshot_rows=1, snapshot_seconds=None) as run:
         bad, _ = run.add_model("bad", "lda", {})
         good, _ = run.add_model("good", "pca", {})
@@ -703,7 +705,7 @@ def test_a_snapshot_that_overtakes_a_demand_leaves_what_was_published(tmp_path: 
         def overtaken(state: Any) -> Any:
             run.submit(draft(dense(2))).result(WAIT)
             eventually(lambda: model.position == 2)
-            run._workers.write([(model, model.freeze())])
+            run._models.driver.write([(model, model.freeze())])
             return solve(state)
 
         model.estimator.solve = overtaken
@@ -741,7 +743,7 @@ def test_a_disk_that_takes_no_snapshot_keeps_no_projection_back(
         run.submit(draft(dense(0))).result(WAIT)
         eventually(lambda: model.position == 0)
         with monkeypatch.context() as patched:
-            patched.setattr(workers, "snapshot", full)
+            patched.setattr(driver_module, "snapshot", full)
             assert run.publish("m").position == 0
 
 
@@ -803,13 +805,13 @@ def test_what_was_frozen_before_does_not_take_the_place_of_what_is_published(tmp
             eventually(lambda: model.position == seed)  # noqa: B023
             early.append(model.freeze())
         newest = run.publish("m")
-        run._workers.publish(model, early[0])
+        assert model.try_to_publish(early[0]) is None
         assert model.published is newest
         assert run.refine("m").wait(WAIT)
         refined = model.published
         run.submit(draft(dense(2))).result(WAIT)
         eventually(lambda: model.position == 2)
-        run._workers.publish(model, model.freeze())
+        assert model.try_to_publish(model.freeze()) is None
         assert run.publish("m") is model.published is refined is not newest
 
 
@@ -845,7 +847,7 @@ def test_a_model_is_snapshotted_on_its_way_and_once_it_is_there(
     with running(tmp_path, snapshot_rows=20, snapshot_seconds=None) as run:
         seen = []
         run.listen(lambda told: seen.append(told) if told["event"] == "snapshot" else None)
-        monkeypatch.setattr(workers, "SNAPSHOT_SHARE", 0)
+        monkeypatch.setattr(driver_module, "SNAPSHOT_SHARE", 0)
         model, _ = run.add_model("late", "class_means", {})
         eventually(lambda: model.snapshot_position == 39)
         assert model.status == "live"
@@ -859,7 +861,7 @@ def test_snapshots_do_not_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         written.append(frozen.position)
         go_on.wait(WAIT)
 
-    monkeypatch.setattr(workers, "snapshot", slow)
+    monkeypatch.setattr(driver_module, "snapshot", slow)
     with running(tmp_path, snapshot_rows=1, snapshot_seconds=None) as run:
         run.add_model("m", "class_means", {})
         for seed in range(20):
@@ -901,7 +903,7 @@ def test_a_model_whose_catching_up_breaks_off_is_said_to_have_failed(
     with running(tmp_path) as run:
         for i in range(30):
             run.submit(draft(dense(i))).result(WAIT)
-        monkeypatch.setattr(model_thread, "backfill", broken)
+        monkeypatch.setattr(driver_module, "backfill", broken)
         monkeypatch.setattr(model_thread, "PAGE", 5)
         model, _ = run.add_model("m", "lda", {})
         eventually(lambda: model.status == "failed")
