@@ -26,6 +26,7 @@ _MODEL = {
     "publish": {"rows": None, "seconds": 1.0, "idle": True},
     "refine": None,
     "failure": None,
+    "publish_failure": None,
 }
 _OVERVIEW = {name: _MODEL[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")}
 EXAMPLES: dict[str, dict[str, Any]] = {

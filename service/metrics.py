@@ -45,6 +45,12 @@ OF_MODELS = {
 }
 """What figures mean, by their names in the engine."""
 
+STATES = {
+    "failed": "1: the model has stopped at an error.",
+    "failed_to_publish": "1: the model learns, and what it has learned cannot be solved.",
+}
+"""What a model's state says, by its name."""
+
 
 class Metrics:
     """The service's own counters; `listeners` is how many /events connections are open."""
@@ -114,10 +120,11 @@ class _Gauges(Collector):
             for model, figures in models:
                 family.add_metric([model, figures.estimator], getattr(figures, name))
             yield family
-        failed = GaugeMetricFamily("stream_dr_model_failed", "1: the model has stopped at an error.", labels=["model"])
-        for model, figures in models:
-            failed.add_metric([model], figures.state == "failed")
-        yield failed
+        for state, meaning in STATES.items():
+            family = GaugeMetricFamily(f"stream_dr_model_{state}", meaning, labels=["model"])
+            for model, figures in models:
+                family.add_metric([model], figures.state == state)
+            yield family
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

@@ -159,13 +159,15 @@ class Problem(BaseModel):
 
 
 class Receipt(BaseModel):
-    """What became of a batch; `lag` (events still to be learned) where the request waited; which of a table's columns the
-    rows do not have, and were taken as missing."""
+    """What became of a batch; where the request waited, `lag` (events still to be learned), and of an answer 202
+    `reason`: why not every model has published it; which of a table's columns the rows do not have, and were taken as
+    missing."""
 
     position: int | None
     rows: int
     duplicate: bool
     lag: int | None = None
+    reason: str | None = None
     columns_missing: list[str] | None = None
 
 
@@ -200,7 +202,7 @@ class Predicted(Answer):
 
 
 class Failure(BaseModel):
-    """The position of the event that a model could not apply, and why."""
+    """The position of the event that a model could not apply, or of the state that could not be solved, and why."""
 
     position: int
     code: str
@@ -220,7 +222,7 @@ class ModelState(BaseModel):
     name: str
     estimator: str
     params: dict[str, Any]
-    state: Literal["live", "catching_up", "failed"]
+    state: Literal["live", "catching_up", "failed", "failed_to_publish"]
     position: int
     rows: int
     rows_skipped: int
@@ -239,6 +241,7 @@ class ModelState(BaseModel):
     publish: Policy | None
     refine: RefinePolicy | None
     failure: Failure | None
+    publish_failure: Failure | None
 
 
 class Models(BaseModel):
@@ -318,9 +321,10 @@ class Overview(BaseModel):
 
 
 class Health(BaseModel):
-    """How the process is."""
+    """How the process is; `detail` names models that have failed or cannot be published."""
 
     status: Literal["alive", "ready"]
+    detail: str | None = None
 
 
 _REF = "#/components/schemas/{model}"

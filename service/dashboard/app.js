@@ -58,8 +58,10 @@ function models(told) {
     const values = [name, m.estimator, m.state.replace("_", " "), show(m.rows), show(m.lag), show(m.stale_rows), show(m.version),
       m.components, m.solution || "–", share(m.accuracy), share(m.baseline)];
     const row = element("tr", { className: m.state }, ...cells(values, [3, 4, 5, 6, 7, 9, 10]));
-    if (!m.failure) return [row];
-    const why = `failed at position ${m.failure.position} (${m.failure.code}): ${m.failure.message}`;
+    const failure = m.failure ?? m.publish_failure;
+    if (!failure) return [row];
+    const what = m.failure ? "failed" : "cannot be published";
+    const why = `${what} at position ${failure.position} (${failure.code}): ${failure.message}`;
     return [row, element("tr", { className: "failed why" }, element("td", { colSpan: 11, textContent: why }))];
   }));
   const names = all.map(([name]) => name), options = [...at("model").options].map(option => option.value);

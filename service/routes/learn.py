@@ -18,7 +18,7 @@ from service.shared import Service, Shared
 router = APIRouter(tags=["learn"])
 ANSWERS: schemas.Answers = {
     200: {"description": "durable"},
-    202: {"model": schemas.Receipt, "description": "durable; not yet learned by every model"},
+    202: {"model": schemas.Receipt, "description": "durable; not published by every model, and why"},
 }
 
 
@@ -80,7 +80,8 @@ async def _answer(shared: Shared, receipt: stream_dr.Receipt, wait: bool, respon
     told = _told(receipt, receipt.position)
     if wait:
         applied = asyncio.wrap_future(shared.running.applied(receipt.position))
-        done = await shared.done(applied, shared.settings.wait_timeout)
-        told.lag = 0 if done else shared.running.lag
-        response.status_code = 200 if done else 202
+        ended = await shared.done(applied, shared.settings.wait_timeout)
+        told.reason = applied.result() if ended else "models had not published it in time (wait_timeout)"
+        told.lag = shared.running.lag if told.reason else 0
+        response.status_code = 202 if told.reason else 200
     return told

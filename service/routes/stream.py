@@ -57,19 +57,21 @@ def metrics(request: Request, shared: Service) -> Response:
     return Response(encode(shared.metrics.registry), media_type=media_type)
 
 
-@router.get("/livez")
+@router.get("/livez", response_model_exclude_none=True)
 async def livez() -> schemas.Health:
     """200 while the process answers."""
     return schemas.Health(status="alive")
 
 
-@router.get("/readyz")
+@router.get("/readyz", response_model_exclude_none=True)
 def readyz(shared: Service) -> schemas.Health:
-    """200 when batches can be taken; else 503 with the reason."""
+    """200 when batches can be taken, with the models that have failed or cannot be published; else 503 with the reason."""
     reason = "The service is stopping." if shared.stopping.is_set() else shared.running.ready()
     if reason is not None:
         raise Problem("not_ready", reason)
-    return schemas.Health(status="ready")
+    hindered = [name for name, model in shared.directory.models.items() if model.state.startswith("failed")]
+    detail = f"failed, or not to be published: {', '.join(hindered)} (GET /models has why)" if hindered else None
+    return schemas.Health(status="ready", detail=detail)
 
 
 async def _changes(shared: Shared) -> AsyncIterator[str]:

@@ -46,6 +46,7 @@ from stream_dr.models.opening import READ_TRIES, bring_back, made
 from stream_dr.models.saved import plain_spec, spec_of
 from stream_dr.models.schema import Limits, Schema, grown, with_learned
 from stream_dr.models.snapshot import (
+    begin_with,
     keep_published,
     keep_start,
     newest_snapshot,
@@ -220,7 +221,7 @@ class Directory(AbstractContextManager["Directory"]):
             keep = partial(keep_start, estimator, self.path, name)
             entry = self.table.add(name, spec, self.position + 1, policy, write=keep)
             model = self._made(entry)
-            model.begin_with(estimator)
+            begin_with(model, estimator)
             model.live()
             self.models = {**self.models, name: model}
             self.schema = self._known()

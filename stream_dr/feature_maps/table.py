@@ -324,6 +324,17 @@ def lasting(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
     return True
 
 
+def depends_on_others(spec: Table | Text, state: TableState) -> bool:
+    """Whether how some rows were mapped hangs on others: a mean has filled a gap, idf has weighed words, or parts that
+    hashed other categories were merged."""
+    making = spec.making()
+    filled = making.impute == "mean" and any(
+        column.kind in ("number", "date", "time") and column.present < state.rows for column in state.columns
+    )
+    weighed = making.words.idf and any(column.kind == "text" and column.present for column in state.columns)
+    return state.mixed or filled or weighed
+
+
 def joined(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
     """Both states as one, and where each of b's columns goes (b.width,) int64. Raises CannotMerge."""
     making, width = spec.making(), a.width

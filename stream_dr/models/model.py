@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without_frames
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -132,15 +132,17 @@ class Model:
         self.advanced_rows += self.rows - rows
 
     def resume(self, state: State, position: int) -> None:
-        """Go on from a state: a snapshot's, one that lost rows, or one that was learned elsewhere."""
+        """Go on from a state: a snapshot's, one that lost rows, or one that was learned elsewhere. Where no row is left,
+        what was published of those that there were is withdrawn."""
         accumulator = self.estimator.accumulator(state)
         with self._learning:
             self.accumulator, self.position = accumulator, position
+            if self.published is not None and not self.rows:
+                self.published = None
 
     def fail(self, position: int, error: Exception) -> Failure:
         """Stop at the event that could not be applied; what is published goes on serving."""
-        code = error.code if isinstance(error, StreamDRError) else "internal"
-        return self.failed_before(Failure(position, code, f"{type(error).__name__}: {error}"))
+        return self.failed_before(Failure(position, *_described(error)))
 
     def failed_before(self, failure: Failure) -> Failure:
         """Stop for a reason that is written down already."""
@@ -159,28 +161,11 @@ class Model:
         """A refine begins, of so many rows; None: of all that are learned."""
         self.refine_begun = (self.rows if rows is None else rows, time.monotonic())
 
-    def begin_with(self, estimator: Any) -> None:
-        """Go on from what a saved estimator has learned, and publish what it projects by; the estimator stays as it is.
-
-        The version has a number that no restart gives to another projection, though none is reserved for it: it is in the
-        file."""
-        holder = estimator.holder()
-        self.resume(holder.accumulator.freeze(), self.position)
-        self.names = self.names or holder.names
-        try:
-            projection = estimator.projection()
-        except Exception:  # what cannot be solved is told when it is tried again, as of any model
-            return
-        if hasattr(projection, "prepared"):
-            projection = projection.prepared()
-        refined_at = None if holder.refined is None else self.position
-        published = Published(self.next_version, self.position, projection, self.rows, refined_at=refined_at)
-        self.take(published, self.next_version + 1)
-
-    def take(self, published: Published | None, next_version: int) -> None:
+    def take(self, published: Published | None, next_version: int = 0) -> None:
         """Serve what was published before, if anything was; the next version has at least that number."""
         self.next_version = max(self.next_version, next_version)
         if published is not None:
+            self.next_version = max(self.next_version, published.version + 1)
             self.versions.add(published)
             self.published = published
 
@@ -254,8 +239,24 @@ class Model:
         return self.published is None or self.published.position < self.position
 
     def includes(self, position: int) -> bool:
-        """Whether it has applied `position`, and was solved, or at least tried, after it."""
-        return self.position >= position and (not self.stale or self.attempted >= position)
+        """Whether it has applied `position`, and what is published includes it, as far as it is to."""
+        return self.position >= position and (not self.stale or self.published_to(position))
+
+    def published_to(self, position: int) -> bool:
+        """Whether what is published is of `position` or later."""
+        return self.published is not None and self.published.position >= position
+
+    def why_never(self, position: int) -> str | None:
+        """Why what is published will not include `position`, as far as is known: it has failed, or could not be solved
+        there or later; else None."""
+        failure = self.failure
+        if failure is None and self.solve_error is not None and position <= self.attempted:
+            failure = self.publish_failure
+        if failure is None:
+            return None
+        what = "failed" if self.failure else "cannot be published"
+        why = "the log has the details" if failure.code == "internal" else failure.message
+        return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
 
     def freeze(self) -> Frozen:
         """The state now, from any thread: between two events. Raises ModelFailed: it may be half new."""
@@ -300,6 +301,18 @@ class Model:
         """Make a refined projection of a frozen state what readers see, until the next refine."""
         with self._solving:
             return self._swap(projection, frozen, residual)
+
+    @property
+    def publish_failure(self) -> Failure | None:
+        """Why its last state could not be solved, so that what is published, if anything is, lags behind; else None."""
+        if self.solve_error is None:
+            return None
+        return Failure(self.attempted, *_described(self.solve_error))
+
+    @property
+    def state(self) -> str:
+        """Its status or, where it is live and cannot be solved, "failed_to_publish"."""
+        return "failed_to_publish" if self.status == "live" and self.solve_error is not None else self.status
 
     def _note_unsolved(self, position: int, error: Exception) -> None:
         """Keep why it could not be solved, and log it when it is something new; one of ours needs no traceback."""
@@ -372,7 +385,7 @@ class Model:
             "name": self.name,
             "estimator": self.spec.estimator,
             "params": self.spec.params,
-            "state": self.status,
+            "state": self.state,
             "position": self.position,
             "rows": self.rows,
             "rows_skipped": self.rows_skipped,
@@ -391,4 +404,10 @@ class Model:
             "publish": self.policy._asdict() if self.policy else None,
             "refine": self.refine_policy._asdict() if self.refine_policy and any(self.refine_policy) else None,
             "failure": self.failure._asdict() if self.failure else None,
+            "publish_failure": self.publish_failure._asdict() if self.publish_failure else None,
         }
+
+
+def _described(error: Exception) -> tuple[str, str]:
+    """An error's code and message, as a Failure has them."""
+    return error.code if isinstance(error, StreamDRError) else "internal", f"{type(error).__name__}: {error}"

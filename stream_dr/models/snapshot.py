@@ -13,6 +13,7 @@ import hashlib
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -132,12 +133,32 @@ def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
             return True
     if model.spec.saved is not None:
         try:
-            model.begin_with(load(start_file(directory, model.name, model.id)))
+            begin_with(model, load(start_file(directory, model.name, model.id)))
         except StreamDRError as e:
             log.warning("model %s cannot begin (%s): %s", model.name, e.code, e)
         else:
             return True
     return False
+
+
+def begin_with(model: Model, estimator: Any) -> None:
+    """Let a model go on from what a saved estimator has learned, and publish what it projects by; the estimator stays as
+    it is.
+
+    The version has a number that no restart gives to another projection, though none is reserved for it: it is in the
+    file.
+    """
+    holder = estimator.holder()
+    model.resume(holder.accumulator.freeze(), model.position)
+    model.follow(model.goal, model.names or holder.names)
+    try:
+        projection = estimator.projection()
+    except Exception:  # what cannot be solved is told when it is tried again, as of any model
+        return
+    if hasattr(projection, "prepared"):
+        projection = projection.prepared()
+    refined_at = None if holder.refined is None else model.position
+    model.take(Published(model.next_version, model.position, projection, model.rows, refined_at=refined_at))
 
 
 def keep_start(estimator: Estimator, directory: Path, name: str, id: int) -> None:

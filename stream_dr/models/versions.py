@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.projection import Projection
-from stream_dr.solve.orientation import alignment
+from stream_dr.solve.orientation import alignment, placed, places
 
 log = logging.getLogger("stream_dr.versions")
 
@@ -151,13 +151,16 @@ def change(old: Projection, new: Projection) -> Change | None:
     before, after = getattr(old, "loadings", None), getattr(new, "loadings", None)
     if before is None or after is None:
         return None
-    found, residual = alignment(before, after)
-    shift = _mean(old, len(after)) - _mean(new, len(after))
+    at = places(old, new)
+    found, residual = alignment(placed(before, at), after)
+    shift = _mean(old, at, len(after)) - _mean(new, np.arange(len(after)), len(after))
     return Change(found, shift @ after, residual)
 
 
-def _mean(projection: Projection, width: int) -> np.ndarray:
-    mean = np.zeros(width)
-    known = getattr(projection, "mean", np.zeros(0))[:width]
-    mean[: len(known)] = known
-    return mean
+def _mean(projection: Projection, at: np.ndarray, width: int) -> np.ndarray:
+    """A projection's mean with its columns at their places (columns,), up to the width; but for columns that are gone."""
+    mean = getattr(projection, "mean", np.zeros(0))
+    wide = np.zeros(width)
+    there = placed(mean, at[: len(mean)])[:width]
+    wide[: len(there)] = there
+    return wide

@@ -5,9 +5,10 @@ reads: no cursor stays open on it); an event that was just appended may be taken
 rows are parsed already, from the very bytes that were written.
 
 An unlearn event takes rows out: a model whose state is a sum subtracts them; any other is rebuilt from the log up to this
-event, without the rows unlearned so far. So is a sum under decay (the rows that go have made older ones weigh less), and one
-that would lose too much precision by subtraction. A caller that advances several models may hand a rebuild to another
-thread, so that it does not hold up the others.
+event, without the rows unlearned so far. So is a sum under decay (the rows that go have made older ones weigh less), one
+whose map has filled or weighed the rows that stay by those that go, and one that would lose too much precision by
+subtraction. A caller that advances several models may hand a rebuild to another thread, so that it does not hold up the
+others.
 
 Events here were admitted, so applying one must not raise. If it does all the same, the model becomes `failed` with the
 event's position, the error's code and message; its last projection stays in use, the other models go on, and the failure is
@@ -31,6 +32,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, removal_of
 from stream_dr.directory.history import PAGE
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
+from stream_dr.estimators.fitting.mapping import subtracts_exactly
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model
 from stream_dr.models.schema import columns_in_order, learned_by
@@ -210,7 +212,7 @@ def _without(
     model: Model, position: int, removal: Removal, directory: Directory, rebuild: Going | None
 ) -> State | None:
     """A model's state without these rows; None where that takes a rebuild that is not wanted, or not any more."""
-    if model.subtracts:
+    if model.subtracts and subtracts_exactly(model.accumulator):
         left = model.estimator.accumulator(model.accumulator.freeze())
         try:
             for block in directory.history.picked(removal, model.start - 1, position):

@@ -56,7 +56,7 @@ class Running:
         self._long = pool("long", 2 * self.settings.workers)
         self._advance = pool("advance")
         self._listeners = Listeners()
-        self._waits = Waits(self._included)
+        self._waits = Waits(self._included, self._hindered)
         self._appender = Appender(directory, self._appended)
         self._models = ModelThread(directory, self._driver, self._long, self._refine_again, self._moved)
         self._recorder = Recorder(directory, self.scores)
@@ -115,9 +115,10 @@ class Running:
         """Raise what would refuse the draft, else say what its receipt would; append nothing."""
         return self.directory.check(draft)
 
-    def applied(self, position: int) -> "Future[None]":
-        """A future that is done once every model that has not failed has applied `position` and published a projection that
-        includes it (models without any row, and refined ones: applied only); cancelled when the engine stops before.
+    def applied(self, position: int) -> "Future[str | None]":
+        """A future that gives None once every model has applied `position` and published a projection that includes it
+        (models without any row, and refined ones: applied only), or else, at once, why that will not be: a model has
+        failed, or cannot be solved; cancelled when the engine stops before.
 
         While it waits, models publish as soon as they are there; one that is cancelled is forgotten.
         """
@@ -126,10 +127,11 @@ class Running:
         return future
 
     def wait_applied(self, position: int, timeout: float) -> bool:
-        """Wait for what `applied` gives; False when `timeout` seconds, or those until the engine stops, were not enough."""
+        """Whether every model publishes what includes `position` within `timeout` seconds, and before the engine stops;
+        False at once where one cannot (`applied`)."""
         future = self.applied(position)
         wait([future], timeout)
-        return not future.cancel() and not future.cancelled()
+        return not future.cancel() and not future.cancelled() and future.result() is None
 
     def add_model(
         self,
@@ -300,7 +302,11 @@ class Running:
         self._happened("moved")
 
     def _included(self, position: int) -> bool:
-        return all(m.includes(position) for m in self.directory.models.values() if m.status != "failed")
+        return all(m.includes(position) for m in self.directory.models.values())
+
+    def _hindered(self, position: int) -> str | None:
+        """Why not every model will publish what includes a position; None where nothing is known to keep one from it."""
+        return next((why for m in self.directory.models.values() if (why := m.why_never(position))), None)
 
     def _refine_again(self, model: Model) -> None:
         """What a model's policy asks for; why it could not be done is in its job, or in the log."""
@@ -347,17 +353,18 @@ class Listeners:
 
 
 class Waits:
-    """Futures of who waits for positions. reached: whether one is. A future that was cancelled is forgotten. Thread-safe."""
+    """Futures of who waits for positions: they give None once `reached` is true of one, and what `hindered` says, where it
+    says why that will not be. A future that was cancelled is forgotten. Thread-safe."""
 
-    def __init__(self, reached: Callable[[int], bool]) -> None:
-        self._reached = reached
+    def __init__(self, reached: Callable[[int], bool], hindered: Callable[[int], str | None]) -> None:
+        self._reached, self._hindered = reached, hindered
         self._lock = threading.Lock()
-        self._waiting: dict[Future[None], int] = {}
+        self._waiting: dict[Future[str | None], int] = {}
         self._ended = False
 
-    def add(self, position: int) -> "Future[None]":
-        """A future that is done once `position` is reached, and cancelled when the waits are ended before."""
-        future: Future[None] = Future()
+    def add(self, position: int) -> "Future[str | None]":
+        """A future that is done once `position` is reached or will not be, and cancelled when the waits are ended before."""
+        future: Future[str | None] = Future()
         future.add_done_callback(self._forget)
         with self._lock:
             self._waiting[future] = position
@@ -373,10 +380,12 @@ class Waits:
     def look(self) -> None:
         """What was waited for may be true now: called after every change."""
         with self._lock:
-            reached = [future for future, position in self._waiting.items() if self._reached(position)]
-        for future in reached:
-            if self._forget(future) and future.set_running_or_notify_cancel():
-                future.set_result(None)
+            waiting = list(self._waiting.items())
+        for future, position in waiting:
+            reached = self._reached(position)
+            why = None if reached else self._hindered(position)
+            if (reached or why) and self._forget(future) and future.set_running_or_notify_cancel():
+                future.set_result(why)
 
     def end(self) -> None:
         """What is not reached now will not be: those futures, and all later ones, are cancelled."""
@@ -387,7 +396,7 @@ class Waits:
         for future in left:
             future.cancel()
 
-    def _forget(self, future: "Future[None]") -> bool:
+    def _forget(self, future: "Future[str | None]") -> bool:
         """Whether the future was still waited for."""
         with self._lock:
             return self._waiting.pop(future, None) is not None

@@ -82,16 +82,41 @@ def oriented(projection: Any, previous: Any, spread: Product | None = None) -> A
     return projection.oriented(order, signs)
 
 
+def places(previous: Any, projection: Any) -> np.ndarray:
+    """Where each column of the rows that `previous` is of stands among those that `projection` is of, (columns then,)
+    int64: by name where a feature map names the columns that it makes, else by number. Those that are gone come after all
+    others."""
+    then, width = len(previous.loadings), len(projection.loadings)
+    old, new = getattr(previous, "feature_names", None), getattr(projection, "feature_names", None)
+    if old is None or new is None:
+        return np.arange(then)
+    known = {name: number for number, name in enumerate(new)}
+    gone = {name: width + number for number, name in enumerate(name for name in old if name not in known)}
+    return np.array([(known | gone)[name] for name in old], dtype=np.int64)
+
+
+def placed(array: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """An array's rows at other places (rows,), zeros between them."""
+    if np.array_equal(at, np.arange(len(array))):
+        return array
+    moved = np.zeros((int(at.max(initial=-1)) + 1, *array.shape[1:]))
+    moved[at] = array
+    return moved
+
+
 def _compared(projection: Any, previous: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Columns, one a component, that tell how the two agree: loadings, or the landmarks' places."""
     loadings = getattr(projection, "loadings", None)
     if loadings is not None:
-        return loadings, getattr(previous, "loadings", None)
+        before = getattr(previous, "loadings", None)
+        if before is None:
+            return loadings, None
+        return loadings, placed(before, places(previous, projection))[: len(loadings)]  # but for columns that are gone
     inner, last = getattr(projection, "inner", projection), getattr(previous, "inner", previous)
-    places = getattr(inner, "places", None)
-    if places is None or getattr(last, "places", None) is None:
-        return places, None
-    return places, last.apply(inner.landmarks.rows)
+    landmarks = getattr(inner, "places", None)
+    if landmarks is None or getattr(last, "places", None) is None:
+        return landmarks, None
+    return landmarks, last.apply(inner.landmarks.rows)
 
 
 def alignment(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:

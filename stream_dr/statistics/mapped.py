@@ -15,7 +15,16 @@ from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_wi
 from stream_dr.feature_maps import canonical_spec, feature_map
 from stream_dr.feature_maps.columns import TableColumn
 from stream_dr.feature_maps.nystroem import Landmarks
-from stream_dr.feature_maps.table import TableState, add, check_most_columns, joined, lasting, mapped_rows, most_columns
+from stream_dr.feature_maps.table import (
+    TableState,
+    add,
+    check_most_columns,
+    depends_on_others,
+    joined,
+    lasting,
+    mapped_rows,
+    most_columns,
+)
 from stream_dr.projection import Columns, Linear, Mapped, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, check_rows
@@ -268,6 +277,11 @@ class TableAccumulator(MappedAccumulator):
         left = add(self._map, self.table, rows, sign=-1)
         self.inner.remove(self._part(block._replace(X=rows)), **options)
         self.table = left
+
+    @property
+    def depends_on_others(self) -> bool:
+        """Whether rows taken out would leave a trace in how those that stay were mapped."""
+        return self.table is not None and depends_on_others(self._map, self.table)
 
     @property
     def table_names(self) -> tuple[str, ...]:

@@ -98,6 +98,12 @@ def merges_parts(estimator: Any) -> bool:
     return bool(estimator.merges) and not (isinstance(made, Nystroem) and made.draws)
 
 
+def subtracts_exactly(accumulator: Any) -> bool:
+    """Whether an accumulator that rows are subtracted from is as if they had never been learned: not where a map's
+    statistics, which they were in, have filled or weighed rows that stay."""
+    return not (isinstance(accumulator, TableAccumulator) and accumulator.depends_on_others)
+
+
 def takes_tables(estimator: Any) -> bool:
     """Whether an estimator has a feature map that makes numbers of a table's columns, whatever they hold."""
     spec = getattr(estimator, "feature_map", None)

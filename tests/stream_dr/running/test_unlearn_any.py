@@ -1,0 +1,173 @@
+"""Whatever is learned and unlearned, in whatever order, a model is published, and projects the rows that are left as a new
+model of those rows does."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_dr import hashing, nystroem, polynomial, random_fourier, table, text
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
+from stream_dr.estimators import ESTIMATORS, make
+from stream_dr.models.entry import PublishPolicy
+from stream_dr.models.model import Model
+from stream_dr.models.schema import learned_by
+from stream_dr.running.advance import backfill
+from stream_dr.running.driver import RunSettings
+from stream_dr.running.running import Running
+from tests.stream_dr.directory.batches import opened
+
+RESERVOIR = ("lpp", "npe", "laplacian_eigenmaps", "lle")
+SEQUENCES = ("ccipca", "iskm")
+
+TABLE, TEXT, NUMBERS = "table", "text", "numbers"
+LANDMARKS = [[0.0, 0.0, 1.0], [2.0, 1.0, 0.0], [1.0, 3.0, 2.0], [3.0, 0.5, 1.0]]
+MAPS: dict[str, tuple[dict[str, Any] | None, str]] = {
+    "none": (None, NUMBERS),
+    "table": (table(as_={"x": "number", "y": "number", "plan": "category"}), TABLE),
+    "text": (text(n_features=16), TEXT),
+    "hashing": (hashing(n_features=16), NUMBERS),
+    "random_fourier": (random_fourier(8, gamma=0.3), NUMBERS),
+    "polynomial": (polynomial(n_features=16, gamma=0.1), NUMBERS),
+    "nystroem": (
+        nystroem(landmarks=[[0.0, 0.0, 1.0], [2.0, 1.0, 0.0], [1.0, 3.0, 2.0], [3.0, 0.5, 1.0]], gamma=0.2),
+        NUMBERS,
+    ),
+}
+"""Each map, and the kind of rows that it takes."""
+
+CALM = {"lda": {"gamma": 1.0}, "opls": {"gamma": 1.0}, "cca": {"gamma": 1.0}, "hsl": {"gamma": 1.0}}
+"""With a ridge no direction hangs on whether a rounding error is a rank."""
+
+
+def batch(kind: str, seed: int) -> dict[str, Any]:
+    """Rows with labels and ids: later ones have gaps, categories and a class that earlier ones lack."""
+    rng = np.random.default_rng(seed)
+    count, classes = int(rng.integers(1, 12)), int(rng.integers(1, 4))
+    labels = [f"c{i}" for i in rng.integers(0, classes, count)]
+    shift = np.array([int(label[1:]) for label in labels], dtype=float)
+    numbers = np.round(rng.normal(size=(count, 3)) + shift[:, None] * [1.0, 2.0, -1.0], 3)
+    if kind == TEXT:
+        words = [
+            f"{' '.join(f'w{int(abs(v) * 3)}' for v in row)} {label}"
+            for row, label in zip(numbers, labels, strict=True)
+        ]
+        rows: list[Any] = words
+    elif kind == TABLE:
+        plans = rng.choice(["free", "paid", "trial", "team"][: 2 + seed % 3], count)
+        rows = [{"x": x, "y": y, "plan": str(plan)} for (x, y, _), plan in zip(numbers.tolist(), plans, strict=True)]
+        for row in rows:
+            if rng.random() < 0.15:
+                del row[str(rng.choice(["x", "y", "plan"]))]
+        rows = [row or {"plan": "free"} for row in rows]
+    else:
+        rows = numbers.tolist()
+    return {"rows": rows, "labels": labels, "ids": [f"{seed}-{i}" for i in range(count)]}
+
+
+def append(directory: Directory, draft: Any) -> None:
+    (answer,) = directory.append([draft])
+    if not isinstance(answer, Receipt):
+        raise answer
+
+
+def fresh(directory: Directory, model: Model) -> Any:
+    """A new model's state of the rows that are left, learned event by event."""
+    estimator = make(model.spec.estimator, model.spec.params)
+    accumulator = estimator.accumulator()
+    for _, block in directory.history.events():
+        accumulator.add(learned_by(estimator, block))
+    return estimator, accumulator.freeze()
+
+
+def products(projection: Any, directory: Directory) -> np.ndarray:
+    """Inner products of the projected rows that are left: the same up to sign and rotation."""
+    blocks = [block for _, block in directory.history.events()]
+    if not blocks:
+        return np.zeros((0, 0))
+    z = np.vstack([projection.apply(block.X) for block in blocks])
+    return z @ z.T
+
+
+def check(directory: Directory, model: Model) -> None:
+    """The model is published as it is now, and projects as a new one."""
+    assert model.failure is None, model.failure
+    if not model.rows:
+        assert model.published is None
+        return
+    model.try_to_publish(model.freeze())
+    assert model.solve_error is None, model.solve_error
+    assert not model.stale
+    if model.spec.estimator in RESERVOIR or model.published is None:
+        return
+    estimator, state = fresh(directory, model)
+    if state.rows == 0:
+        return
+    ours, theirs = products(model.published.projection, directory), products(estimator.solve(state), directory)
+    assert np.abs(ours - theirs).max(initial=0.0) <= 1e-9 * max(1.0, np.abs(theirs).max(initial=0.0))
+
+
+def learn(directory: Directory) -> None:
+    models = list(directory.models.values())
+    backfill(directory, models, directory.position)
+    for model in models:
+        check(directory, model)
+
+
+@pytest.mark.parametrize("feature_map", MAPS)
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(turns=st.lists(st.integers(0, 2**20), min_size=2, max_size=7))
+def test_any_order_of_learning_and_unlearning(feature_map: str, turns: list[int], tmp_path_factory: Any) -> None:
+    spec, kind = MAPS[feature_map]
+    keys = [key for key in ESTIMATORS if feature_map == "none" or key not in (*SEQUENCES, *RESERVOIR)]
+    models = {key: (key, CALM.get(key, {}) | ({} if spec is None else {"feature_map": spec})) for key in keys}
+    with opened(tmp_path_factory.mktemp("D"), **models) as directory:
+        left: list[str] = []
+        for turn in turns:
+            if left and turn % 3 == 0:
+                rng = np.random.default_rng(turn)
+                ids = rng.choice(left, int(rng.integers(1, len(left) + 1)), replace=False).tolist()
+                append(directory, unlearn_draft(directory.history.pick([], ids)))
+                left = [id for id in left if id not in ids]
+            else:
+                body = batch(kind, turn)
+                if set(body["ids"]) & set(left):
+                    continue
+                append(directory, rows_draft(orjson.dumps(body), "json"))
+                left += body["ids"]
+            learn(directory)
+
+
+@pytest.mark.parametrize("key", ["lda", "pca"])
+def test_a_column_that_goes_with_the_only_row_that_had_it(key: str, tmp_path: Path) -> None:
+    """The first gap of a table makes a column; unlearned, it takes its column along, and what is published must not lag."""
+    rng = np.random.default_rng(0)
+    rows = [{"x": float(x), "y": float(y), "plan": "paid"} for x, y in rng.normal(size=(40, 2))]
+    params = {"feature_map": table()} | CALM.get(key, {})
+    with Directory(tmp_path / "D") as directory:
+        running = Running(directory, RunSettings(publish=PublishPolicy(None, None, False)))
+        running.start()
+        try:
+            model, _ = running.add_model("m", key, params)
+            body = {"rows": rows, "labels": ["a" if r["x"] > 0 else "b" for r in rows]}
+            running.submit(rows_draft(orjson.dumps(body), "json")).result(30)
+            gap = {"rows": [{"plan": "free"}], "labels": ["a"], "ids": ["gap"]}
+            position = running.submit(rows_draft(orjson.dumps(gap), "json")).result(30).position
+            assert running.wait_applied(position, 30)
+            assert model.published is not None
+            before = model.published
+            assert "x missing" in before.projection.feature_names
+
+            position = running.unlearn(ids=["gap"]).result(30).position
+            assert running.wait_applied(position, 30)
+            assert model.published.position == position
+            assert "x missing" not in model.published.projection.feature_names
+            assert model.describe(directory.position)["state"] == "live"
+            check(directory, model)
+        finally:
+            running.stop()
