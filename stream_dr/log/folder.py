@@ -53,9 +53,9 @@ def check_end(folder: Path, known: int) -> None:
 
 
 def tidy(folder: Path, files: Sequence[Current]) -> None:
-    """Remove files of bodies that the index does not name, and what an upgrade has left."""
+    """Remove files of bodies that the index does not name, and an index that was not completed."""
     named = {listed.file.path for listed in files}
-    for left in (*folder.glob("*.bodies"), *_segments(folder), *folder.glob(f"{INDEX_NAME}.tmp*")):
+    for left in (*folder.glob("*.bodies"), *folder.glob(f"{INDEX_NAME}.tmp*")):
         if left not in named:
             left.unlink()
 

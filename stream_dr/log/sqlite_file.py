@@ -151,8 +151,8 @@ def _check_owner(connection: sqlite3.Connection, path: Path, application: int, v
 def unknown_format(path: Path, found: int, version: int) -> UnknownFormat:
     """The error that says that a file is of another format."""
     return UnknownFormat(
-        f"{path} has format version {found}; this release reads {version}. Run `stream-dr upgrade D` if it is older "
-        "(D: its directory), or use the release that wrote it.",
+        f"{path} has format version {found}; this release reads {version} and upgrades no other. Use the version that wrote "
+        "it, or learn the rows again in a new directory.",
         path=str(path),
     )
 
