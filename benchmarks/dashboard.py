@@ -94,15 +94,16 @@ def cost(rows: int, batch: int, clients: int, rounds: int) -> None:
 
 
 _MEASURE = """async ([count, before]) => {
-  const { ask, unpacked } = await import("/dashboard/api.js");
+  const { ask } = await import("/dashboard/api.js");
   const figures = await import("/dashboard/figures.js");
   for (;;) {
-    const answer = await (await ask(`/figures?model=lda&rows=${count}`)).arrayBuffer();
-    const begun = performance.now(), told = unpacked(answer).figures.projection;
+    const answer = await (await ask(`/figures?model=lda&rows=${count}`)).text();
+    const begun = performance.now(), told = JSON.parse(answer).figures.projection;
     if (told.tag === before) { await new Promise(done => setTimeout(done, 100)); continue; }
     figures.show("projection", told);
     await new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)));
-    const points = document.getElementById("projection").data.reduce((sum, t) => sum + t.x.length, 0);
+    const drawn = document.getElementById("projection").data;
+    const points = drawn.reduce((sum, t) => sum + atob(t.x.bdata).length / +t.x.dtype[1], 0);
     return [told.tag, points, (performance.now() - begun) / 1000];
   }
 }"""

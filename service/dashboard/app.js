@@ -1,6 +1,6 @@
 // The dashboard: asks every two seconds for what has changed, and shows it.
 
-import { ask, token, unpacked } from "./api.js";
+import { ask, token } from "./api.js";
 import * as figures from "./figures.js";
 import { cancel, element, install } from "./forms.js";
 
@@ -121,7 +121,8 @@ function begin(told) {
 }
 
 async function look() {
-  const answer = unpacked(await (await ask(query())).arrayBuffer());
+  const { told, ...figured } = await (await ask(query())).json();
+  const answer = { ...figured, ...told };
   facts(answer);
   models(answer);
   jobs(answer);

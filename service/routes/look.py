@@ -15,7 +15,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
 import stream_dr
-from service import schemas
+from service import media, schemas
 from service.auth import may_write
 from service.forms import FORMS, forms
 from service.shared import Service
@@ -36,7 +36,7 @@ POLICY = {
 """Scripts come from here alone, and from no text of the page's; plotly's WebGL makes functions of strings."""
 
 PAGE: schemas.Answers = {200: {"content": {"text/html": {"schema": {"type": "string"}, "example": "<!doctype html>"}}}}
-FIGURES: schemas.Answers = {200: {"content": {"application/octet-stream": schemas.bytes_of("a header and arrays")}}}
+FIGURES: schemas.Answers = {200: {"content": {media.JSON: {"schema": {"type": "object"}}}}}
 
 
 @router.get("/", response_class=FileResponse, responses=PAGE)
@@ -59,7 +59,7 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
         return shared.figures().draw(query.model, wanted, have, rights)
 
     body = await asyncio.get_running_loop().run_in_executor(shared.queries, drawn)
-    return Response(body, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
+    return Response(body, media_type=media.JSON, headers={"Cache-Control": "no-store"})
 
 
 def install(app: FastAPI) -> None:

@@ -1,20 +1,16 @@
-"""Live: the figures of a directory that learns, drawn once for all who look, as bytes that a browser reads without parsing
-numbers.
-
-The bytes: 4 with the length of the header, little-endian; the header, JSON, filled up with spaces so that what follows
-begins at a multiple of 8; then the figures' arrays, each at a multiple of 8. Where an array stood in a figure the
-header has {"$": [type, offset, length]}, type being "f4", "f8" or "i4" and the offset that from the figure's first
-array, which lies `at` bytes after the header.
+"""Live: the figures of a directory that learns, drawn once for all who look, as JSON whose arrays are plotly's typed ones
+({"dtype", "bdata"}), which a browser reads without parsing numbers.
 
 What is told, and each figure, is made at most every AGAIN seconds, when it has changed, and kept for whoever asks next.
 """
 
+import base64
 import threading
 import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -42,19 +38,15 @@ RECENT = 900.0
 MOST_LABELS = 50
 """Labels that are counted, the most frequent; the others together."""
 
-_TYPES = {np.dtype("f4"): "f4", np.dtype("f8"): "f8", np.dtype("i4"): "i4"}
-
-
 Counts = list[tuple[str, int]]
 """Labels, and how many rows have each."""
 
 
 class Drawn(NamedTuple):
-    """A figure as JSON with places for its arrays, the arrays' bytes, what names this state of it, and when it was drawn."""
+    """A figure as JSON, what names this state of it, and when it was drawn."""
 
     tag: str
     figure: bytes
-    arrays: bytes
     when: float
 
 
@@ -71,9 +63,8 @@ class LiveFigures:
         self._newest: dict[int, tuple[float, Newest, Counts]] = {}
 
     def draw(self, name: str | None, wanted: Wanted, have: Collection[str], rights: Facts) -> bytes:
-        """{"told": facts, "figures": {kind: {"tag", "at", "figure"}}, "counts": [[label, rows], …]} and what `rights`
-        holds. Of a figure whose tag the asker has the tag alone; of no model, or one that is not there, progress
-        alone."""
+        """JSON: {"told": facts, "figures": {kind: {"tag", "figure"}}, "counts": [[label, rows], …]} and what `rights` holds.
+        Of a figure whose tag the asker has the tag alone; of no model, or one that is not there, progress alone."""
         model = self._directory.models.get(name or "")
         with self._lock:
             if time.monotonic() - self._told[0] >= AGAIN:
@@ -82,16 +73,11 @@ class LiveFigures:
             newest, counts = self._rows(wanted.rows) if model is not None else (Newest(-1), [])
             shown = {kind: self._figure(kind, model, wanted, newest) for kind in SHOWN if model or kind == "progress"}
         figures: dict[str, Facts] = {}
-        at, arrays = 0, []
         for kind, drawn in shown.items():
             figures[kind] = {"tag": drawn.tag}
             if drawn.tag not in have:
-                figures[kind] |= {"at": at, "figure": orjson.Fragment(drawn.figure)}
-                arrays.append(drawn.arrays)
-                at += len(drawn.arrays)
-        header = orjson.dumps({"told": orjson.Fragment(told), "figures": figures, "counts": counts, **rights})
-        header += b" " * (-(4 + len(header)) % 8)
-        return b"".join([len(header).to_bytes(4, "little"), header, *arrays])
+                figures[kind]["figure"] = orjson.Fragment(drawn.figure)
+        return orjson.dumps({"told": orjson.Fragment(told), "figures": figures, "counts": counts, **rights})
 
     def _rows(self, rows: int) -> tuple[Newest, Counts]:
         """The newest rows, as of at most AGAIN ago, and their labels; what was unlearned is gone then, too."""
@@ -128,7 +114,7 @@ class LiveFigures:
                 figure = plain_of(self._directory, kind, mine, wanted, newest, records)
             except StreamDRError as e:
                 figure = nothing(kind, str(e))
-            drawn = Drawn(tag, *taken_apart(figure), now)
+            drawn = Drawn(tag, as_json(figure), now)
         self._drawn[key] = drawn
         self._drawn.move_to_end(key)
         while len(self._drawn) > KEPT:
@@ -154,24 +140,17 @@ def _latest(records: list[Facts]) -> list[Facts]:
     return [facts for facts in records if facts["time"] > last - RECENT]
 
 
-def taken_apart(figure: Plain) -> tuple[bytes, bytes]:
-    """A figure as JSON with its arrays' places, and the arrays' bytes."""
-    parts: list[bytes] = []
-    offset = 0
+def as_json(figure: Plain) -> bytes:
+    """A figure as JSON, its arrays as plotly's typed arrays; without the template, for the page has one of its own."""
+    layout = {name: value for name, value in figure["layout"].items() if name != "template"}
+    return orjson.dumps({"data": figure["data"], "layout": layout}, default=_typed_array)
 
-    def placed(value: Any) -> Any:
-        nonlocal offset
-        if isinstance(value, dict):
-            return {name: placed(part) for name, part in value.items() if name != "template"}
-        if not isinstance(value, np.ndarray):
-            return [placed(part) for part in value] if isinstance(value, list | tuple) else value
-        array = np.ascontiguousarray(value.astype(np.int32) if value.dtype.kind in "iu" else value)
-        if array.dtype not in _TYPES or array.ndim != 1:
-            return array.tolist()
-        place = {"$": [_TYPES[array.dtype], offset, len(array)]}
-        parts.append(array.tobytes() + bytes(-array.nbytes % 8))
-        offset += len(parts[-1])
-        return place
 
-    text = orjson.dumps(placed(figure), option=orjson.OPT_SERIALIZE_NUMPY)
-    return text, b"".join(parts)
+def _typed_array(value: object) -> object:
+    """What orjson does not know: arrays and numbers of numpy's."""
+    if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
+        array = value.astype(np.int32) if value.dtype.kind in "iu" else value
+        return {"dtype": array.dtype.str[1:], "bdata": base64.b64encode(array.tobytes()).decode()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(f"a figure holds a {type(value).__name__}")

@@ -29,9 +29,9 @@ def old(tmp_path: Path) -> Path:
 def test_a_log_of_format_2_says_what_to_do(old: Path) -> None:
     before = {path.name: path.read_bytes() for path in (old / "log").iterdir()}
     for writable in (True, False):
-        with pytest.raises(errors.UnknownFormat, match="format version 2.*learn the rows again"):
+        with pytest.raises(errors.UnknownFormat, match=r"format version 2.*learn the rows again"):
             Log(old / "log", writable)
-        with pytest.raises(errors.UnknownFormat, match="format version 2.*learn the rows again"):
+        with pytest.raises(errors.UnknownFormat, match=r"format version 2.*learn the rows again"):
             Directory(old, writable)
     assert {path.name: path.read_bytes() for path in (old / "log").iterdir() if path.name in before} == before
 
