@@ -13,14 +13,17 @@ import logging
 import math
 import os
 import resource
+import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import FrameType
 from typing import Any
 
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 from pydantic import ValidationError
 
@@ -32,9 +35,6 @@ log = logging.getLogger("stream_dr.serve")
 
 FILES = 256
 """Files kept free for what is no connection."""
-
-SWITCH_INTERVAL = 1e-3
-"""Seconds a thread may hold the interpreter while another waits: with the default 5e-3 a query waits behind parsing."""
 
 
 def serve(
@@ -53,7 +53,6 @@ def serve(
     auth.check_host(settings)
     check_one_worker()
     raise_file_limit(settings)
-    sys.setswitchinterval(SWITCH_INTERVAL)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     listening = listen(settings)
     try:
@@ -106,52 +105,83 @@ def raise_file_limit(settings: Settings) -> None:
         )
 
 
-class Server(uvicorn.Server):
-    """uvicorn, but a signal ends it and the process goes on to exit 0: uvicorn raises a signal that it noted itself again
-    after its shutdown. It bounds how many connections may be idle, too, which uvicorn does not.
+class Serving:
+    """uvicorn over the application, ended in good order by a signal: the process goes on to exit 0, where uvicorn would
+    raise a signal that it took itself again after its shutdown.
 
-    stopping: set at the first signal. At the second one requests under way are ended, as they are when the configuration's
-    timeout_graceful_shutdown is over. ready: called once it answers.
+    It closes connections that uvicorn would keep for ever: those whose head is not there after `head_timeout`, and, while
+    there are as many connections as are served, all that have no request, for each takes a file. ready: called once it
+    answers.
     """
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._stopping, self._ready = stopping, ready
+    def __init__(self, app: FastAPI, settings: Settings, ready: Callable[[], None]) -> None:
+        self._settings, self._stopping, self._ready = settings, app.state.shared.stopping, ready
+        self._server = uvicorn.Server(_configuration(app, settings))
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[Any, float] = {}  # connections without a request, and since when
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
-        await super().startup(sockets)
-        self._loop = asyncio.get_running_loop()
-        if self.started:
-            self._ready()
+    @property
+    def started(self) -> bool:
+        """Whether it has answered."""
+        return self._server.started
 
-    async def on_tick(self, counter: int) -> bool:
-        """While there are more connections than are served, close those without a request: each takes a file."""
-        connections = self.server_state.connections
-        if len(connections) >= (self.config.limit_concurrency or math.inf):
-            for connection in list(connections):
-                connection.shutdown()  # which lets a request end first
-        return await super().on_tick(counter)
+    def run(self, listening: socket.socket) -> None:
+        """Serve until a signal, or `stop`."""
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(listening))
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; a second signal stops without waiting for requests."""
-        again, self.should_exit = self.should_exit, True
+    def stop(self) -> None:
+        """Stop, from any thread; the second time without waiting for requests, which are ended as they are when
+        stop_timeout is over."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._end_requests if again else self._stopping.set)
+            self._loop.call_soon_threadsafe(self._stop)
 
-    def _end_requests(self) -> None:
-        for task in self.server_state.tasks:
+    async def _serve(self, listening: socket.socket) -> None:
+        self._loop = asyncio.get_running_loop()
+        serving = asyncio.ensure_future(self._server.serve(sockets=[listening]))
+        await asyncio.sleep(0)  # now uvicorn has taken the signals
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._loop.add_signal_handler(number, self._stop)
+        watching = asyncio.create_task(self._watch())
+        try:
+            await serving
+        finally:
+            watching.cancel()
+
+    def _stop(self) -> None:
+        again, self._server.should_exit = self._server.should_exit, True
+        if not again:
+            self._stopping.set()
+            return
+        for task in self._server.server_state.tasks:
             task.cancel()
 
+    async def _watch(self) -> None:
+        while not self._server.started:
+            await asyncio.sleep(0.01)
+        self._ready()
+        while True:
+            self._close_waiting(time.monotonic())
+            await asyncio.sleep(0.1)
 
-def server(app: FastAPI, settings: Settings, ready: Callable[[], None]) -> Server:
-    """uvicorn over the application, as the settings have it. ready: called once it answers."""
-    config = uvicorn.Config(
+    def _close_waiting(self, now: float) -> None:
+        connections: set[Any] = set(self._server.server_state.connections)
+        waiting = [c for c in connections if c.cycle is None or c.cycle.response_complete]
+        self._waiting = {c: self._waiting.get(c, now) for c in waiting}
+        full = len(connections) >= self._settings.max_connections + 1
+        for connection, since in self._waiting.items():
+            if full or now - since > self._settings.head_timeout:
+                connection.shutdown()
+
+
+def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """uvicorn's configuration, as the settings have it."""
+    return uvicorn.Config(
         app,
-        http="httptools",
+        http="h11",  # which bounds heads
+        h11_max_incomplete_event_size=settings.max_head_bytes,
         ws="none",
-        loop="uvloop",
         log_config=None,
         log_level=settings.log_level,
         access_log=settings.log_level == "debug",
@@ -161,7 +191,6 @@ def server(app: FastAPI, settings: Settings, ready: Callable[[], None]) -> Serve
         timeout_graceful_shutdown=math.ceil(settings.stop_timeout),
         workers=1,
     )
-    return Server(config, app.state.shared.stopping, ready)
 
 
 def _run(
@@ -184,8 +213,8 @@ def _run(
         (lambda: on_ready(address)) if on_ready else (lambda: print(f"serving {address}", file=sys.stderr, flush=True))
     )
     tell_passed_over(settings, directory)
-    serving = server(app, settings, ready)
-    serving.run(sockets=[listening])
+    serving = Serving(app, settings, ready)
+    serving.run(listening)
     if not serving.started:
         return 3
     return 0 if app.state.drained else 1

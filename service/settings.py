@@ -107,6 +107,10 @@ class Settings(BaseSettings):
         "test models on rows before they learn them, for the dashboard; takes a fiftieth of the time at most",
     )
     wait_timeout: Seconds = _setting(30.0, "seconds", "longest that ?wait=applied waits before it answers 202", gt=0)
+    max_head_bytes: Count = _setting(
+        64 * KIB, "bytes", "longest head of a request, its query included; above it uvicorn's plain 400", ge=1024
+    )
+    head_timeout: Seconds = _setting(10.0, "seconds", "longest that a connection may be without a whole head", gt=0)
     body_timeout: Seconds = _setting(30.0, "seconds", "longest that a request body may take to arrive", gt=0)
     stop_timeout: Seconds = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)
     drain_timeout: Seconds = _setting(

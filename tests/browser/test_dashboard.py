@@ -124,7 +124,9 @@ def test_a_visit(browser: Any, tmp_path: Path) -> None:
         assert page.locator("#classes td.name", has_text=SCRIPT).count() == 1
         before = page.evaluate(f"{POINTS}[0].x.bdata.slice(0, 8)")
         learn(served.url, 400, 800)
-        visit.until(f"{DRAWN} === 800 && {POINTS}[0].x.bdata.slice(0, 8) !== '{before}'")  # the same row, by a newer version
+        visit.until(
+            f"{DRAWN} === 800 && {POINTS}[0].x.bdata.slice(0, 8) !== '{before}'"
+        )  # the same row, by a newer version
         assert page.locator(f"#projection :text('{SCRIPT}')").count() >= 1  # in the legend
         learn(served.url, 800, 900)
         visit.until("/%/.test(document.querySelector('#models tbody td:nth-child(10)').textContent)")

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.app import create_app
-from service.serve import listen, open_directory, server
+from service.serve import Serving, listen, open_directory
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +40,8 @@ def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
     with listening, open_directory(chosen) as directory:
         app = create_app(directory, chosen)
         up = threading.Event()
-        serving = server(app, chosen, up.set)
-        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]}, daemon=True)
+        serving = Serving(app, chosen, up.set)
+        thread = threading.Thread(target=serving.run, args=[listening], daemon=True)
         thread.start()
         assert up.wait(30)
         served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", directory)
@@ -49,7 +49,7 @@ def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
             with served.http:
                 yield served
         finally:
-            serving.handle_exit(signal.SIGTERM, None)
+            serving.stop()
             thread.join(30)
         assert not thread.is_alive()
 
