@@ -31,8 +31,9 @@ from stream_dr.client.remote_rows import array_of, bytes_of, ids_of, is_unicode,
 from stream_dr.client.served_array import ServedArray
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import is_stream, parts
+from stream_dr.targets.kind import refuse_ambiguous
 from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.parsing import parse_targets, refuse_ambiguous
+from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 if TYPE_CHECKING:

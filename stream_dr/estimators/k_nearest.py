@@ -17,6 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.errors import CannotMerge, EmptyInput, NotFitted, TargetsRequired, WidthMismatch
 from stream_dr.estimators.fitting.holder import Holder, held
+from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.named_columns import in_order
 from stream_dr.estimators.fitting.parameter_checks import check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
@@ -24,7 +25,7 @@ from stream_dr.feature_maps.draws import check_seed
 from stream_dr.rows.block import Block, as_rows
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.parsing import one_label_a_row, parse_targets
+from stream_dr.targets.parsing import parse_targets
 
 
 @dataclass(eq=False, repr=False)

@@ -2,7 +2,7 @@
 
 A Block is a value; nothing in it is written to. Rows are either a C-ordered ndarray or a scipy CSR matrix with sorted,
 distinct indices, float32 or float64 (float32 is cast up where sums are formed, never the whole batch). Targets are a
-`Targets` value or, from a caller's own source, anything `target_parsing` takes.
+`Targets` value or, from a caller's own source, anything `parse_targets` takes.
 
 Why this way: the numerics never see Arrow, files or pandas, and a batch arrives without a copy where its layout allows.
 """

@@ -12,10 +12,10 @@ from scipy.special import log_softmax
 
 from stream_dr.errors import NotFitted
 from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.readout import LOG_POSTERIORS, Readout
-from stream_dr.targets.parsing import one_label_a_row
 
 
 class LinearClassifier(ClassifierMixin, ClosedForm):

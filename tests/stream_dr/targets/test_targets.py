@@ -7,7 +7,8 @@ import pytest
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.rows.block import Block
-from stream_dr.targets.parsing import parse_targets, refuse_ambiguous
+from stream_dr.targets.kind import refuse_ambiguous
+from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, check_label_type, class_targets, continuous_targets, labelled_rows
 
 SINGLE = ("class",)

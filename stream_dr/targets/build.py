@@ -1,0 +1,34 @@
+"""build: Targets of a normalised y and its kind."""
+
+import numpy as np
+
+from stream_dr.targets.normalise import Form
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
+
+
+def build(y: Form, kind: str) -> Targets:
+    """The Targets of y, which `kind_of` has said to be of that kind. Raises InvalidTargets for a label or number that none
+    can be."""
+    if isinstance(y, list):
+        return multilabel_targets(y)
+    if y.ndim == 2:
+        return continuous_targets(y) if kind == "continuous" else _from_indicator(y)
+    if y.dtype.kind != "f" and kind == "class":
+        return class_targets(y)
+
+    present = ~np.isnan(y) if y.dtype.kind == "f" else np.array([v is not None for v in y], dtype=bool)
+    if kind == "continuous":
+        targets = continuous_targets(y if present.all() else np.where(present, y, 0))
+    else:
+        targets = class_targets(y[present].astype(np.int64))
+        codes = np.full(len(y), -1, dtype=np.int32)
+        codes[present] = targets.codes
+        targets = targets._replace(codes=codes)
+    return targets if present.all() else targets._replace(present=present)
+
+
+def _from_indicator(y: np.ndarray) -> Targets:
+    """A (rows, labels) table of 0 and 1 as label sets; a label is its column's number."""
+    codes = np.nonzero(y)[1].astype(np.int32)
+    indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(y, axis=1)))).astype(np.int64)
+    return Targets("multilabel", tuple(range(y.shape[1])), codes, indptr)

@@ -1,0 +1,32 @@
+"""A form and its kind become Targets; rows without a target are marked so."""
+
+import numpy as np
+import pytest
+
+from stream_dr.errors import InvalidTargets
+from stream_dr.targets.build import build
+
+
+@pytest.mark.parametrize(
+    ("y", "kind", "rows"),
+    [
+        ([["b", "a"], None, []], "multilabel", [["b", "a"], None, []]),
+        (np.array([[1, 0, 1], [0, 0, 0]]), "multilabel", [[0, 2], []]),
+        (np.array([[0.5, 1.0], [2.0, 3.0]]), "continuous", [[0.5, 1.0], [2.0, 3.0]]),
+        (np.array(["b", None, "a"], dtype=object), "class", ["b", None, "a"]),
+        (np.array([2.0, np.nan, 1.0]), "class", [2, None, 1]),
+        (np.array([2.0, np.nan, 1.0]), "continuous", [[2.0], None, [1.0]]),
+        (np.array([2, None, 1.5], dtype=object), "continuous", [[2.0], None, [1.5]]),
+        (np.full(2, np.nan), "class", [None, None]),
+        (np.full(2, np.nan), "continuous", [None, None]),
+    ],
+)
+def test_every_form_has_its_targets(y, kind, rows):
+    targets = build(y, kind)
+    assert (targets.kind, targets.rows, targets.row_labels()) == (kind, len(rows), rows)
+    assert (targets.present is None) == (None not in rows)
+
+
+def test_a_number_that_is_none_is_named_by_its_row():
+    with pytest.raises(InvalidTargets, match="target of row 2 is not finite"):
+        build(np.array([1, None, 10**200], dtype=object), "continuous")
