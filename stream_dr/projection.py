@@ -10,20 +10,22 @@ error.
 Why this way: a reader that holds a Projection needs no lock; publishing is the swap of one reference.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import WIDEST, finite, matrix, one_of, same, shaped, within, wrong
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
-from stream_dr.feature_maps.nystroem import Landmarks
+from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
 from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, unseen
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
 from stream_dr.rows.raw_rows import RawRows, raw_of, refuse_raw
 
 
+@runtime_checkable
 class Projection(Protocol):
     """What every projection offers."""
 
@@ -51,6 +53,14 @@ class Projection(Protocol):
         """Project rows (rows, features) to (rows, components) float64."""
         ...
 
+    def check(self) -> None:
+        """Raise DamagedFile unless its arrays fit each other, as those of a file might not (checks.py)."""
+        ...
+
+
+SOLUTIONS = ("exact", "diagonal", "refined", "recurrence")
+"""How a projection may have been found."""
+
 
 class Linear(NamedTuple):
     """z = (x − mean) · loadings.
@@ -69,6 +79,17 @@ class Linear(NamedTuple):
     solution: str
     offset: np.ndarray | None = None
     readout: Readout | None = None
+
+    def check(self) -> None:
+        """Raise DamagedFile unless its arrays are of the same features and components."""
+        one_of(self, "solution", SOLUTIONS)
+        d, p = matrix(self, "loadings")
+        shaped(self, np.float64, mean=(d,), eigenvalues=(p,))
+        if self.offset is not None:
+            shaped(self, np.float64, offset=(p,))
+        finite(self, "mean", "loadings", "eigenvalues", "offset")
+        if self.readout is not None:
+            self.readout.check(d, p)
 
     @property
     def kind(self) -> str:
@@ -149,6 +170,15 @@ class Columns(NamedTuple):
     width: int
     solution: str = "exact"
 
+    def check(self) -> None:
+        """Raise DamagedFile unless its columns are of `width` ones."""
+        one_of(self, "solution", SOLUTIONS)
+        within(self, 0, WIDEST, "width")
+        shaped(self, np.int64, columns=(self.columns.size,))
+        shaped(self, np.float64, scores=(len(self.columns),))
+        within(self, 0, self.width, "columns")
+        finite(self, "scores")
+
     @property
     def kind(self) -> str:
         """ "columns"."""
@@ -190,6 +220,16 @@ class Mapped(NamedTuple):
     inner: Any
     table: TableState | None = None
     landmarks: Landmarks | None = None
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the map has the statistics it needs, and `inner` is a projection."""
+        within(self, 0, WIDEST, "width")
+        made = check_map(self, self.width)
+        if isinstance(self.inner, Mapped) or not isinstance(self.inner, Projection):
+            raise wrong(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
+        if made.learns and self.table is None:
+            raise wrong(self, "table", "None", "there, rows having been learned")
+        self.inner.check()
 
     @property
     def kind(self) -> str:
@@ -263,6 +303,25 @@ class Mapped(NamedTuple):
             rows = made.apply(X[part], self.width, names) if marks is None else made.coordinates(marks, X[part])
             out[part] = self.inner.apply(rows)
         return out
+
+
+def check_map(state: Any, width: int) -> Any:
+    """The map of a state or a projection behind one, of rows of `width`. Raises DamagedFile unless it is well said, and its
+    names and statistics are its own."""
+    made = feature_map(state.feature_map)
+    if state.names is not None and (not made.by_name or len(state.names) != width):
+        raise wrong(state, "names", f"{len(state.names)} names", f"{width} of a map that goes by name, or None")
+    if not made.learns:
+        same(state, "table", None)
+    elif state.table is not None:
+        state.table.check(made)
+        same(state, "names", state.table.names)
+    draws = isinstance(made, Nystroem)
+    if draws != (state.landmarks is not None):
+        raise wrong(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
+    if draws:
+        state.landmarks.check(width, made.most)
+    return made
 
 
 MAPPED_AT_ONCE = 1 << 22

@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from stream_dr.checks import finite, labels, matrix, one_of, shaped, wrong
 from stream_dr.targets.label_codes import Label, label_array
+from stream_dr.targets.targets import KINDS
 
 TARGETS = "targets"
 """Scores are the targets as regression predicts them."""
@@ -33,6 +35,20 @@ class Readout(NamedTuple):
     labels: tuple[Label, ...]
     scores: str
     rest: np.ndarray | None = None
+
+    def check(self, features: int, components: int) -> None:
+        """Raise DamagedFile unless it is read from so many features and components."""
+        k, more = len(self.offset), 0
+        if self.rest is not None:
+            more = matrix(self, "rest")[1]
+            shaped(self, np.float64, rest=(features, more))
+        shaped(self, np.float64, weights=(components + more, k), offset=(k,))
+        finite(self, "weights", "offset", "rest")
+        one_of(self, "kind", KINDS)
+        one_of(self, "scores", (TARGETS, LOG_POSTERIORS))
+        labels(self)
+        if len(self.labels) != (0 if self.kind == "continuous" else k):
+            raise wrong(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Readout":
         """The same for components in another order (components,) and with signs (components,) ±1."""

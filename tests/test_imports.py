@@ -16,6 +16,7 @@ FILES = sorted((ROOT / "stream_dr").rglob("*.py"))
 NUMERIC = (
     "compiled",
     "errors",
+    "checks",
     "rows",
     "targets",
     "readout",
@@ -30,6 +31,7 @@ RANK = {
     "compiled": 0,
     "failpoints": 0,
     "threads": 0,
+    "checks": 1,
     "disk": 1,
     "rows": 1,
     "targets": 2,

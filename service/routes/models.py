@@ -129,7 +129,7 @@ async def put_saved(request: Request, response: Response, shared: Service, name:
 
 def _begin(shared: Shared, response: Response, name: str, content: bytes) -> Told:
     try:
-        estimator = stream_dr.load(content)
+        estimator = stream_dr.load(content, shared.directory.limits.max_state_bytes)
     except (errors.DamagedFile, errors.ForeignFile, errors.UnknownFormat) as e:
         raise Problem("malformed_input", str(e), reason=e.code) from None
     with _fitting():

@@ -197,7 +197,7 @@ class Client:
         from stream_dr.models.saved import load
 
         content = self._service.send("GET", f"{_path(name)}/export").content
-        estimator = load(content)
+        estimator = load(content, max_bytes=None)
         if path is not None:
             Path(path).write_bytes(content)
         return estimator

@@ -95,7 +95,7 @@ def check_specs(specs: Specs, dir: Path) -> None:
 
     for name, key, params in specs:
         check_name(name)
-        load(key) if key.endswith(SAVED) else make(key, params)
+        load(key, max_bytes=None) if key.endswith(SAVED) else make(key, params)
     if not specs and not dir.exists():
         raise no_model(dir)
 
@@ -104,7 +104,9 @@ def add_model(directory: "Directory", name: str, key: str, params: dict[str, Any
     """The model in the directory, and whether it is new. Raises as Directory.add_model, add_saved, and load."""
     from stream_dr.models.saved import load
 
-    return directory.add_saved(name, load(key)) if key.endswith(SAVED) else directory.add_model(name, key, params)
+    if not key.endswith(SAVED):
+        return directory.add_model(name, key, params)
+    return directory.add_saved(name, load(key, directory.limits.max_state_bytes))
 
 
 def no_model(dir: Path) -> typer.BadParameter:

@@ -24,7 +24,8 @@ from stream_dr.distributed.plan import Plan
 from stream_dr.errors import DamagedFile, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.models.entry import Spec
-from stream_dr.models.snapshot_file import file_bytes, packed, part, read_bytes
+from stream_dr.models.schema import Facts
+from stream_dr.models.snapshot_file import Arrays, contents_of, file_bytes, packed, part, read_bytes
 from stream_dr.rows.block import Block
 from stream_dr.shards.uri import filesystem, write_whole
 from stream_dr.statistics.protocol import unpack
@@ -56,16 +57,10 @@ class Kept:
         try:
             with system.open_input_file(path) as file:
                 arrays, facts = read_bytes(file.read())
+            with contents_of(path):
+                return _part(arrays, facts, specs)
         except (FileNotFoundError, StreamDRError):
             return None
-        states = (
-            unpack(make(spec.estimator, spec.params).state_type, part(f"{n}", arrays), facts[f"{n}"])
-            for n, spec in enumerate(specs)
-        )
-        ends = np.cumsum(facts["outlines"]).tolist()
-        outlines = arrays["outlines"].tobytes()
-        pieces = (outlines[a:b] for a, b in zip([0, *ends], ends, strict=False))
-        return Part(tuple(states), tuple(_block(piece) for piece in pieces))
 
     def write(self, key: str, learned: Part) -> None:
         """Keep a part; one that was refused is not kept."""
@@ -98,6 +93,18 @@ class Kept:
     def _place(self, key: str) -> tuple[fs.FileSystem, str]:
         system, folder = filesystem(self.uri)
         return system, f"{folder}/{key}{SUFFIX}"
+
+
+def _part(arrays: Arrays, facts: Facts, specs: Sequence[Spec]) -> Part:
+    """The part of a file. Raises DamagedFile, and whatever else wrong facts lead to."""
+    estimators = [make(spec.estimator, spec.params) for spec in specs]
+    states = [unpack(e.state_type, part(f"{n}", arrays), facts[f"{n}"]) for n, e in enumerate(estimators)]
+    for estimator, state in zip(estimators, states, strict=True):
+        estimator.accumulator(state)  # refuses a state of another spec
+    ends = np.cumsum(facts["outlines"]).tolist()
+    outlines = arrays["outlines"].tobytes()
+    pieces = (outlines[a:b] for a, b in zip([0, *ends], ends, strict=False))
+    return Part(tuple(states), tuple(_block(piece) for piece in pieces))
 
 
 def once(kept: Kept | None, key: str, specs: Sequence[Spec], made: Callable[[], Part]) -> Part:

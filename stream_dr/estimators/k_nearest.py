@@ -82,6 +82,10 @@ class KNearest(ClassifierMixin, BaseEstimator):
         """A reservoir that starts empty, or goes on from `state`."""
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, state)
 
+    def state_bytes(self, n_features: int, n_targets: int) -> int:
+        """8 · reservoir · features, dense."""
+        return self.reservoir * 8 * (n_features + 3)
+
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything, then learn rows X (rows, features) with one label a row."""
         self.check_parameters()

@@ -15,12 +15,16 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import MOST_ROWS, WIDEST, one_of, shaped, within, wrong
 from stream_dr.errors import CannotMerge, CannotUnlearn
 from stream_dr.feature_maps.words import Words, counted, weighted
 from stream_dr.rows.raw_rows import RawColumn, converted, gaps
 
 LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns of which nothing is made."""
+
+SIZES = {"number": 1, "date": 5, "time": 7}
+"""Columns made of a value, whatever it is, by kind."""
 
 _EPOCH, _YEAR = 10957.0, 365.2425
 _CYCLES = {"date": (("year", _YEAR), ("week", 7.0)), "time": (("year", _YEAR), ("week", 7.0), ("day", 1.0))}
@@ -65,6 +69,26 @@ class TableColumn(NamedTuple):
     missing: int = -1
     hashed: int = -1
 
+    def check(self, making: Making, kinds: tuple[str, ...] | None) -> None:
+        """Raise DamagedFile unless counts and places are those of its kind, which is one of `kinds` (None: any)."""
+        one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
+        within(self, 0, MOST_ROWS, "present")
+        within(self, -1, WIDEST, "missing", "hashed")
+        if len(set(self.categories)) != len(self.categories) or (self.categories and self.kind != "category"):
+            raise wrong(self, "categories", f"{len(self.categories)} categories", "distinct, of a column of categories")
+        texts = making.words.n_features if self.kind == "text" else 0
+        size = SIZES.get(self.kind, texts or len(self.categories))
+        shaped(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
+        within(self, 0, MOST_ROWS, "counts")
+        if (self.hashed >= 0 and self.kind != "category") or (self.missing >= 0 and not self.made):
+            raise wrong(self, "hashed", f"{self.hashed}, and missing {self.missing}", f"-1 where kind is {self.kind!r}")
+
+    def made_at(self, making: Making) -> np.ndarray:
+        """Numbers (columns,) int64 of all columns that are made of it."""
+        hashed = range(self.hashed, self.hashed + making.n_hashed) if self.hashed >= 0 else ()
+        missing = (self.missing,) if self.missing >= 0 else ()
+        return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
+
     @property
     def mean(self) -> float:
         """Mean of the values so far; 0 where there is none."""
@@ -78,7 +102,7 @@ class TableColumn(NamedTuple):
 
 def begun(column: TableColumn, kind: str, making: Making, width: int) -> tuple[TableColumn, int]:
     """The column as one of that kind, its first columns from `width` on, and the width behind them."""
-    size = {"number": 1, "date": 5, "time": 7, "text": making.words.n_features}.get(kind, 0)
+    size = (SIZES | {"text": making.words.n_features}).get(kind, 0)
     counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
     return column._replace(kind=kind, places=np.arange(width, width + size), counts=counts), width + size
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import MOST_ROWS, csr, finite, same, shaped, within, wrong
 from stream_dr.errors import InvalidParameter, StreamDRError, other_width
 from stream_dr.feature_maps.draws import check_seed, finite_number, uniforms
 from stream_dr.rows.block import Block, Rows, as_rows, check_finite
@@ -51,6 +52,17 @@ class Landmarks(NamedTuple):
     values: np.ndarray
     indices: np.ndarray | None = None
     indptr: np.ndarray | None = None
+
+    def check(self, width: int, most: int) -> None:
+        """Raise DamagedFile unless they are at most so many rows of `width` features, with their factor."""
+        same(self, "n_features", width)
+        within(self, 0, MOST_ROWS, "seen", "picked")
+        m = min(len(self.factor), most)
+        shaped(self, np.float64, factor=(m, m))
+        finite(self, "factor")
+        if not (np.diagonal(self.factor) > 0.0).all():
+            raise wrong(self, "factor", "not above 0 on the diagonal", "a Cholesky factor")
+        csr(self, m, width)
 
     @property
     def rows(self) -> Rows:

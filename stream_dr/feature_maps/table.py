@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import MOST_ROWS, WIDEST, within, wrong
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows, TooManyFeatures
 from stream_dr.feature_maps.columns import (
     MOST_ONE_HOT,
@@ -47,6 +48,19 @@ class TableState(NamedTuple):
     width: int = 0
     columns: tuple[TableColumn, ...] = ()
     mixed: bool = False
+
+    def check(self, spec: "Table | Text") -> None:
+        """Raise DamagedFile unless its columns make `width` ones, each once."""
+        within(self, 0, MOST_ROWS, "rows")
+        within(self, 0, WIDEST, "width")
+        if len(set(self.names)) != len(self.names) or (isinstance(spec, Text) and len(self.names) != 1):
+            raise wrong(self, "columns", f"{len(self.names)} columns", "of distinct names, and one of a map of texts")
+        making = spec.making()
+        for column in self.columns:
+            column.check(making, (None if isinstance(spec, Table) else ("", "text")))
+        places = np.concatenate([np.zeros(0, dtype=np.int64), *(column.made_at(making) for column in self.columns)])
+        if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
+            raise wrong(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 
 from stream_dr import __version__
-from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, StreamDRError
+from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, LimitExceeded
 from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.models.entry import Spec
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import Facts, Limits
 from stream_dr.models.snapshot_file import (
     Arrays,
+    contents_of,
     file_bytes,
     packed,
     packed_projection,
@@ -59,21 +60,24 @@ def _contents(estimator: Any) -> tuple[Arrays, Facts]:
     return arrays, facts
 
 
-def load(source: str | Path | bytes) -> Estimator | KNearest:
+def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_bytes) -> Estimator | KNearest:
     """The estimator (or KNearest) that `save` wrote, or that a model's snapshot holds; it goes on bit-equal.
 
-    source: a file's path, or its content. Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile.
+    Whoever wrote the file, its arrays fit each other and the parameters, or it is refused. source: a file's path, or its
+    content. max_bytes: what a state of this width and these labels may take, by the estimator's own bound; None: anything.
+    Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile, LimitExceeded, and for parameters that this version has
+    not UnknownEstimator or InvalidParameter.
     """
     arrays, facts = read_bytes(source) if isinstance(source, bytes) else read_file(Path(source))
     what = "the file that was sent" if isinstance(source, bytes) else source
     if facts.get("kind") not in ("estimator", "model"):
         raise ForeignFile(f"{what} holds no estimator ({facts.get('kind')}); name a file of save or a snapshot.")
-    try:
-        return _estimator(arrays, facts)
-    except StreamDRError:
-        raise
-    except Exception as e:  # no file of ours: whatever its numbers lead to
-        raise DamagedFile(f"{what} does not hold what it says ({type(e).__name__}: {e}). Use an older copy.") from e
+    estimator = _unfitted(what, facts)
+    if "state" in facts:
+        _check_size(what, estimator, facts, max_bytes)
+        with contents_of(what):
+            estimator.holder_ = _holder(estimator, arrays, facts)
+    return estimator
 
 
 def spec_of(estimator: Any) -> Spec:
@@ -93,18 +97,42 @@ def plain_spec(spec: Spec) -> Facts:
     return {"estimator": spec.estimator, "params": plain} | ({"saved": spec.saved} if spec.saved else {})
 
 
-def _estimator(arrays: Arrays, facts: Facts) -> Estimator | KNearest:
-    spec = Spec(**facts["spec"])
-    estimator = make(spec.estimator, spec.params, CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
-    if "state" in facts:
-        state = unpack(estimator.state_type, part("state", arrays), facts["state"])
-        holder = held(estimator, state, tuple(facts["names"]) if facts.get("names") else None)
-        if "refined" in facts:
-            holder.refined = holder.shown = projection_of("refined", arrays, facts["refined"])
-        if "shown" in facts:
-            holder.shown = projection_of("shown", arrays, facts["shown"])
-        if "published" in facts:  # of a model
-            holder.shown = projection_of("published", arrays, facts["published"]["projection"])
-            holder.refined = holder.shown if facts["published"]["refined_at"] is not None else None
-        estimator.holder_ = holder
-    return estimator
+def _unfitted(what: object, facts: Facts) -> Any:
+    """The estimator of the file's spec. Raises UnknownEstimator, InvalidParameter or, where it is no spec, DamagedFile."""
+    with contents_of(what):
+        spec = Spec(**facts["spec"])
+        registry = CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS
+        params = dict(spec.params)
+    return make(spec.estimator, params, registry)
+
+
+def _check_size(what: object, estimator: Any, facts: Facts, max_bytes: int | None) -> None:
+    """Raise LimitExceeded where the state may take more than `max_bytes`, by the width and the labels that it tells."""
+    with contents_of(what):
+        state = facts["state"]
+        targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
+        needed = estimator.state_bytes(state["n_features"], targets)
+    if max_bytes is not None and needed > max_bytes:
+        raise LimitExceeded(
+            f"{what} holds a state of {state['n_features']} features and {targets} targets, which may take {needed} bytes; "
+            f"at most {max_bytes} are allowed. Allow more: max_bytes of load, max_state_bytes of a service.",
+            needed=needed,
+            limit=max_bytes,
+        )
+
+
+def _holder(estimator: Any, arrays: Arrays, facts: Facts) -> Holder:
+    """What the estimator had learned and shown last. Raises DamagedFile, and whatever else wrong facts lead to."""
+    state = unpack(estimator.state_type, part("state", arrays), facts["state"])
+    names = facts.get("names") or None
+    if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
+        raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")
+    holder = held(estimator, state, tuple(names) if names else None)
+    if "refined" in facts:
+        holder.refined = holder.shown = projection_of("refined", arrays, facts["refined"])
+    if "shown" in facts:
+        holder.shown = projection_of("shown", arrays, facts["shown"])
+    if "published" in facts:  # of a model
+        holder.shown = projection_of("published", arrays, facts["published"]["projection"])
+        holder.refined = holder.shown if facts["published"]["refined_at"] is not None else None
+    return holder

@@ -26,6 +26,7 @@ from stream_dr.models.saved import load, plain_spec, save
 from stream_dr.models.schema import Facts
 from stream_dr.models.snapshot_file import (
     Arrays,
+    contents_of,
     file_bytes,
     packed,
     packed_projection,
@@ -110,7 +111,9 @@ def restore_published(model: Model, directory: Path) -> None:
     """Give a failed model back what it had published."""
     path = snapshot_folder(directory, model.name, model.id) / FAILED
     try:
-        _restore_published(model, *read_file(path))
+        arrays, facts = read_file(path)
+        with contents_of(path):
+            _restore_published(model, arrays, facts)
     except StreamDRError as e:
         log.warning("%s passed over (%s): %s", path, e.code, e)
 
@@ -124,7 +127,8 @@ def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
     """
     for path in snapshot_files(snapshot_folder(directory, model.name, model.id)):
         try:
-            _restore_file(model, path, last)
+            with contents_of(path):
+                _restore_file(model, path, last)
         except StreamDRError as e:
             log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
             if writable and isinstance(e, DamagedFile | ForeignFile):
@@ -133,7 +137,7 @@ def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
             return True
     if model.spec.saved is not None:
         try:
-            begin_with(model, load(start_file(directory, model.name, model.id)))
+            begin_with(model, load(start_file(directory, model.name, model.id), max_bytes=None))
         except StreamDRError as e:
             log.warning("model %s cannot begin (%s): %s", model.name, e.code, e)
         else:
@@ -174,7 +178,7 @@ def first_accumulator(model: Model, directory: Path) -> AdditiveAccumulator:
     """What a model knew before its first event. Raises DamagedFile."""
     if model.spec.saved is None:
         return model.estimator.accumulator()
-    begun = load(start_file(directory, model.name, model.id))
+    begun = load(start_file(directory, model.name, model.id), max_bytes=None)
     return model.estimator.accumulator(begun.holder().accumulator.freeze())
 
 

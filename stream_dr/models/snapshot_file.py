@@ -10,6 +10,8 @@ Why this way: one format for a model's snapshot and for a saved estimator, reada
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,9 @@ from stream_dr.statistics.protocol import STATES, State, pack, unpack
 
 Arrays = dict[str, np.ndarray]
 """Arrays by name."""
+
+_UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError)
+"""What safetensors raises for a file that is none, or of types that numpy has not."""
 
 SNAPSHOT_FORMAT = 1
 KEY = "stream_dr"
@@ -53,7 +58,7 @@ def read_file(path: Path) -> tuple[Arrays, Facts]:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata()
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except SafetensorError as e:
+    except _UNREADABLE as e:
         with path.open("rb") as head:
             raise _not_read(str(path), head.read(1 << 20), str(e)) from e
     return arrays, _checked(str(path), arrays, metadata)
@@ -64,7 +69,7 @@ def read_bytes(content: bytes) -> tuple[Arrays, Facts]:
     what = "the file that was sent"
     try:
         arrays = load(content)
-    except SafetensorError as e:
+    except _UNREADABLE as e:
         raise _not_read(what, content[: 1 << 20], str(e)) from e
     length = int.from_bytes(content[:8], "little")  # of the header, which `load` has checked and does not give
     return arrays, _checked(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
@@ -83,9 +88,23 @@ def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Fact
 
 
 def projection_of(prefix: str, arrays: Arrays, facts: Facts) -> Projection:
-    """The projection that `packed_projection` was given."""
+    """The projection that `packed_projection` was given. Raises DamagedFile, and what `unpack` raises."""
     kinds = {"Linear": Linear, "Columns": Columns, **STATES}
-    return unpack(kinds[facts["class"]], part(prefix, arrays), facts["fields"])
+    projection = unpack(kinds[facts["class"]], part(prefix, arrays), facts["fields"])
+    if not isinstance(projection, Projection):
+        raise DamagedFile(f"{prefix} is {type(projection).__name__}; it must be a projection. Use an older copy.")
+    return projection
+
+
+@contextmanager
+def contents_of(what: object) -> Iterator[None]:
+    """Raise DamagedFile in the place of whatever the contents of a file lead to, which may say anything."""
+    try:
+        yield
+    except (DamagedFile, ForeignFile, SourceMissing, UnknownFormat, MemoryError, OSError):
+        raise
+    except Exception as e:
+        raise DamagedFile(f"{what} does not hold what it says ({type(e).__name__}: {e}). Use an older copy.") from e
 
 
 def part(prefix: str, arrays: Arrays) -> Arrays:
@@ -129,8 +148,9 @@ def _told(path: str, text: str | None) -> Facts:
     try:
         told = json.loads(text)
         version = told["format"]
-        _ = told["facts"]
-    except (ValueError, TypeError, KeyError) as e:
+        if not isinstance(told["facts"], dict):
+            raise TypeError("its facts are no object")
+    except (ValueError, TypeError, KeyError, RecursionError) as e:
         raise DamagedFile(f"{path}: its metadata cannot be read ({e}). Use an older copy.") from e
     if version != SNAPSHOT_FORMAT:
         raise UnknownFormat(

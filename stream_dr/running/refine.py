@@ -22,7 +22,7 @@ from stream_dr.estimators.fitting.refining import PassSums, Refining, check_meth
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.schema import Facts, learned_by
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
-from stream_dr.models.snapshot_file import read_file, write_file
+from stream_dr.models.snapshot_file import contents_of, read_file, write_file
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
@@ -180,9 +180,10 @@ def _begun(path: Path, position: int, max_passes: int) -> Refining | None:
         return None
     try:
         arrays, facts = read_file(path)
+        with contents_of(path):
+            if facts["kind"] != "refine" or facts["position"] != position:
+                return None
+            refining: Refining = unpack(Refining, arrays, facts["refining"])
     except StreamDRError:
         return None
-    if facts.get("kind") != "refine" or facts["position"] != position:
-        return None
-    refining: Refining = unpack(Refining, arrays, facts["refining"])
     return refining if refining.number < max_passes else None

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import at_least, finite, matrix, shaped
 from stream_dr.solve.subspace import orthonormal
 from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
@@ -55,6 +56,15 @@ class BlockSolve(NamedTuple):
     largest: float = 0.0
     steps: int = 0
     guessing: bool = False
+
+    def check(self, features: int) -> None:
+        """Raise DamagedFile unless it is a solve for so many features."""
+        (r0, k), r = matrix(self, "expand"), matrix(self, "basis")[1]
+        searched = matrix(self, "directions")[1]
+        shaped(self, np.float64, solution=(features, r0), directions=(features, searched), basis=(features, r))
+        shaped(self, np.float64, coefficients=(r, r0), expand=(r0, k))
+        finite(self, "solution", "directions", "basis", "coefficients", "expand")
+        at_least(self, 0.0, "size", "noise", "largest", "steps")
 
 
 def start(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = None) -> BlockSolve:

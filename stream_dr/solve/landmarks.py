@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import WIDEST, at_least, csr, finite, shaped, within
 from stream_dr.projection import check_width
 from stream_dr.solve.neighbours import distances, fit_width, middle, norms, shifted
 from stream_dr.statistics.protocol import nested_state
@@ -37,6 +38,16 @@ class Kept(NamedTuple):
     width: int
     middle: np.ndarray = np.zeros(0)
     same: float = 0.0
+
+    def check(self) -> int:
+        """The number of landmarks. Raises DamagedFile unless their arrays are rows of `width` features."""
+        within(self, 0, WIDEST, "width")
+        rows = len(self.values) if self.indptr is None else max(len(self.indptr) - 1, 0)
+        csr(self, rows, self.width)
+        shaped(self, np.float64, middle=(self.width if len(self.middle) else 0,))
+        finite(self, "middle")
+        at_least(self, 0.0, "same")
+        return rows
 
     @property
     def rows(self) -> Any:

@@ -17,6 +17,8 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
+from stream_dr.checks import WIDEST, at_least, finite, matrix, one_of, shaped, within
+from stream_dr.projection import SOLUTIONS
 from stream_dr.solve.graph import Graph
 from stream_dr.solve.landmarks import Kept, kept, of_variance_1, placed
 from stream_dr.solve.spectral import signed
@@ -45,6 +47,16 @@ class Eigenmap(NamedTuple):
     parts: int = 1
     solution: str = "exact"
     one_sided: float = 0.5
+
+    def check(self) -> None:
+        """Raise DamagedFile unless places and radii are those of its landmarks."""
+        one_of(self, "solution", SOLUTIONS)
+        r, p = self.landmarks.check(), matrix(self, "places")[1]
+        shaped(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
+        finite(self, "places", "eigenvalues")
+        at_least(self, 0.0, "radii", "temperature", "one_sided")
+        within(self, 0, r + 1, "neighbours")
+        within(self, 1, WIDEST, "parts")
 
     @property
     def kind(self) -> str:

@@ -17,6 +17,8 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
+from stream_dr.checks import at_least, finite, matrix, one_of, shaped, within
+from stream_dr.projection import SOLUTIONS
 from stream_dr.solve.landmarks import Kept, kept, of_variance_1, placed
 from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest
 from stream_dr.solve.spectral import EPS, signed
@@ -38,6 +40,15 @@ class Barycentre(NamedTuple):
     neighbours: int
     reg: float
     solution: str = "exact"
+
+    def check(self) -> None:
+        """Raise DamagedFile unless places are those of its landmarks."""
+        one_of(self, "solution", SOLUTIONS)
+        r, p = self.landmarks.check(), matrix(self, "places")[1]
+        shaped(self, np.float64, places=(r, p), eigenvalues=(p,))
+        finite(self, "places", "eigenvalues")
+        at_least(self, 0.0, "reg")
+        within(self, 1, max(r, 1) + 1, "neighbours")
 
     @property
     def kind(self) -> str:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import finite, matrix, shaped
 from stream_dr.statistics.protocol import nested_state
 
 _NOISE = 1e-13
@@ -33,6 +34,12 @@ class Subspace(NamedTuple):
     basis: np.ndarray
     images: np.ndarray
     directions: np.ndarray
+
+    def check(self, features: int) -> None:
+        """Raise DamagedFile unless it is a basis of so many features."""
+        m, r = matrix(self, "basis")[1], matrix(self, "directions")[1]
+        shaped(self, np.float64, basis=(features, m), images=(features, m), directions=(features, r))
+        finite(self, "basis", "images", "directions")
 
     @property
     def scatter(self) -> np.ndarray:

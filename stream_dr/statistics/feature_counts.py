@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import MOST_ROWS, at_least, finite, learned, shaped, within
 from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, other_width
 from stream_dr.rows.block import Block, check_rows, row_weights
@@ -46,6 +47,16 @@ class FeatureCounts(NamedTuple):
     counts: np.ndarray
     dense: bool = False
     largest: float = 0.0
+
+    def check(self) -> None:
+        """Raise DamagedFile unless its sums are those of n_features and labels."""
+        learned(self, ("class", "multilabel"))
+        d, k = self.n_features, len(self.labels)
+        shaped(self, np.int64, label_rows=(k,))
+        shaped(self, np.float64, label_weights=(k,), present=(d,), counts=(d, k))
+        within(self, 0, MOST_ROWS, "label_rows")
+        at_least(self, 0.0, "weight", "present", "counts", "largest")
+        finite(self, "label_weights")
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
         """Both sums together; labels are matched by name. O(features · labels). Raises CannotMerge."""

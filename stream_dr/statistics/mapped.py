@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import WIDEST, same, within, wrong
 from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map
 from stream_dr.feature_maps.columns import TableColumn
@@ -25,7 +26,7 @@ from stream_dr.feature_maps.table import (
     mapped_rows,
     most_columns,
 )
-from stream_dr.projection import Columns, Linear, Mapped, mapped_parts
+from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, check_rows
 from stream_dr.rows.raw_rows import RawRows, raw_of
@@ -53,6 +54,20 @@ class MappedState(NamedTuple):
     inner: Any
     table: TableState | None = None
     landmarks: Landmarks | None = None
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the inner state is one of rows that went through this map."""
+        within(self, 0, WIDEST, "n_features")
+        made = check_map(self, self.n_features)
+        self.inner.check()
+        for name in ("rows", "rows_skipped", "target_kind", "labels"):
+            same(self, name, getattr(self.inner, name))
+
+        width = made.out_features(self.n_features) if self.table is None else self.table.width
+        if not (0 <= self.inner.n_features <= width if made.learns else self.inner.n_features in (0, width)):
+            raise wrong(self, "inner", f"of {self.inner.n_features} features", f"of the {width} that the map makes")
+        if made.learns and self.rows and self.table is None:
+            raise wrong(self, "table", "None", "there, rows having been learned")
 
     def merge(self, other: "MappedState") -> "MappedState":
         """Both states as one. Raises CannotMerge where the maps differ or the inner states cannot be merged."""

@@ -4,7 +4,8 @@ An Accumulator is mutable and has one owner: `add(block)` learns one batch, `fre
 later adds do not change. All checks happen before the first write, so a refused batch leaves it as it was.
 
 A State is a NamedTuple whose fields are ndarrays, int, float, str, bool, None, tuples of labels, other such NamedTuples, or
-tuples of those of one class.
+tuples of those of one class. It has `check()`, which raises DamagedFile unless its arrays fit each other (checks.py); those
+of a state that stands inside another are checked by that one.
 Additive states also have `merge(other) → State` and, through their accumulator, `remove(block)`.
 
 Why this way: `pack` and `unpack` need no knowledge of any state, so a snapshot's format never changes with an estimator,
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from stream_dr.checks import typed
 from stream_dr.rows.block import Block
 from stream_dr.targets.label_codes import Label
 
@@ -60,8 +62,13 @@ def pack(state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 
 def unpack(kind: type, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> State:
-    """The State of class `kind` (and, nested, the classes in its annotations) from what `pack` gave."""
-    return _restore(kind, "", arrays, description)
+    """The State of class `kind` (and, nested, the classes in its annotations) from what `pack` gave.
+
+    Raises DamagedFile for arrays that are no such state's, and whatever a description leads to that `pack` never gives.
+    """
+    state = _restore(kind, "", arrays, description)
+    state.check()
+    return state
 
 
 def _describe(state: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -111,7 +118,9 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict
             )
         else:
             values[name] = _nested(value["tuple"])
-    return kind(**values)
+    restored = kind(**values)
+    typed(restored)
+    return restored
 
 
 STATES: dict[str, Any] = {}

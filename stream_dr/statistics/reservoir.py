@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import at_least, csr, learned, shaped, within, wrong
 from stream_dr.errors import CannotMerge, other_width
 from stream_dr.feature_maps.draws import uniforms
 from stream_dr.rows.block import Block, Rows, check_rows
@@ -57,6 +58,24 @@ class Reservoir(NamedTuple):
     values: np.ndarray
     indices: np.ndarray | None = None
     indptr: np.ndarray | None = None
+
+    def check(self) -> None:
+        """Raise DamagedFile unless numbers, keys, codes and rows are of one sample of n_features and labels."""
+        learned(self, ("class",))
+        n = len(self.numbers)
+        within(self, 1, 2**31, "capacity")
+        within(self, 0, 2**63, "seed")
+        shaped(self, np.int64, numbers=(min(n, self.capacity),))
+        shaped(self, np.float64, keys=(n,))
+        shaped(self, np.int32, codes=(n,))
+        within(self, 0, self.rows, "numbers")
+        if (np.diff(self.numbers) <= 0).any():
+            raise wrong(self, "numbers", "not ascending", "ascending")
+        at_least(self, 0.0, "keys")
+        low, high = (0, len(self.labels)) if self.labels else (-1, 0)
+        within(self, low, high, "codes")
+        narrower = not self.rows and self.indices is None  # no row has told how wide rows are
+        csr(self, n, self.values.shape[-1] if narrower else self.n_features)
 
     @property
     def kept(self) -> Rows:
@@ -109,6 +128,10 @@ class ReservoirAccumulator:
         if state is None:
             numbers, codes = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
             state = Reservoir(0, 0, 0, None, (), capacity, seed, False, numbers, np.zeros(0), codes, np.zeros((0, 0)))
+        elif state.capacity != capacity or (keep_labels and state.rows and not state.labels):
+            raise CannotMerge(
+                f"this sample holds {state.capacity} rows of {len(state.labels)} labels at most, not {capacity} with labels."
+            )
         self.seed = state.seed if state.rows else seed
         self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
         self.target_kind, self.labels, self._weighted = state.target_kind, state.labels, state.weighted

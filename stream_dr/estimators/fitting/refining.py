@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from stream_dr.checks import WIDEST, finite, matrix, within
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
 from stream_dr.estimators.fitting.mapping import through
 from stream_dr.estimators.fitting.moments import Moments, moments_of
@@ -75,6 +76,13 @@ class Refining(NamedTuple):
     number: int
     loadings: np.ndarray
     solve: Any
+
+    def check(self) -> None:
+        """Raise DamagedFile unless loadings and solve are of the same features."""
+        within(self, 0, WIDEST, "number")
+        features = matrix(self, "loadings")[0]
+        finite(self, "loadings")
+        self.solve.check(features)
 
 
 class RefinePass(NamedTuple):

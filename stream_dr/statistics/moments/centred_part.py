@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import at_least, finite, same, shaped, wrong
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -31,6 +32,17 @@ class CentredPart(NamedTuple):
     scatter: np.ndarray
     cross: np.ndarray
     nonzero: np.ndarray = np.zeros(0)
+
+    def check(self, width: int, columns: int, exact: bool) -> None:
+        """Raise DamagedFile unless it is of so many features and target columns. nonzero: NaN is allowed."""
+        same(self, "exact", exact)
+        at_least(self, 0.0, "weight")
+        square = (width, width) if exact else (0, 0)
+        shaped(self, np.float64, mean=(width,), low=(width,), diagonal=(0 if exact else width,), scatter=square)
+        shaped(self, np.float64, cross=(width, columns), nonzero=(width if len(self.nonzero) else 0,))
+        finite(self, "mean", "low", "diagonal", "scatter", "cross")
+        if (self.nonzero < 0.0).any() or np.isinf(self.nonzero).any():
+            raise wrong(self, "nonzero", "negative or infinite", "at least 0, or NaN")
 
     @property
     def counts(self) -> np.ndarray:

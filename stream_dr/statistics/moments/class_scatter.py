@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from stream_dr.checks import at_least, finite, shaped
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums
@@ -31,6 +32,13 @@ class ClassScatter(NamedTuple):
     def empty(cls) -> Self:
         """Of no class."""
         return cls(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)))
+
+    def check(self, width: int, classes: int) -> None:
+        """Raise DamagedFile unless it is of so many features and classes; of no class without width."""
+        k, d = classes, width if classes else 0
+        shaped(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
+        finite(self, "mean", "low", "scatter")
+        at_least(self, 0.0, "weights")
 
     def part(self, j: int) -> CentredPart:
         """Class j's sums."""

@@ -15,11 +15,12 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import MOST_ROWS, finite, same, shaped, within, wrong
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import moved
 from stream_dr.statistics.moments.encoding import Encoded
-from stream_dr.statistics.moments.pair_table import PairTable
+from stream_dr.statistics.moments.pair_table import FULL, PairTable
 from stream_dr.statistics.moments.set_kernels import add_set_means
 from stream_dr.statistics.protocol import nested_state
 
@@ -60,6 +61,29 @@ class LabelSets(NamedTuple):
         """Of no set."""
         none, counts = np.zeros(0), np.zeros(0, dtype=np.int64)
         return cls((), none, counts, dense, np.zeros((0, 0)), np.zeros((0, 0)), counts.copy(), none.copy())
+
+    def check(self, width: int, labels: int, dense: bool) -> None:
+        """Raise DamagedFile unless its sets are of so many labels and its sums of rows of so many features."""
+        same(self, "dense", dense)
+        count, slots = len(self.sets), len(self.keys)
+        ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < labels for s in self.sets if s)
+        if not ascending or () in self.sets or len(set(self.sets)) != count:
+            raise wrong(self, "sets", "not distinct sets of codes", f"distinct, of ascending codes below {labels}")
+
+        wide = min(self.mean.shape[-1], width) if dense else 0
+        shaped(
+            self, np.float64, weights=(count,), mean=(count if dense else 0, wide), low=(count if dense else 0, wide)
+        )
+        shaped(self, np.float64, sums=(slots,))
+        shaped(self, np.int64, rows=(count,), keys=(0,) if dense else (slots,))
+        finite(self, "weights", "mean", "low", "sums")
+        within(self, 0, MOST_ROWS, "rows")
+
+        used = self.keys[self.keys >= 0]
+        if (slots & (slots - 1)) or len(used) > FULL * slots or (self.keys < -1).any():
+            raise wrong(self, "keys", f"{len(used)} of {slots} slots", "a power of two of slots, some of them free")
+        if ((used >> SHIFT) >= count).any() or ((used & ((1 << SHIFT) - 1)) >= width).any():
+            raise wrong(self, "keys", "of sets or features that are not there", f"of {count} sets and {width} features")
 
     def membership(self, labels: int) -> sp.csr_matrix:
         """(sets, labels) 1 where the set has the label."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import at_least, finite, shaped
 from stream_dr.statistics.moments.centred_part import padded
 from stream_dr.statistics.protocol import nested_state
 
@@ -29,6 +30,13 @@ class Largest(NamedTuple):
     weight: float = 0.0
     features: np.ndarray = np.zeros(0)
     targets: np.ndarray = np.zeros(0)
+
+    def check(self, width: int, columns: int) -> None:
+        """Raise DamagedFile unless it is of at most so many features and target columns."""
+        shaped(self, np.float64, features=(min(len(self.features), width),))
+        shaped(self, np.float64, targets=(min(len(self.targets), columns),))
+        finite(self, "features", "targets")
+        at_least(self, 0.0, "weight")
 
     def scaled(self, factor: float) -> "Largest":
         """Of sums multiplied by factor."""

@@ -18,6 +18,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.checks import finite, shaped, wrong
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
 from stream_dr.statistics.moments.encoding import Encoded
@@ -48,6 +49,13 @@ class SparsePart(NamedTuple):
     features: np.ndarray
     cross: np.ndarray
     reference: np.ndarray
+
+    def check(self, width: int, columns: int) -> None:
+        """Raise DamagedFile unless it is of so many features and target columns."""
+        shaped(self, np.float64, features=(width, HEAD), cross=(width, columns), reference=(columns,))
+        finite(self, "features", "cross", "reference")
+        if (self.features[:, WEIGHT] < 0.0).any():
+            raise wrong(self, "features", "of negative weight", "of weight 0 or more")
 
     @property
     def sums(self) -> np.ndarray:

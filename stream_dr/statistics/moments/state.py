@@ -13,17 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import MOST_ROWS, at_least, learned, one_of, same, within, wrong
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidTargets
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.class_scatter import ClassScatter
-from stream_dr.statistics.moments.encoding import Encoding, Fourier
+from stream_dr.statistics.moments.encoding import Encoding, Fourier, check_encoding
 from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.largest import EPS, Largest
 from stream_dr.statistics.moments.sparse_sums import SparsePart
 from stream_dr.statistics.moments.target_sums import TargetPart, empty_targets, joined_targets
 from stream_dr.statistics.protocol import Absent
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import check_label_type
+from stream_dr.targets.targets import KINDS, check_label_type
 
 
 class Centred(NamedTuple):
@@ -80,6 +81,49 @@ class MomentState(NamedTuple):
     class_scatter: Any
     label_sets: Any
     largest: Largest = Largest()
+
+    def check(self) -> None:
+        """Raise DamagedFile unless its parts are those of one stream: of its features, labels and kind of targets."""
+        check_encoding(self.encoding)
+        one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
+        learned(self, KINDS)
+        within(self, 0, MOST_ROWS, "clock", "target_width")
+        at_least(self, 0.0, "weight")
+        if not (0.0 < self.decay <= 1.0 and self.scale > 0.0):
+            raise wrong(self, "decay", f"{self.decay}, of scale {self.scale}", "in (0, 1], and the scale above 0")
+        if self.encoding == "none":
+            same(self, "target_kind", None)
+        if self.target_kind != "continuous":
+            same(self, "target_width", 0)
+        elif self.target_width < 1:
+            raise wrong(self, "target_width", "0", "at least 1, targets being numbers")
+
+        d, k, exact = self.n_features, len(self.labels), self.scatter == "exact"
+        if self.target_kind == "continuous":
+            k = self.encoding.size if isinstance(self.encoding, Fourier) else self.target_width
+        self.targets.check(self.target_kind, k)
+        self.largest.check(d, k)
+        self._check_features(d, k, exact)
+        if isinstance(self.class_scatter, ClassScatter):
+            self.class_scatter.check(d, k if exact else 0)
+        elif not isinstance(self.class_scatter, Absent):
+            raise wrong(self, "class_scatter", type(self.class_scatter).__name__, "ClassScatter or Absent")
+        if isinstance(self.label_sets, LabelSets):
+            self.label_sets.check(d, k, self.dense)
+        elif not isinstance(self.label_sets, Absent):
+            raise wrong(self, "label_sets", type(self.label_sets).__name__, "LabelSets or Absent")
+
+    def _check_features(self, d: int, k: int, exact: bool) -> None:
+        part = self.features
+        if isinstance(part, CentredPart):
+            part.check(d, k, exact)
+        elif isinstance(part, SparsePart) and not exact and not self.dense:
+            part.check(d, k)
+        elif not isinstance(part, Absent) or self.rows or d or k:
+            needed = "CentredPart, or SparsePart of sparse rows without exact scatter, or Absent before any row"
+            raise wrong(self, "features", type(part).__name__, needed)
+        if not isinstance(part, Absent):
+            one_of(self, "scatter", ("exact", "diagonal", "none"))
 
     @property
     def columns(self) -> int:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import MOST_ROWS, finite, shaped, within
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part, padded
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.moments.encoding import Encoded
@@ -31,6 +32,16 @@ class TargetPart(NamedTuple):
     total: np.ndarray
     gram: np.ndarray
     values: CentredPart
+
+    def check(self, kind: str | None, columns: int) -> None:
+        """Raise DamagedFile unless it is of so many columns of targets of this kind (None: no targets)."""
+        labels, values = (0, columns) if kind == "continuous" else (columns, 0)
+        gram = (labels, labels) if kind == "multilabel" else (0, 0)
+        shaped(self, np.float64, label_weights=(labels,), total=(labels,), gram=gram)
+        shaped(self, np.int64, label_rows=(labels,))
+        finite(self, "label_weights", "total", "gram")
+        within(self, 0, MOST_ROWS, "label_rows")
+        self.values.check(values, 0, exact=True)
 
     @property
     def labelled(self) -> bool:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import MOST_ROWS, at_least, finite, shaped, within, wrong
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -34,6 +35,22 @@ class BasisState(NamedTuple):
     live: int
     turned: int
     unit: float
+
+    def check(self, features: int, means: int) -> None:
+        """Raise DamagedFile unless it is a basis of so many features and means."""
+        p = len(self.mixing)
+        k = p + means
+        shaped(self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,))
+        finite(self, "columns", "mixing", "gram", "lengths", "shift")
+        at_least(self, 0.0, "counts")
+        within(self, 0, p + 1, "live")
+        within(self, 0, MOST_ROWS, "turned")
+        if self.shift is not None:
+            shaped(self, np.float64, shift=(features,))
+        if not self.unit > 0.0:
+            raise wrong(self, "unit", f"{self.unit}", "above 0")
+        if not np.diagonal(self.mixing)[: self.live].all():
+            raise wrong(self, "mixing", "0 on the diagonal", f"not 0 on the diagonal of {self.live} rows")
 
     def vectors(self) -> np.ndarray:
         """v_1 … v_live as columns (features, live), not normalised; O(d p (p + c))."""

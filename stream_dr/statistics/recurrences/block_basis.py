@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr.compiled import readonly
-from stream_dr.errors import InvalidRows, InvalidWeights, other_width
+from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights, other_width
 from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.recurrences.basis_state import BasisState
@@ -183,6 +183,11 @@ class BlockBasis:
         self.live = len(kept)
 
     def _restore(self, state: BasisState) -> None:
+        if state.mixing.shape != (self.components, self.components + self.means):
+            raise CannotMerge(
+                f"this state has {len(state.mixing)} components and {len(state.counts)} means, not {self.components} and "
+                f"{self.means}."
+            )
         self.counts = np.array(state.counts)
         self._allocate(len(state.columns))
         self.features = len(state.columns)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import at_least, learned, shaped
 from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
@@ -35,6 +36,13 @@ class CCIPCAState(NamedTuple):
     labels: tuple[Label, ...]
     basis: BasisState
     variance: np.ndarray
+
+    def check(self) -> None:
+        """Raise DamagedFile unless basis and variance are those of a stream of n_features."""
+        learned(self, ())
+        self.basis.check(self.n_features, min(len(self.basis.counts), 1))
+        shaped(self, np.float64, variance=(1,))
+        at_least(self, 0.0, "variance")
 
 
 class CCIPCAAccumulator:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.checks import learned
 from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
@@ -35,6 +36,11 @@ class SKMState(NamedTuple):
     target_kind: str | None
     labels: tuple[Label, ...]
     basis: BasisState
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the basis is that of a stream of n_features and labels."""
+        learned(self, ("class",))
+        self.basis.check(self.n_features, len(self.labels))
 
 
 class SKMAccumulator:
