@@ -16,14 +16,16 @@ is smaller for nearby rows. Row i of Ω is drawn from (seed, i), so a stream may
 has seen; the orthogonal variant couples all rows of Ω and needs the width at the start.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, uniforms
+from stream_dr.feature_maps.feature_map import FeatureMap
 
 SPECTRUM, LENGTHS = 21, 22
 """Purposes of the draws (see draws.py); block b of the orthogonal variant adds 100 · b."""
@@ -34,7 +36,8 @@ MOST_ORTHOGONAL = 4096
 """Widest rows of the orthogonal variant, which costs O(features³) once."""
 
 
-class RandomFourier(NamedTuple):
+@dataclass(frozen=True)
+class RandomFourier(FeatureMap):
     """Random Fourier features.
 
     n_features: D, even. kernel: "rbf" or "laplace". gamma: γ > 0, in the inverse unit of |x|² or |x|. seed: of the
@@ -51,21 +54,6 @@ class RandomFourier(NamedTuple):
     def fixed_width(self) -> bool:
         """Whether all features must be known at the first row."""
         return self.orthogonal
-
-    @property
-    def by_name(self) -> bool:
-        """False: columns are told apart by their index."""
-        return False
-
-    @property
-    def sparse(self) -> bool:
-        """False: no column is zero."""
-        return False
-
-    @property
-    def learns(self) -> bool:
-        """False: what is mapped depends on the row alone."""
-        return False
 
     def out_features(self, width: int) -> int:
         """D."""

@@ -13,16 +13,19 @@ products are right on average. The default of 4,096 columns is the widest whose 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter, InvalidRows
+from stream_dr.feature_maps.feature_map import FeatureMap
 
 
-class Hashing(NamedTuple):
+@dataclass(frozen=True)
+class Hashing(FeatureMap):
     """Feature hashing.
 
     n_features: columns. alternate_sign: hash a sign too.
@@ -31,25 +34,8 @@ class Hashing(NamedTuple):
     n_features: int = 4096
     alternate_sign: bool = True
 
-    @property
-    def fixed_width(self) -> bool:
-        """False: any features may come."""
-        return False
-
-    @property
-    def by_name(self) -> bool:
-        """True: columns are told apart by name."""
-        return True
-
-    @property
-    def sparse(self) -> bool:
-        """True: most columns of a row are zero."""
-        return True
-
-    @property
-    def learns(self) -> bool:
-        """False: what is mapped depends on the row alone."""
-        return False
+    by_name: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
         """Columns of the hashed rows."""

@@ -14,6 +14,7 @@ Cost a row: k(Z, x), and O(landmarks²); memory: the landmarks, and 8 · landmar
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ import scipy.sparse as sp
 from stream_dr.checks import MOST_ROWS, csr, finite, same, shaped, within, wrong
 from stream_dr.errors import InvalidParameter, StreamDRError, other_width
 from stream_dr.feature_maps.draws import check_seed, finite_number, uniforms
+from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.rows.block import Block, Rows, as_rows, check_finite
 
 KERNELS = ("rbf", "laplace", "polynomial", "linear")
@@ -80,7 +82,8 @@ class Landmarks(NamedTuple):
         return not set(_keys(self.rows)).isdisjoint(_keys(X))
 
 
-class Nystroem(NamedTuple):
+@dataclass(frozen=True)
+class Nystroem(FeatureMap):
     """Coordinates on landmarks.
 
     landmarks: how many to draw from the stream's first rows; or these rows themselves, as lists of numbers or, sparse, as
@@ -96,26 +99,6 @@ class Nystroem(NamedTuple):
     coef0: float = 1.0
     first: int | None = None
     seed: int = 0
-
-    @property
-    def fixed_width(self) -> bool:
-        """False: landmarks have zeros in features that come later."""
-        return False
-
-    @property
-    def by_name(self) -> bool:
-        """False: columns are told apart by their index."""
-        return False
-
-    @property
-    def sparse(self) -> bool:
-        """False: no coordinate is zero."""
-        return False
-
-    @property
-    def learns(self) -> bool:
-        """False: it takes rows of numbers."""
-        return False
 
     @property
     def draws(self) -> bool:

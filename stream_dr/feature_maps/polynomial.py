@@ -12,16 +12,18 @@ Why this way: feature i's place and sign are drawn from (seed, i), so parts of a
 whose whole scatter is kept.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, combinations_with_replacement
 from math import comb, factorial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.draws import check_seed, uniforms
+from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.nystroem import check_kernel
 from stream_dr.rows.block import check_finite
 
@@ -29,7 +31,8 @@ SKETCH = 24
 """Purpose of the draws (see draws.py)."""
 
 
-class Polynomial(NamedTuple):
+@dataclass(frozen=True)
+class Polynomial(FeatureMap):
     """Products of features.
 
     degree: 1 to 20. n_features: columns at most; exact where all products fit. gamma: γ > 0. coef0: c ≥ 0; 0 leaves out the
@@ -44,23 +47,8 @@ class Polynomial(NamedTuple):
 
     @property
     def fixed_width(self) -> bool:
-        """True: the products are those of all features."""
+        """True: products are drawn for a number of features."""
         return True
-
-    @property
-    def by_name(self) -> bool:
-        """False: columns are told apart by their index."""
-        return False
-
-    @property
-    def sparse(self) -> bool:
-        """False: a sketch has few zeros."""
-        return False
-
-    @property
-    def learns(self) -> bool:
-        """False: what is mapped depends on the row alone."""
-        return False
 
     def products(self, width: int) -> int:
         """Products of so many features."""

@@ -15,7 +15,8 @@ Cost a row: O(columns), and O(words) of a text. Why this way: everything that is
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +36,7 @@ from stream_dr.feature_maps.columns import (
     read_as,
 )
 from stream_dr.feature_maps.draws import finite_number
+from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.taken_for import AS, Wishes, taken_for
 from stream_dr.feature_maps.words import Words
 from stream_dr.rows.raw_rows import RawRows, refuse_raw
@@ -68,7 +70,8 @@ class TableState(NamedTuple):
         return tuple(column.name for column in self.columns)
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table(FeatureMap):
     """Rows of mixed columns.
 
     max_categories: categories of a column with a column of their own; further ones share n_hashed hashed ones. n_words:
@@ -87,25 +90,9 @@ class Table(NamedTuple):
     as_: dict[str, str] | None = None
     impute: str | float = "mean"
 
-    @property
-    def fixed_width(self) -> bool:
-        """False: columns come as they are needed."""
-        return False
-
-    @property
-    def by_name(self) -> bool:
-        """True: columns are told apart by name."""
-        return True
-
-    @property
-    def sparse(self) -> bool:
-        """True: most columns of a row are zero."""
-        return True
-
-    @property
-    def learns(self) -> bool:
-        """True: it has running statistics."""
-        return True
+    by_name: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
         """Columns that are made at most of so many."""
@@ -149,7 +136,8 @@ class Table(NamedTuple):
         return 64 * self.out_features(width)
 
 
-class Text(NamedTuple):
+@dataclass(frozen=True)
+class Text(FeatureMap):
     """Texts: one column of strings, as hashed words or n-grams.
 
     column: its name; None: the only column of strings, or "text". The others are scikit-learn's, `idf` TfidfVectorizer's.
@@ -166,25 +154,9 @@ class Text(NamedTuple):
     idf: bool = True
     column: str | None = None
 
-    @property
-    def fixed_width(self) -> bool:
-        """False: any words may come."""
-        return False
-
-    @property
-    def by_name(self) -> bool:
-        """True: the column is known by name."""
-        return True
-
-    @property
-    def sparse(self) -> bool:
-        """True: most columns of a row are zero."""
-        return True
-
-    @property
-    def learns(self) -> bool:
-        """True: it has running statistics."""
-        return True
+    by_name: ClassVar[bool] = True
+    sparse: ClassVar[bool] = True
+    learns: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
         """Hashed words, and one for rows without a text."""
@@ -198,7 +170,7 @@ class Text(NamedTuple):
 
     def making(self) -> Making:
         """What is made of the column."""
-        settings = self._asdict()
+        settings = dict(vars(self))
         del settings["column"]
         return Making(0, 1, Words(**settings | {"ngram_range": tuple(self.ngram_range)}), "mean")
 
