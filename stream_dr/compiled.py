@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
 
@@ -26,6 +25,8 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     options: any of numba.njit's, say fastmath={"reassoc", "contract", "nsz"}. Warns RuntimeWarning once a process when
     there is no cache.
     """
+    import numba  # not where nothing is compiled: a client loads none of it
+
     settings = {"nogil": True, "cache": True, **options}
 
     def compile_it(function: Callable[..., Any]) -> Any:

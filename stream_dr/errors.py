@@ -1,15 +1,13 @@
 """Every error stream_dr raises for its caller: one class per cause, each with a stable `code`.
 
-All are `ValueError`s (`NotFitted` is scikit-learn's `NotFittedError` too, which is one). A message says what was given,
-what was needed and what to do. The service maps `code` to an HTTP status in one table (`service/problems.py`); the
-command line prints the code and exits 1.
+All are `ValueError`s (a `NotFitted` that an estimator raises is scikit-learn's `NotFittedError` too, which is one). A
+message says what was given, what was needed and what to do. The service maps `code` to an HTTP status in one table
+(`service/problems.py`); the command line prints the code and exits 1.
 
 Why this way: callers match on a class or on a code, never on words; a code never changes its meaning.
 """
 
 from typing import Any, ClassVar, TypeVar
-
-from sklearn.exceptions import NotFittedError
 
 _Error = TypeVar("_Error", bound=BaseException)
 
@@ -196,7 +194,7 @@ class CannotRefine(StreamDRError):
     code = "cannot_refine"
 
 
-class NotFitted(StreamDRError, NotFittedError):
+class NotFitted(StreamDRError):
     """Raised when a projection is asked for before any row was learned."""
 
     code = "model_empty"

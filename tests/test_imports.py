@@ -189,3 +189,19 @@ def test_what_a_benchmark_imports_of_ours_is_there(path: Path) -> None:
             module = importlib.import_module(node.module)
             for name in node.names:
                 assert hasattr(module, name.name) or importlib.util.find_spec(f"{node.module}.{name.name}"), name.name
+
+
+def test_a_client_loads_no_numerics() -> None:
+    """What sends dense rows to a service needs none of what learns from them."""
+    program = """if True:
+        import sys
+        import numpy as np
+        from stream_dr import Client, errors
+        try:
+            with Client("http://127.0.0.1:1", timeout=1, retries=0) as client:
+                client.partial_fit(np.ones((2, 3)), ["a", "b"])
+        except errors.RemoteError:
+            print(sorted({"sklearn", "scipy", "numba", "pandas"} & set(sys.modules)))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -16,11 +16,10 @@ type is looked at before numpy, which would read "1.5" and null as numbers.
 """
 
 from itertools import chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
-import scipy.sparse as sp
 
 from stream_dr.arrow.json_targets import NUMBER, name_of, number_array, targets_from_json
 from stream_dr.arrow.raw import raw_from_dicts, raw_from_texts
@@ -28,6 +27,9 @@ from stream_dr.arrow.rows import WIDEST, canonical_csr
 from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, MalformedInput, SchemaMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.raw_rows import RawColumn, RawRows, said
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
 
@@ -163,7 +165,7 @@ def _named(rows: list[dict[str, Any]], names: tuple[str, ...]) -> list[list[Any]
     return [[row[name] for name in names] for row in rows]
 
 
-def _sparse(rows: list[dict[str, Any]], stated: int | None, limit: int | None) -> sp.csr_matrix:
+def _sparse(rows: list[dict[str, Any]], stated: int | None, limit: int | None) -> "sp.csr_matrix":
     for i, row in enumerate(rows):
         if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
             raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)

@@ -9,16 +9,19 @@ CSR matrix only if their offsets agree; a null slot reads as 0.0, so nulls are r
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 
 from stream_dr.arrow.raw import arrow_from_raw
 from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of, plain
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import RawRows
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 BESIDE = (*TARGET_COLUMNS, "weight", "id")
 """Columns that may stand beside the features."""
@@ -71,7 +74,7 @@ def dense_rows(column: pa.Array) -> np.ndarray:
     return _numbers(flat, "features").reshape(len(column), d)
 
 
-def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | None) -> sp.csr_matrix:
+def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | None) -> "sp.csr_matrix":
     """CSR rows (rows, `stated` or largest index + 1) of columns `indices` and `values`, sorted, without repeats.
 
     Raises SchemaMismatch (another type), InvalidRows (nulls, lists of two lengths) and InvalidIndex (below 0, repeated, at
@@ -199,29 +202,35 @@ def _refuse_outside(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None
     )
 
 
-def sound_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+def sound_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
     """CSR of that shape over arrays known to be sorted, distinct and within it; none is copied. O(1)."""
-    matrix = sp.csr_matrix((data, indices, indptr.astype(np.int32, copy=False)), shape=shape)
+    matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     matrix.has_canonical_format = True
     return matrix
 
 
-def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> sp.csr_matrix:
+def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> "sp.csr_matrix":
     """CSR (rows, width) over the given arrays, not copied when sorted; sorts within rows, refuses repeated indices.
 
     data (entries,) float32 or float64; indices (entries,) int32 within 0 … width − 1; indptr (rows + 1,).
     Raises InvalidIndex naming row and column.
     """
     shape = (len(indptr) - 1, width)
-    matrix = sp.csr_matrix((data, indices, indptr.astype(np.int32, copy=False)), shape=shape)
+    matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     if matrix.has_canonical_format:
         return matrix
-    matrix = sp.csr_matrix((data.copy(), indices.copy(), matrix.indptr), shape=shape)
+    matrix = _csr(data.copy(), indices.copy(), matrix.indptr, shape)
     matrix.sort_indices()
-    if not sp.csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=shape).has_canonical_format:
+    if not _csr(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
         rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
         at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
         row, column = int(rows[at]), int(matrix.indices[at])
         raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)
     matrix.has_canonical_format = True
     return matrix
+
+
+def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
+    from scipy.sparse import csr_matrix  # not where rows are dense: a client loads none of it
+
+    return csr_matrix((data, indices, indptr), shape=shape)

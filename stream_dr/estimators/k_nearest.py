@@ -15,10 +15,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
-from stream_dr.errors import CannotMerge, EmptyInput, NotFitted, TargetsRequired, WidthMismatch
+from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.named_columns import in_order
+from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
 from stream_dr.feature_maps.draws import check_seed

@@ -5,10 +5,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, NeedsRefine
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
 from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
 from stream_dr.solve.spectral import symmetric

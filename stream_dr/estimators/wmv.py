@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, NeedsRefine
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.solve.discriminant import combined_diagonal

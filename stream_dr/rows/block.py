@@ -11,13 +11,12 @@ from os import PathLike
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import scipy.sparse as sp
 
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
 from stream_dr.rows.frames import is_frame, matrix_of, table_of
 from stream_dr.rows.raw_rows import LARGEST, RawRows, refuse_raw
-from stream_dr.rows.sparse_rows import as_csr, check_indices, refuse_complex
+from stream_dr.rows.sparse_rows import as_csr, check_indices, is_sparse, refuse_complex
 
 Ids = list[str] | list[int]
 
@@ -59,7 +58,7 @@ class Block(NamedTuple):
     @property
     def sparse(self) -> bool:
         """Whether rows are CSR."""
-        return sp.issparse(self.X)
+        return is_sparse(self.X)
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +84,7 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     knows as a table; float32 stays float32, all else becomes float64; a C-ordered float array is not copied. Raises
     InvalidRows, InvalidIndex or NotFinite.
     """
-    if sp.issparse(X):
+    if is_sparse(X):
         matrix = as_csr(X)
         check_finite(matrix)
         return matrix, None
@@ -154,12 +153,12 @@ def check_finite(X: Rows) -> None:
     """
     if isinstance(X, RawRows):  # looked at when they were made; NaN is a gap
         return
-    values = X.data if sp.issparse(X) else X
+    values = X.data if is_sparse(X) else X
     if _bounded(values, LARGEST):
         return
     with np.errstate(invalid="ignore"):  # a signalling NaN is found as any other, without a warning
         where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
-    if sp.issparse(X):
+    if is_sparse(X):
         row = int(np.searchsorted(X.indptr, where[0], side="right")) - 1
         column, value = int(X.indices[where[0]]), values[where[0]]
     else:

@@ -6,15 +6,26 @@ Why this way: scipy takes arrays as they are given. An index outside the width, 
 access outside the memory in its own conversions as in any compiled loop, so it is looked for before either.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from stream_dr.errors import InvalidIndex, InvalidRows
 
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
-def as_csr(X: Any) -> sp.csr_matrix:
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix or array of scipy's; scipy is loaded to tell only where X is no array."""
+    if isinstance(X, np.ndarray):
+        return False
+    from scipy.sparse import issparse
+
+    return bool(issparse(X))
+
+
+def as_csr(X: Any) -> "sp.csr_matrix":
     """X as CSR with sorted, distinct indices and float32 or float64 values; the caller's matrix is not changed.
 
     Raises InvalidIndex or InvalidRows.
@@ -40,12 +51,12 @@ def refuse_complex(X: Any) -> None:
         )
 
 
-def check_indices(X: sp.csr_matrix) -> bool:
+def check_indices(X: "sp.csr_matrix") -> bool:
     """Whether every row's indices ascend, each once. Raises InvalidIndex naming the row and what does not fit."""
     return _check(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
-def _converted(X: Any) -> sp.csr_matrix:
+def _converted(X: Any) -> "sp.csr_matrix":
     """Another sparse format as CSR, once its own indices are known to be within its shape."""
     if X.format == "csc":
         _check(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")

@@ -31,7 +31,6 @@ from stream_dr.errors import (
     CannotUnlearn,
     FewerComponents,
     InvalidWeights,
-    NotFitted,
     TargetsRequired,
 )
 from stream_dr.estimators.fitting.dask_collections import holder_of, is_collection, projected
@@ -39,6 +38,7 @@ from stream_dr.estimators.fitting.documented import documented
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.fitting.mapping import takes_tables, tell_columns
 from stream_dr.estimators.fitting.named_columns import in_order, refuse_empty_rows, refuse_width, rows_and_names
+from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import feature_map
 from stream_dr.projection import Projection

@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import log_softmax
 
-from stream_dr.errors import NotFitted
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.readout import LOG_POSTERIORS, Readout
 

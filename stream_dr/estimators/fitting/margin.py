@@ -6,9 +6,9 @@ refusal stand once.
 
 import numpy as np
 
-from stream_dr.errors import NeedsRefine
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.solve.discriminant import combined, combined_diagonal
 
 

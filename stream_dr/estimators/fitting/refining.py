@@ -25,9 +25,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr.checks import WIDEST, finite, matrix, within
-from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
+from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.mapping import through
 from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_number, check_positive_int
 from stream_dr.estimators.fitting.refining_methods import METHODS
 from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums, unmapped

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, NotFitted, WidthMismatch
+from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.readout import TARGETS, Readout
 
 

@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, NeedsRefine
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import exact_rounding
