@@ -2,9 +2,12 @@
 
 import ast
 import importlib
+import importlib.metadata
 import importlib.util
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -205,3 +208,21 @@ def test_a_client_loads_no_numerics() -> None:
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    """By the names of distributions: what is installed because something else needs it may be gone with that."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]
+    requirements = sum(project["optional-dependencies"].values(), project["dependencies"])
+    declared = {_normalised(re.match(r"[\w.-]+", requirement)[0]) for requirement in requirements}
+    distributions = importlib.metadata.packages_distributions()
+    undeclared: dict[str, Path] = {}
+    for path in (*FILES, *(ROOT / "service").rglob("*.py")):
+        for package in {name.split(".")[0] for name in of(path)} - {"stream_dr", "service"} - sys.stdlib_module_names:
+            if not declared & set(map(_normalised, distributions.get(package, [package]))):
+                undeclared[package] = path
+    assert undeclared == {}
+
+
+def _normalised(distribution: str) -> str:
+    return re.sub("[-_.]+", "-", distribution).lower()
