@@ -81,7 +81,8 @@ async def _answer(shared: Shared, receipt: stream_dr.Receipt, wait: bool, respon
     if wait:
         applied = asyncio.wrap_future(shared.running.applied(receipt.position))
         ended = await shared.done(applied, shared.settings.wait_timeout)
-        told.reason = applied.result() if ended else "models had not published it in time (wait_timeout)"
-        told.lag = shared.running.lag if told.reason else 0
-        response.status_code = 202 if told.reason else 200
+        reason = applied.result() if ended else "models had not published it in time (wait_timeout)"
+        told.lag = shared.running.lag if reason else 0
+        if reason:
+            told.reason, response.status_code = reason, 202
     return told

@@ -178,6 +178,7 @@ def test_every_route_has_a_method_named_as_its_operation(tmp_path: Path) -> None
     with in_thread(tmp_path) as served, Client(served.url) as client:
         client.put_model("lda", "lda", gamma=1.0, scatter="diagonal")
         first = client.partial_fit(X, Y, wait=True)
+        client.partial_fit(X, Y, wait=True)  # of which rows are left once the first are unlearned
         seen: list[dict[str, Any]] = []
         job = client.refine("lda", wait=True, progress=seen.append)
         assert (job["state"], seen[-1]["converged"]) == ("done", True)
