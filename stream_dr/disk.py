@@ -86,30 +86,33 @@ def no_room(path: FileName, said: str) -> InsufficientStorage:
 class DirectoryLock:
     """The right to write to a directory, held by one process at a time, until `release` or the process's end.
 
-    Takes the lock on `directory/lock` at once; the directory must exist. Raises DirectoryInUse with the holder's pid.
-    Usable as a context manager. Cost: one flock.
+    Takes the locks on the directory itself and on `directory/lock` at once; the directory must exist. The file says who
+    holds them; a second process is refused though somebody has removed it. Raises DirectoryInUse with the holder's pid,
+    as far as it is known. Usable as a context manager. Cost: two flocks.
     """
 
     def __init__(self, directory: FileName) -> None:
         self.path = Path(directory) / "lock"
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for descriptor in (folder, file):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
-            pid = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
-            os.close(descriptor)
+            pid = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
+            os.close(folder)
+            os.close(file)
             raise DirectoryInUse(
                 f"{directory} is being written to by process {pid}; stop it, or use another directory.", pid=pid
             ) from e
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
-        self._descriptor: int | None = descriptor
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode("ascii"), 0)
+        self._descriptors = [folder, file]
 
     def release(self) -> None:
         """Give the lock up; once is enough, twice does nothing."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def __enter__(self) -> "DirectoryLock":
         return self

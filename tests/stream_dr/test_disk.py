@@ -104,3 +104,11 @@ def test_a_killed_holder_holds_nothing(tmp_path):
 def test_free_bytes_is_what_the_system_says(tmp_path):
     status = os.statvfs(tmp_path)
     assert free_bytes(tmp_path) == pytest.approx(status.f_bavail * status.f_frsize, rel=0.2)
+
+
+def test_a_lock_whose_file_was_removed_still_holds(tmp_path):
+    with DirectoryLock(tmp_path) as lock:
+        lock.path.unlink()
+        with pytest.raises(DirectoryInUse, match="being written to"):
+            DirectoryLock(tmp_path)
+    DirectoryLock(tmp_path).release()
