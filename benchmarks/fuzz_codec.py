@@ -78,14 +78,20 @@ def outcome(data: bytes) -> str:
     return "read"
 
 
-def run(make: Callable[[int], bytes], start: int, stop: int) -> Iterator[Report]:
+Judge = Callable[[int, bytes], str]
+"""The outcome of body `number`."""
+
+
+def run(
+    make: Callable[[int], bytes], start: int, stop: int, judge: Judge = lambda number, data: outcome(data)
+) -> Iterator[Report]:
     """What becomes of the bodies start … stop − 1, each in a parser that may end with it."""
     while start < stop:
         reading, writing = os.pipe()
         parser = os.fork()
         if not parser:
             os.close(reading)
-            _parse(make, start, stop, writing)
+            _parse(make, start, stop, writing, judge)
             os._exit(0)
         os.close(writing)
         began = time.monotonic()
@@ -101,7 +107,7 @@ def run(make: Callable[[int], bytes], start: int, stop: int) -> Iterator[Report]
             start += 1
 
 
-def _parse(make: Callable[[int], bytes], start: int, stop: int, writing: int) -> None:
+def _parse(make: Callable[[int], bytes], start: int, stop: int, writing: int, judge: Judge) -> None:
     """Write down what becomes of each body; end after one that took much, for the next to be measured alone."""
     with open("/proc/self/statm", encoding="ascii") as file:
         most = int(file.read().split()[0]) * resource.getpagesize() + MEMORY
@@ -112,7 +118,7 @@ def _parse(make: Callable[[int], bytes], start: int, stop: int, writing: int) ->
         data = make(number)
         before, began = _largest(), time.monotonic()
         signal.alarm(SECONDS)
-        told = outcome(data)
+        told = judge(number, data)
         signal.alarm(0)
         seconds, grown = time.monotonic() - began, _largest() - before
         os.write(writing, f"{number} {seconds:.3f} {grown} {told}\n".replace("\n", " ", told.count("\n")).encode())
@@ -129,10 +135,16 @@ def harmful(told: str) -> bool:
     return told.startswith(HARM)
 
 
-def tried(make: Callable[[int], bytes], start: int, stop: int, keep: Path | None) -> Counter[str]:
+def tried(
+    make: Callable[[int], bytes],
+    start: int,
+    stop: int,
+    keep: Path | None,
+    judge: Judge = lambda number, data: outcome(data),
+) -> Counter[str]:
     """What became of the bodies start … stop − 1, counted; one that did harm is named, and kept where `keep` is given."""
     counts: Counter[str] = Counter()
-    for report in run(make, start, stop):
+    for report in run(make, start, stop, judge):
         counts[report.outcome.split(":")[0]] += 1
         counts["most seconds"] = max(counts["most seconds"], report.seconds)
         counts["most bytes"] = max(counts["most bytes"], report.grown)

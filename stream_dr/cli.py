@@ -88,7 +88,9 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
 
 
 def _refuse(code: str, message: str) -> int:
-    print(f"error ({code}): {message}", file=sys.stderr, flush=True)
+    from stream_dr.commands.output import printable
+
+    print(printable(f"error ({code}): {message}"), file=sys.stderr, flush=True)
     return 1
 
 

@@ -13,14 +13,23 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 stderr = Console(stderr=True)
 
 
+_CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def printable(text: str) -> str:
+    """The text with control characters as Python writes them, \\x1b: names of columns, labels and files come from anywhere,
+    and a terminal obeys them."""
+    return text.translate(_CONTROLS)
+
+
 def say(message: str) -> None:
     """A message to stderr."""
-    stderr.print(message, highlight=False, markup=False, soft_wrap=True)
+    stderr.print(printable(message), highlight=False, markup=False, soft_wrap=True)
 
 
 def result(text: str) -> None:
     """A line of the result to stdout."""
-    print(text, flush=True)
+    print(printable(text), flush=True)
 
 
 LINES = 60.0
@@ -44,7 +53,7 @@ class Bar:
             disable=not stderr.is_terminal,
             transient=True,
         )
-        self._task: TaskID = self._progress.add_task(title, total=total or 1, rate=0.0, note="")
+        self._task: TaskID = self._progress.add_task(printable(title), total=total or 1, rate=0.0, note="")
         self._title, self._unit = title, unit
         self._begun, self._next = time.monotonic(), 1.0
 
@@ -53,8 +62,9 @@ class Bar:
         elapsed = time.monotonic() - self._begun
         rate = done / elapsed if elapsed > 0 else 0.0
         if stderr.is_terminal:
-            more: dict[str, Any] = {} if title is None else {"description": title}
-            self._progress.update(self._task, completed=done, total=max(total, done, 1), rate=rate, note=note, **more)
+            more: dict[str, Any] = {} if title is None else {"description": printable(title)}
+            more |= {"rate": rate, "note": printable(note)}
+            self._progress.update(self._task, completed=done, total=max(total, done, 1), **more)
         elif elapsed >= self._next:
             self._next = elapsed + min(elapsed, LINES)
             say(_line(title or self._title, self._unit, done, total, rate, note))

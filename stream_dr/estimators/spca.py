@@ -18,7 +18,9 @@ class KernelKinds:
     def __get__(self, spca: Any, owner: type) -> tuple[str, ...]:
         """Delta: class; RBF: class (where it is the delta kernel up to a factor) and continuous; linear: all."""
         kernel = "linear" if spca is None else spca.kernel
-        return {"delta": ("class",), "rbf": ("class", "continuous")}.get(kernel, ("class", "multilabel", "continuous"))
+        return {"delta": ("class",), "rbf": ("class", "continuous")}.get(
+            str(kernel), ("class", "multilabel", "continuous")
+        )
 
 
 @dataclass(eq=False, repr=False)

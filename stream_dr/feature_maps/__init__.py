@@ -88,7 +88,7 @@ def nystroem(
 def feature_map(spec: Any) -> Any:
     """The map of a spec (a dict, or its JSON). Raises InvalidParameter naming what is wrong."""
     given = _parsed(spec) if isinstance(spec, str) else spec
-    if not isinstance(given, dict) or given.get("map") not in MAPS:
+    if not isinstance(given, dict) or not isinstance(given.get("map"), str) or given["map"] not in MAPS:
         raise InvalidParameter(
             f"feature_map={spec!r}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, "
             "as stream_dr.random_fourier(), nystroem(), polynomial(), hashing(), table() and text() give it."

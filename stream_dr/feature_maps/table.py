@@ -164,6 +164,10 @@ class Text(FeatureMap):
 
     def check(self) -> None:
         """Raise InvalidParameter when a value is outside its range."""
+        if not isinstance(self.ngram_range, list | tuple):
+            raise InvalidParameter(
+                f"ngram_range={self.ngram_range!r} of text; it must be two integers, 1 ≤ least ≤ most."
+            )
         self.making().words.check()
         if self.column is not None and not isinstance(self.column, str):
             raise InvalidParameter(f"column={self.column!r} of text; it must be a column's name, or None.")

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import at_least, finite, matrix, shaped
+from stream_dr.solve.singular import singular
 from stream_dr.solve.subspace import orthonormal
 from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
@@ -57,8 +58,9 @@ class BlockSolve(NamedTuple):
     steps: int = 0
     guessing: bool = False
 
-    def check(self, features: int) -> None:
-        """Raise DamagedFile unless it is a solve for so many features."""
+    def check(self, features: int | None = None) -> None:
+        """Raise DamagedFile unless it is a solve for so many features; None: of as many as its directions."""
+        features = len(self.directions) if features is None else features
         (r0, k), r = matrix(self, "expand"), matrix(self, "basis")[1]
         searched = matrix(self, "directions")[1]
         shaped(self, np.float64, solution=(features, r0), directions=(features, searched), basis=(features, r))
@@ -76,7 +78,7 @@ def start(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = N
     singular: rounding outside A's range, if taken for a residual, is divided by almost nothing. A right of zeros (or of
     no columns) gives a solve with nothing left to do.
     """
-    left, values, expand = np.linalg.svd(right, full_matrices=False)
+    left, values, expand = singular(right)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(left[:, :rank])
     guessing = guess is not None and rank > 0 and bool(np.any(guess))
@@ -168,6 +170,6 @@ def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tup
 def _shrink(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """The new residual rest @ coefficients as (basis, coefficients), basis orthonormal and without noise directions."""
     basis, turn = tall_qr(rest)
-    left, values, right = np.linalg.svd(turn @ coefficients, full_matrices=False)
+    left, values, right = singular(turn @ coefficients)
     keep = values > noise
     return basis @ left[:, keep], values[keep, None] * right[keep]

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 
 from stream_dr.projection import Linear
+from stream_dr.solve.singular import singular
 from stream_dr.solve.spectral import EPS, signed
 
 RIDGE = 1e-3
@@ -55,7 +56,7 @@ def _thin(rows: Any, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarr
     r, d = rows.shape
     if d <= r:
         dense = rows.toarray() if sp.issparse(rows) else rows
-        U, s, Vt = np.linalg.svd(dense - mean, full_matrices=False)
+        U, s, Vt = singular(dense - mean)
         keep = s > _cut(s, r, float(np.abs(mean).max(initial=0.0)))
         return U[:, keep], s[keep], Vt[keep].T
     return _thin_wide(rows, mean)

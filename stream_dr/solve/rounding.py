@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.solve.singular import singular
 from stream_dr.solve.spectral import EPS
 
 
@@ -68,7 +69,7 @@ class Rounding(NamedTuple):
         """
         varying = self.varying(diagonal)
         noise = self.noise(diagonal)[varying]
-        _, values, targets = np.linalg.svd(cross[varying] / noise[:, None], full_matrices=False)
+        _, values, targets = singular(cross[varying] / noise[:, None])
         kept = values > max(target_size, EPS * max(cross.shape) * float(values.max(initial=0.0)))
         return cross if kept.sum() == cross.shape[1] else cross @ targets[kept].T
 

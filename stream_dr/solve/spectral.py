@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 
 from stream_dr.solve.orientation import largest_entries
+from stream_dr.solve.singular import singular
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -44,7 +45,7 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((m, 0)), np.zeros(0)
     found = _by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if found is None:
-        vectors, values, _ = np.linalg.svd(matrix, full_matrices=False)
+        vectors, values, _ = singular(matrix)
         found = vectors, values
     vectors, values = found
     r = int(np.count_nonzero(values > max(m, k) * EPS * values[:1].sum()))
@@ -63,7 +64,7 @@ def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     roots = np.sqrt(values[kept])
     first = matrix @ (vectors[:, kept] / roots)
     lower = np.linalg.cholesky(first.T @ first)
-    u, s, _ = np.linalg.svd(lower.T * roots)
+    u, s, _ = singular(lower.T * roots)
     return first @ solve_triangular(lower, u, lower=True, trans="T", check_finite=False), s
 
 

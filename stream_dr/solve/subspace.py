@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import finite, matrix, shaped
+from stream_dr.solve.singular import singular
 from stream_dr.statistics.protocol import nested_state
 
 _NOISE = 1e-13
@@ -35,8 +36,9 @@ class Subspace(NamedTuple):
     images: np.ndarray
     directions: np.ndarray
 
-    def check(self, features: int) -> None:
-        """Raise DamagedFile unless it is a basis of so many features."""
+    def check(self, features: int | None = None) -> None:
+        """Raise DamagedFile unless it is a basis of so many features; None: of as many as its directions."""
+        features = len(self.directions) if features is None else features
         m, r = matrix(self, "basis")[1], matrix(self, "directions")[1]
         shaped(self, np.float64, basis=(features, m), images=(features, m), directions=(features, r))
         finite(self, "basis", "images", "directions")
@@ -87,6 +89,6 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     rest = columns[:, size > 0] / size[size > 0]
     for _ in range(2):  # twice is enough [Parlett]
         rest = rest - basis @ (basis.T @ rest)
-        left, values, _ = np.linalg.svd(rest, full_matrices=False)
+        left, values, _ = singular(rest)
         rest = left[:, values > _NOISE]
     return rest

@@ -10,8 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import MOST_ROWS, at_least, finite, shaped, within, wrong
+from stream_dr.checks import at_least, finite, shaped, within, wrong
+from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.protocol import nested_state
+
+SMALLEST_UNIT = 2.0**-300
+"""Below the unit of the longest rows there may be: 2^100 over LARGEST."""
 
 
 @nested_state
@@ -36,19 +40,21 @@ class BasisState(NamedTuple):
     turned: int
     unit: float
 
-    def check(self, features: int, means: int) -> None:
-        """Raise DamagedFile unless it is a basis of so many features and means."""
+    def check(self, features: int, means: int, rows: int) -> None:
+        """Raise DamagedFile unless it is a basis of so many features and means, of a stream of so many rows."""
         p = len(self.mixing)
         k = p + means
         shaped(self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,))
         finite(self, "columns", "mixing", "gram", "lengths", "shift")
         at_least(self, 0.0, "counts")
-        within(self, 0, p + 1, "live")
-        within(self, 0, MOST_ROWS, "turned")
+        within(self, 0, min(p, rows) + 1, "live")  # a row starts one component at most
+        within(self, 0, rows + 1, "turned")
         if self.shift is not None:
             shaped(self, np.float64, shift=(features,))
-        if not self.unit > 0.0:
-            raise wrong(self, "unit", f"{self.unit}", "above 0")
+            if (np.abs(self.shift) > 2.0 * LARGEST).any():
+                raise wrong(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
+        if not SMALLEST_UNIT <= self.unit <= 1.0:
+            raise wrong(self, "unit", f"{self.unit}", f"from {SMALLEST_UNIT} to 1")
         if not np.diagonal(self.mixing)[: self.live].all():
             raise wrong(self, "mixing", "0 on the diagonal", f"not 0 on the diagonal of {self.live} rows")
 

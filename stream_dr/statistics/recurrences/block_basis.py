@@ -139,7 +139,7 @@ class BlockBasis:
             if why == WORN:
                 self.turn(row + at)
             elif why == TOO_LONG:
-                self._change_unit(float(abs(X[at]).max()))
+                self._change_unit(float(abs(X[at]).max()) * self.unit)
 
     def freeze(self) -> BasisState:
         """The state so far, copied; later rows do not change it."""
@@ -157,9 +157,10 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink the unit so that a row with this largest entry has entries of 2^100 at most; exact, all are powers of
-        2."""
-        factor = 2.0 ** (100 - np.ceil(np.log2(largest * self.unit)))
+        """Shrink the unit so that a row whose largest entry is this one, in the unit that was, and the shift have entries of
+        2^100 at most; exact, all are powers of 2."""
+        largest = largest if self.shift is None else max(largest, float(abs(self.shift).max(initial=0.0)))
+        factor = 2.0 ** (100 - np.ceil(np.log2(largest)))
         p, size = self.components, self.columns.shape[1]
         power = np.where(np.arange(size) < p, factor**2, factor)
         self.columns *= power

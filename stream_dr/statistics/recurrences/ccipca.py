@@ -40,7 +40,7 @@ class CCIPCAState(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless basis and variance are those of a stream of n_features."""
         learned(self, ())
-        self.basis.check(self.n_features, min(len(self.basis.counts), 1))
+        self.basis.check(self.n_features, min(len(self.basis.counts), 1), self.rows)
         shaped(self, np.float64, variance=(1,))
         at_least(self, 0.0, "variance")
 

@@ -40,7 +40,7 @@ class SKMState(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the basis is that of a stream of n_features and labels."""
         learned(self, ("class",))
-        self.basis.check(self.n_features, len(self.labels))
+        self.basis.check(self.n_features, len(self.labels), self.rows)
 
 
 class SKMAccumulator:
