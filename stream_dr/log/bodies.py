@@ -87,7 +87,7 @@ class BodyFile(NamedTuple):
         """A descriptor for the time of the with-block, of a file that is this one."""
         with translated(self.path):
             try:
-                file = os.open(self.path, flags | os.O_CLOEXEC)
+                file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO would wait for its other end
             except (FileNotFoundError, PermissionError) as e:
                 raise damaged_file(
                     self.path, "it is missing" if e.errno == errno.ENOENT else "it may not be opened"

@@ -38,10 +38,14 @@ class Head:
     def read(self) -> int:
         """The last position noted; −1 where none is, or not legibly."""
         with suppress(struct.error, OSError):
-            position, check = _FORM.unpack_from(self._path.read_bytes())
+            position, check = _FORM.unpack_from(self._bytes())
             if row_digest(position) == check:
                 return int(position)
         return -1
+
+    def _bytes(self) -> bytes:
+        """What is there; nothing of what is no file, as a FIFO is, which would be waited for."""
+        return self._path.read_bytes() if self._path.is_file() else b""
 
     def write(self, position: int) -> None:
         """Note a position; a disk that does not take it leaves the one before."""
@@ -51,7 +55,7 @@ class Head:
     def is_of(self, index: Path) -> bool:
         """Whether that is the file which was noted as the index."""
         with suppress(struct.error, OSError):
-            *noted, check = _FILE.unpack_from(self._path.read_bytes(), _FORM.size)
+            *noted, check = _FILE.unpack_from(self._bytes(), _FORM.size)
             return tuple(noted) == _numbers(index) and row_digest(*noted) == check
         return False
 

@@ -202,7 +202,7 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
 def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
     """One shard by path or URI; a manifest beside it says its width. With sha256 only those bytes are read from it."""
     path = path_of(os.fspath(uri))
-    if not path.exists():
+    if not (path.is_file() or path.is_dir()):  # a FIFO would be waited for
         raise SourceMissing(
             f"{path} is not there; check the path, or put a shard that was replayed back in its place, or replay it from "
             "where it is now.",

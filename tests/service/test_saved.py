@@ -12,6 +12,7 @@ import pytest
 
 import stream_dr
 from stream_dr import LDA
+from stream_dr.models.snapshot_file import file_bytes, read_bytes
 from tests.service.serving import ROOT, Process, Served, arrow, in_thread, post
 
 RANDOM = np.random.default_rng(5)
@@ -119,3 +120,23 @@ def test_the_command_serves_a_file(tmp_path: Path) -> None:
             assert (client.predict(X) == LDA(gamma=1.0).fit(X, Y).predict(X)).all()
         serving.terminate()
         assert serving.wait(30) == 0
+
+
+def test_a_right_checksum_over_wrong_arrays_is_no_right_file(served: Served, tmp_path: Path) -> None:
+    arrays, facts = read_bytes(file_of(LDA().fit(X, Y), tmp_path))
+    for name, wrong in (("state.features.mean", np.zeros(9)), ("state.targets.label_rows", np.full(3, -1))):
+        told = put(served.http, file_bytes({**arrays, name: wrong}, facts), "new")
+        assert (told.status_code, told.json()["code"], told.json()["reason"]) == (
+            400,
+            "malformed_input",
+            "damaged_file",
+        )
+        assert name.rsplit(".", 1)[-1] in told.json()["detail"] or "reshape" in told.json()["detail"]
+    assert "new" not in served.directory.models
+
+
+@pytest.mark.parametrize("name", [["table"], {}, None, 1])
+def test_a_map_without_a_name_is_an_invalid_parameter(served: Served, name: object) -> None:
+    spec = {"estimator": "lda", "params": {"feature_map": {"map": name}}}
+    told = served.http.put("/models/new", json=spec)
+    assert (told.status_code, told.json()["code"]) == (422, "invalid_parameter")

@@ -1,7 +1,10 @@
 """Progress: plain lines where there is no terminal, only for what takes longer than a second, never on stdout."""
 
+from pathlib import Path
+
 import pytest
 
+from stream_dr.cli import main
 from stream_dr.commands import output
 
 
@@ -31,3 +34,33 @@ def test_a_quick_command_is_silent_and_an_unknown_total_is_not_told(capsys, monk
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("convert: 3,000 rows, 1,")
     assert line.endswith("rows/s")
+
+
+def test_control_characters_are_written_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    told = "a\x1b]0;title\x07\tb\nc\x9bd\x7f é \r"
+    shown = "a\\x1b]0;title\\x07\tb\nc\\x9bd\\x7f é \\r"
+    assert output.printable(told) == shown
+    output.result(told)
+    output.say("x\x1b[31m")
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (shown + "\n", "x\\x1b[31m\n")
+
+
+def test_the_names_of_a_file_reach_the_terminal_as_text(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{i},{i % 7},{'no' if i % 2 else 'yes'}\n" for i in range(40))
+    Path("rows.csv").write_text("first\x1b[31m,second,label\n" + rows)
+    (tmp_path / "odd\x1b[2J.csv").write_text("nothing")
+    for words in (
+        ["learn", "rows.csv", "--dir", "D", "--model", "m=lda", "--label", "label"],
+        ["learn", "odd\x1b[2J.csv", "--dir", "D"],
+        ["learn", "missing\x1b[2J.csv", "--dir", "D"],
+        ["inspect", "D"],
+    ):
+        with pytest.raises(SystemExit):
+            main(words)
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert "\\x1b[2J" in said.err

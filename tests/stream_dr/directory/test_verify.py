@@ -1,6 +1,7 @@
 """Inspect tells what there is; verify finds what is damaged, and names it."""
 
 import json
+import os
 import random
 import shutil
 import sqlite3
@@ -189,3 +190,16 @@ def test_damage_in_a_file_of_bodies_is_found(filled: Path, change: str) -> None:
     assert isinstance(found[0].error, errors.DamagedFile)
     assert bodies.stem in str(found[0].error)
     assert [f.error for f in found[1:]] == [None] * (len(found) - 1)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("place", ["log/head", "log/*.bodies", "snapshots/*/*.safetensors", "../s/*.arrow"])
+def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(filled: Path, place: str) -> None:
+    with opened(filled / "d") as directory:
+        for model in directory.models.values():
+            snapshot(model, model.freeze(), directory.path)
+    for file in list((filled / "d").parent.glob(f"d/{place}" if ".." not in place else place[3:])):
+        file.unlink()
+        os.mkfifo(file)
+    wrong = [finding.what for finding in verify(filled / "d") if finding.error]
+    assert bool(wrong) == (place != "log/head")

@@ -83,3 +83,10 @@ def test_energy_captured_on_generated_text() -> None:
         shares[ell] = ((dense @ Q) ** 2).sum() / best
     assert shares[2.0] > 0.95
     assert shares[2.0] > shares[0.0]
+
+
+@pytest.mark.timeout(60)
+def test_a_huge_first_row_does_not_keep_the_next_from_being_learned():
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    rows[0, 0] = 1e100
+    assert np.isfinite(CCIPCA().fit(rows).transform(rows)).all()
