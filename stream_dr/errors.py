@@ -243,7 +243,7 @@ class UnknownFormat(StreamDRError):
 
 
 class DamagedFile(StreamDRError):
-    """Raised when a file's checksum does not match its bytes."""
+    """Raised when a file's checksum does not match its bytes, or its arrays do not fit each other; names the array."""
 
     code = "damaged_file"
 
