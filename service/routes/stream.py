@@ -66,12 +66,19 @@ async def livez() -> schemas.Health:
 @router.get("/readyz", response_model_exclude_none=True)
 def readyz(shared: Service) -> schemas.Health:
     """200 when batches can be taken, with the models that have failed or cannot be published; else 503 with the reason."""
-    reason = "The service is stopping." if shared.stopping.is_set() else shared.running.ready()
-    if reason is not None:
-        raise Problem("not_ready", reason)
+    health = shared.running.health()
+    free, needed = health["free_bytes"], max(health["min_free_bytes"], 1)
+    if shared.stopping.is_set():
+        raise Problem("not_ready", "The service is stopping.")
+    if free < needed:
+        detail = f"{free:,} bytes are free on the disk, {needed:,} are needed (min_free_bytes). Make room on it."
+        raise Problem("not_ready", detail, free_bytes=free, needed=needed)
+    if health["reason"] is not None:
+        raise Problem("not_ready", health["reason"])
+
     hindered = [name for name, model in shared.directory.models.items() if model.state.startswith("failed")]
-    detail = f"failed, or not to be published: {', '.join(hindered)} (GET /models has why)" if hindered else None
-    return schemas.Health(status="ready", detail=detail)
+    named = f"failed, or not to be published: {', '.join(hindered)} (GET /models has why)" if hindered else None
+    return schemas.Health(status="ready", detail=named)
 
 
 async def _changes(shared: Shared) -> AsyncIterator[str]:

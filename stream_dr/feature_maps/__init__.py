@@ -58,7 +58,7 @@ def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str) -> Callable
     spec.__name__ = spec.__qualname__ = name
     place = f"{kind.__module__.rpartition('.')[2]}.{getattr(kind, '__name__', name)}"
     spec.__doc__ = f"The spec of {what}; see {place} for the parameters. Raises InvalidParameter."
-    spec.__dict__["__signature__"] = inspect.signature(kind).replace(return_annotation=dict[str, Any])
+    vars(spec)["__signature__"] = inspect.signature(kind).replace(return_annotation=dict[str, Any])
     return spec
 
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import resource
 import shlex
 import shutil
 import signal
@@ -29,7 +28,6 @@ import yaml
 import stream_dr
 from service.settings import PREFIX, Settings
 from tests.service.serving import ARROW, ROOT, Process, in_thread
-from tests.service.test_heads import anonymous_bytes, answer, lines, slowest_livez
 
 IMAGE = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -108,8 +106,8 @@ def test_the_start_command_is_ours(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def nginx(folder: Path, service: str, under: tuple[str, ...] = (), **changed: str) -> Iterator[str]:
-    """nginx by the documented configuration, on a free port, in front of a service; its URL. under: what runs it."""
+def nginx(folder: Path, service: str, **changed: str) -> Iterator[str]:
+    """nginx by the documented configuration, on a free port, in front of a service; its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -121,7 +119,7 @@ def nginx(folder: Path, service: str, under: tuple[str, ...] = (), **changed: st
         text = text.replace(documented, here)
     (folder / "nginx.conf").write_text(text)
     told = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;"
-    command = [*under, "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", told]
+    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", told]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         try:
             deadline = time.monotonic() + 10
@@ -164,32 +162,6 @@ def test_behind_nginx_clients_are_bounded(tmp_path: Path) -> None:
         for _ in range(4):
             assert lines.enter_context(http.stream("GET", "/events")).status_code == 200
         assert http.get("/stream").status_code == 429
-
-
-@pytest.mark.test_all
-@pytest.mark.skipif(None in map(shutil.which, ("nginx", "prlimit")), reason="nginx or prlimit is not installed")
-def test_behind_nginx_unfinished_heads_hold_up_nobody(tmp_path: Path) -> None:
-    """2,000 connections, where the system lets a process open 1,024 files unasked; none of their heads ends."""
-    (tmp_path / "proxy").mkdir()
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))
-    process = Process(tmp_path / "D", write_token="a-long-write-token")
-    head = b"GET /stream HTTP/1.1\r\nHost: a\r\n" + (b"X: " + b"x" * 7_000 + b"\r\n") * 4
-    try:
-        with nginx(tmp_path / "proxy", process.url, ("prlimit", "--nofile=1024:")) as url:
-            slowest_livez(url, 5)
-            before = anonymous_bytes(process.popen.pid)
-            begun = time.monotonic()
-            with lines(url, 2_000) as open_lines:
-                for line in open_lines:
-                    line.sendall(head)
-                assert slowest_livez(url, 10) < 2
-                assert anonymous_bytes(process.popen.pid) - before < 1 << 20  # nothing is passed on
-                assert answer(open_lines[-1]) == b""
-                assert 9 < time.monotonic() - begun < 20
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, files)
-        assert process.stop() == 0
 
 
 @pytest.mark.slow

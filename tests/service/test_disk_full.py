@@ -86,6 +86,18 @@ def test_a_disk_that_fills_up_and_is_emptied_again(small_disk: Path) -> None:
         assert directory.log.verify().events == acknowledged + 1
 
 
+def test_a_full_disk_is_not_ready(small_disk: Path) -> None:
+    with in_thread(small_disk / "D", min_free_bytes=0) as served:
+        with contextlib.suppress(OSError), open(small_disk / "other", "wb", buffering=0) as other:
+            while True:
+                other.write(bytes(1 << 12))
+        answer = served.http.get("/readyz")
+        assert (answer.status_code, answer.json()["code"], answer.json()["free_bytes"]) == (503, "not_ready", 0)
+        assert served.http.get("/livez").status_code == 200
+        (small_disk / "other").unlink()
+        assert served.http.get("/readyz").json() == {"status": "ready"}
+
+
 def test_a_disk_without_a_free_inode(small_disk: Path) -> None:
     """A file of bodies, or the journal of the table of models, cannot be made."""
     with in_thread(small_disk / "D") as served:

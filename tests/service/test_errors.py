@@ -245,7 +245,8 @@ def test_an_index_past_the_widest_stream(tmp_path: Path) -> None:
 def test_no_room_on_the_disk(tmp_path: Path) -> None:
     with in_thread(tmp_path, min_free_bytes=2**60) as served:
         refused(served, 507, "insufficient_storage", "POST", "/partial_fit", **body(arrow(ROWS, LABELS)))
-        refused(served, 503, "not_ready", "GET", "/readyz")
+        told = refused(served, 503, "not_ready", "GET", "/readyz")
+        assert 0 < told["free_bytes"] < told["needed"] == 2**60
 
 
 def test_a_state_that_would_be_too_large(tmp_path: Path) -> None:
