@@ -22,7 +22,8 @@ from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
 from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, unseen
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
-from stream_dr.rows.raw_rows import RawRows, raw_of, refuse_raw
+from stream_dr.rows.kinds import Kind, kind_of
+from stream_dr.rows.raw_rows import raw_of, refuse_table
 
 
 @runtime_checkable
@@ -276,23 +277,21 @@ class Mapped(NamedTuple):
         """Names of the columns that the map makes, which `loadings` has as rows; None where they have none."""
         return None if self.table is None else feature_names_of(feature_map(self.feature_map), self.table)
 
-    def unseen(self, X: RawRows) -> int:
+    def unseen(self, X: Rows) -> int:
         """Values of which nothing is made: categories never met, columns never met."""
         return 0 if self.table is None else unseen(feature_map(self.feature_map), self.table, X)
 
-    def apply(self, X: Rows | RawRows, names: tuple[str, ...] | None = None) -> np.ndarray:
+    def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Map rows (rows, features), dense or CSR, and project them, some thousand at a time. Raises WidthMismatch.
 
-        names: of X's columns, for a map that goes by name; any may come. X is RawRows for a map with statistics.
+        names: of X's columns, for a map that goes by name; any may come. For a map with statistics X may be a table's.
         """
         made, names = feature_map(self.feature_map), names or self.names
         if self.table is not None:
-            if not isinstance(X, RawRows) and X.shape[1] != len(names or ()):
+            if kind_of(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
-            rows = X if isinstance(X, RawRows) else raw_of(X, names)
-            return np.asarray(self.inner.apply(mapped_rows(made, self.table, rows)))
-        if isinstance(X, RawRows):
-            refuse_raw(X)
+            return np.asarray(self.inner.apply(mapped_rows(made, self.table, raw_of(X, names))))
+        refuse_table(X)
         if names is None or not made.by_name:
             if not sp.issparse(X):
                 check_width(X, self.width)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from stream_dr.arrow.raw import raw_rows
 from stream_dr.feature_maps.report import TableReport, describe
+from stream_dr.rows.table_rows import raw_rows
 
 
 def describe_table(X: Any, **options: Any) -> TableReport:

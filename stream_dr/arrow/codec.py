@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from stream_dr.arrow.json_rows import block_from_json, json_rows
 from stream_dr.arrow.messages import check_footer, check_messages, stream_in
-from stream_dr.arrow.raw import raw_from_arrow
 from stream_dr.arrow.rows import (
     BESIDE,
     WIDEST,
@@ -37,9 +36,10 @@ from stream_dr.arrow.rows import (
     sparse_rows,
 )
 from stream_dr.arrow.sound import check_batches, check_types, first_line
-from stream_dr.arrow.targets import arrow_from_targets, is_text, targets_from_arrow
+from stream_dr.arrow.targets import arrow_from_targets, targets_from_arrow
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
+from stream_dr.rows.table_rows import is_text, raw_from_arrow
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 

@@ -22,11 +22,10 @@ import numpy as np
 import orjson
 
 from stream_dr.arrow.json_targets import NUMBER, name_of, number_array, targets_from_json
-from stream_dr.arrow.raw import raw_from_dicts, raw_from_texts
 from stream_dr.arrow.rows import WIDEST, canonical_csr
 from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, MalformedInput, SchemaMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
-from stream_dr.rows.raw_rows import RawColumn, RawRows, said
+from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -66,8 +65,8 @@ def json_rows(block: Block) -> dict[str, Any]:
         obj["rows"] = [{"indices": X.indices[a:b].tolist(), "values": X.data[a:b].tolist()} for a, b in spans]
         if block.width_stated:
             obj["n_features"] = block.features
-    elif isinstance(block.X, RawRows):
-        obj["rows"] = _table(block.X)
+    elif block.table:
+        obj["rows"] = block.X.to_dicts()
     elif block.names is not None:
         obj["rows"] = [dict(zip(block.names, row, strict=True)) for row in block.X.tolist()]
     else:
@@ -80,23 +79,6 @@ def json_rows(block: Block) -> dict[str, Any]:
     if block.ids is not None:
         obj["ids"] = list(block.ids)
     return obj
-
-
-def _table(rows: RawRows) -> list[dict[str, Any]]:
-    """Rows as objects, dates as ISO texts."""
-    columns = [
-        [None if gap else _value(column, v) for v, gap in zip(column.values.tolist(), column.missing, strict=True)]
-        for column in rows.columns
-    ]
-    return [dict(zip(rows.names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _value(column: RawColumn, value: Any) -> Any:
-    if column.kind == "text":
-        return column.labels[value]
-    if column.kind == "boolean":
-        return value != 0.0
-    return value if column.kind == "number" else int(value) if column.kind == "integer" else said(column.kind, value)
 
 
 def _parse(text: Any) -> Any:

@@ -8,17 +8,16 @@ Why this way: a slice's offsets do not start at 0 and what lies outside it is no
 CSR matrix only if their offsets agree; a null slot reads as 0.0, so nulls are refused. Each message names its column.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.raw import arrow_from_raw
-from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, numbers_of, offsets_of, plain
+from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, offsets_of
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import RawRows
+from stream_dr.rows.table_rows import arrow_from_raw, numbers_of, plain
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -123,9 +122,10 @@ def feature_columns(block: Block) -> dict[str, pa.Array]:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
         lists = (("indices", block.X.indices.astype(np.int32, copy=False)), ("values", block.X.data))
         return {name: pa.ListArray.from_arrays(offsets, pa.array(flat)) for name, flat in lists}
-    if isinstance(block.X, RawRows):
-        _refuse_reserved(block.X.names)
-        return arrow_from_raw(block.X)
+    if block.table:
+        columns = arrow_from_raw(block.X)
+        _refuse_reserved(columns)
+        return columns
     if block.names is None:
         flat = pa.array(np.ascontiguousarray(block.X).ravel())
         return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
@@ -133,7 +133,7 @@ def feature_columns(block: Block) -> dict[str, pa.Array]:
     return {name: pa.array(np.ascontiguousarray(block.X[:, i])) for i, name in enumerate(block.names)}
 
 
-def _refuse_reserved(names: tuple[str, ...]) -> None:
+def _refuse_reserved(names: Iterable[str]) -> None:
     taken = next((name for name in names if name in RESERVED), None)
     if taken is not None:
         raise SchemaMismatch(f"a feature is called {taken}, a name the layout uses itself; rename it.", column=taken)

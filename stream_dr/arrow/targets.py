@@ -13,13 +13,11 @@ import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.rows.block import LARGEST
+from stream_dr.rows.table_rows import is_text, numbers_of
 from stream_dr.targets.label_codes import Label, by_appearance, distinct_within
 from stream_dr.targets.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
-
-_KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-_NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
 
 
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
@@ -65,19 +63,6 @@ def first_null(array: pa.Array) -> int:
     if pa.types.is_null(array.type):
         return 0
     return int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-
-
-def numbers_of(array: pa.Array) -> np.ndarray:
-    """The integers or floats of an array without nulls, as they lie in its buffer; read-only.
-
-    O(1). No other thread takes the interpreter meanwhile; `to_numpy` gives it up twice.
-    """
-    kind = _NUMBERS[array.type.id]
-    if not len(array):
-        return np.empty(0, kind)
-    found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
-    found.setflags(write=False)
-    return found
 
 
 def offsets_of(column: pa.Array) -> np.ndarray:
@@ -177,16 +162,6 @@ def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, .
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
     used, codes = by_appearance(codes, len(own))
     return tuple(own[i] for i in used.tolist()), codes
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a type is string, large_string or string_view."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def plain(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers or booleans."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def _is_label(kind: pa.DataType) -> bool:

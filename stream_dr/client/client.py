@@ -29,8 +29,9 @@ from stream_dr.arrow.codec import read_arrow
 from stream_dr.client.connection import Connection, error_class, header
 from stream_dr.client.remote_rows import array_of, bytes_of, ids_of, is_unicode, metadata_of, rows_of, several
 from stream_dr.client.served_array import ServedArray
+from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.frames import is_stream, parts
+from stream_dr.rows.kinds import Kind, kind_of
 from stream_dr.targets.kind import refuse_ambiguous
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
@@ -83,10 +84,10 @@ class Client:
         either. check: say what would be taken, and take nothing. Raises what the service refuses with.
         """
         key, rows, told = header("key", key or uuid.uuid4().hex), 0, Facts()
-        in_parts = is_stream(X)
+        in_parts = kind_of(X) is Kind.STREAM
         query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
-        for number, (part, targets) in enumerate(parts(X, y)):
-            body = self._batch(part, targets, sample_weight, ids, target)
+        for number, block in enumerate(batches(as_block(X, y, sample_weight))):
+            body = self._batch(block, ids, target)
             headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if in_parts else key}
             told = self._service.send("POST", "/partial_fit", params=query, content=body, headers=headers).json()
             rows += told["rows"]
@@ -283,13 +284,11 @@ class Client:
     def _get(self, path: str) -> Facts:
         return dict(self._service.send("GET", path).json())
 
-    def _batch(
-        self, X: Any, y: Any, sample_weight: Any, ids: Sequence[str] | Sequence[int] | None, target: str
-    ) -> bytes:
+    def _batch(self, given: Block, ids: Sequence[str] | Sequence[int] | None, target: str) -> bytes:
         """Rows and what is given with them, as they are sent."""
-        rows, names = rows_of(X)
-        weights = as_weights(sample_weight, rows.shape[0])
-        targets = None if y is None else self._targets(y, rows.shape[0], target)
+        rows, names = rows_of(given.X)
+        weights = as_weights(given.weights, rows.shape[0])
+        targets = None if given.y is None else self._targets(given.y, rows.shape[0], target)
         return bytes_of(Block(rows, targets, weights, None if ids is None else ids_of(ids, rows.shape[0]), names))
 
     def _predicted(self, X: Any, model: str | None) -> Facts:

@@ -9,18 +9,18 @@ import pyarrow as pa
 
 from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.arrow.raw import raw_rows
-from stream_dr.rows.block import Block, Ids, as_rows
-from stream_dr.rows.frames import is_frame
+from stream_dr.rows.block import Block, Ids, Rows
+from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
+from stream_dr.rows.number_rows import as_rows
+from stream_dr.rows.table_rows import raw_rows
 
 
-def rows_of(X: Any) -> tuple[Any, tuple[str, ...] | None]:
-    """Numbers and the columns' names; of a table of more than numbers, or of texts, RawRows for a feature map there."""
-    texts = isinstance(X, list | tuple) and bool(X) and all(isinstance(text, str) for text in X)
+def rows_of(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
+    """Numbers and the columns' names; a table of more than numbers, or texts, as they are for a feature map there."""
     try:
         return as_rows(X)
     except (errors.NotNumeric, errors.NotFinite, errors.InvalidRows):
-        if not (texts or is_frame(X) or hasattr(X, "iloc")):
+        if kind_of(X) not in (Kind.TEXTS, Kind.DICTS, *COLUMNAR):
             raise
     raw = raw_rows(X)
     return raw, raw.names

@@ -20,7 +20,8 @@ from stream_dr.datasets.readers.lines import BLOCK_ROWS
 from stream_dr.datasets.readers.rcv1 import read_indicator
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidParameter, SourceMissing
-from stream_dr.rows.block import Block, as_rows
+from stream_dr.rows.block import Block
+from stream_dr.rows.number_rows import as_rows
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import WriteProgress, write_shards
 from stream_dr.targets.targets import class_targets, continuous_targets

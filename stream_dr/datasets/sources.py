@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_dr.arrow.raw import plain
 from stream_dr.arrow.rows import BESIDE, is_layout
 from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.readers.csv import read_csv
@@ -25,7 +24,7 @@ from stream_dr.datasets.readers.vw import read_vw
 from stream_dr.disk import FileName
 from stream_dr.errors import DamagedShard, InvalidParameter, MalformedInput, SourceMissing
 from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import RawRows
+from stream_dr.rows.table_rows import plain
 from stream_dr.shards.dataset import open_shard
 from stream_dr.shards.file import begins_as_shard
 
@@ -120,7 +119,7 @@ class FileSource:
         self.options = options
         self._reader, self._takes = reader, takes
         if format in TABLES and options.raw is None:
-            self.options = options._replace(raw=self.first is not None and isinstance(self.first.X, RawRows))
+            self.options = options._replace(raw=self.first is not None and self.first.table)
 
     @cached_property
     def first(self) -> Block | None:

@@ -60,7 +60,6 @@ from stream_dr.models.schema import (
     with_table,
 )
 from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import RawRows
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import Label, Targets, all_absent, check_label_type, labelled_rows, refuse_kind
 
@@ -81,7 +80,7 @@ def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], 
     if block.rows == 0 or (block.features == 0 and not block.sparse):
         raise EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
     block = block if schema.layout is None else columns_in_order(block, schema)
-    for model in models if isinstance(block.X, RawRows) else ():
+    for model in models if block.table else ():
         check_table(model.estimator, block.X)
     grown = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
     if grown == schema:
@@ -189,7 +188,7 @@ def takes_weights(kind: type[Estimator]) -> bool:
 
 def _with_rows(block: Block, schema: Schema) -> Schema:
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
-    if isinstance(block.X, RawRows):
+    if block.table:
         return with_table(block.X, schema)
     if schema.layout is None:
         check_stated(block, schema.stated)

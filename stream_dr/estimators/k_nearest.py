@@ -23,7 +23,8 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
 from stream_dr.feature_maps.draws import check_seed
-from stream_dr.rows.block import Block, as_rows
+from stream_dr.rows.block import Block
+from stream_dr.rows.number_rows import as_rows
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import RawRows
 from stream_dr.statistics.reservoir import ReservoirAccumulator
 
 
@@ -14,7 +13,7 @@ class RowSample:
 
     def __init__(self, capacity: int, seed: int) -> None:
         self._drawn = ReservoirAccumulator(capacity, seed)
-        self._tables: list[tuple[np.ndarray, RawRows]] = []
+        self._tables: list[tuple[np.ndarray, Rows]] = []
 
     @property
     def n_features(self) -> int:
@@ -23,7 +22,7 @@ class RowSample:
 
     def add(self, block: Block) -> None:
         """Offer a batch's rows. Raises as ReservoirAccumulator.add."""
-        if not isinstance(block.X, RawRows):
+        if not block.table:
             self._drawn.add(block._replace(weights=None))
             return
         before = self._drawn.rows

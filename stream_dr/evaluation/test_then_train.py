@@ -23,7 +23,7 @@ from stream_dr.evaluation.row_sample import RowSample
 from stream_dr.evaluation.scores import ClassScores, LabelScores
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import RawRows, refuse_raw
+from stream_dr.rows.raw_rows import refuse_table
 from stream_dr.rows.source import Source
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.targets.label_codes import Label
@@ -189,7 +189,7 @@ class _Run:
             self._order.append(np.array([codes[0] for codes in truth], np.int32))
         for learner in self._learners.values():
             learner.add(block)
-        if not isinstance(block.X, RawRows):
+        if not block.table:
             self._moments.add(block)
         self._sample.add(block)
         self.rows += block.rows
@@ -220,8 +220,8 @@ class _Run:
         kind = block.y.kind
         if kind == "continuous":
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
-        if self._settings.full and isinstance(block.X, RawRows):
-            refuse_raw(block.X)
+        if self._settings.full:
+            refuse_table(block.X)
         if self._kind not in ("", kind):
             raise TargetKindMismatch(f"targets are of kind {kind}; the first rows' were {self._kind}.")
         if self._kind == "":

@@ -78,11 +78,6 @@ hash_table = lru_cache(maxsize=64)(_hash_table)
 """The same, for names that come again and again."""
 
 
-def are_named_rows(X: Any) -> bool:
-    """Whether X is a non-empty sequence of dicts, or one dict's list."""
-    return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(row, Mapping) for row in X)
-
-
 def named_rows(X: Sequence[Mapping[Any, Any]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
     """Dicts as CSR (rows, names) float64 and the names, in order of first appearance. Raises InvalidRows.
 

@@ -25,7 +25,8 @@ from stream_dr.checks import MOST_ROWS, csr, finite, same, shaped, within, wrong
 from stream_dr.errors import InvalidParameter, StreamDRError, other_width
 from stream_dr.feature_maps.draws import check_seed, finite_number, uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.rows.block import Block, Rows, as_rows, check_finite
+from stream_dr.rows.block import Block, Rows, check_finite
+from stream_dr.rows.number_rows import as_rows
 
 KERNELS = ("rbf", "laplace", "polynomial", "linear")
 MOST_LANDMARKS = 20_000

@@ -39,7 +39,7 @@ from stream_dr.feature_maps.draws import finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.taken_for import AS, Wishes, taken_for
 from stream_dr.feature_maps.words import Words
-from stream_dr.rows.raw_rows import RawRows, refuse_raw
+from stream_dr.rows.raw_rows import RawRows, refuse_table
 
 
 class TableState(NamedTuple):
@@ -180,7 +180,7 @@ class Text(FeatureMap):
 
     def begin(self, rows: RawRows) -> TableState:
         """The state of the column of texts among these rows'. Raises InvalidRows."""
-        texts = [name for name, column in zip(rows.names, rows.columns, strict=True) if column.kind == "text"]
+        texts = [name for name, kind in rows.kinds.items() if kind == "text"]
         name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
         if name not in rows.names:
             raise InvalidRows(
@@ -221,12 +221,12 @@ def emptied(state: TableState) -> TableState:
 def check_columns(spec: Any, rows: RawRows) -> None:
     """Raise what keeps a map (None: none) from learning such columns: SchemaMismatch or InvalidRows."""
     if not isinstance(spec, Table | Text):
-        refuse_raw(rows)
-    if isinstance(spec, Text):
+        refuse_table(rows)
+    elif isinstance(spec, Text):
         spec.begin(rows)
-        return
-    for name, kind in (spec.as_ or {}).items():
-        read_as(TableColumn(name, kind), rows.column(name), rows.rows)
+    else:
+        for name, kind in (spec.as_ or {}).items():
+            read_as(TableColumn(name, kind), rows.column(name), rows.rows)
 
 
 def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:

@@ -19,8 +19,8 @@ from stream_dr.arrow.rows import sound_csr
 from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps.table import TableState
-from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import RawRows, converted, family_of, gaps, raw_of
+from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.raw_rows import kinds_with, missing_row, raw_of
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Label, all_absent, check_label_type
 
@@ -135,7 +135,7 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
 def columns_in_order(block: Block, schema: Schema) -> Block:
     """The block with named columns in the stream's order and a stated width filled up; no copy where nothing
     changes."""
-    if schema.layout == "table" or isinstance(block.X, RawRows):
+    if schema.layout == "table" or block.table:
         return _as_table(block, schema)
     if schema.names is not None and block.names is not None and block.names != schema.names:
         at = {name: i for i, name in enumerate(block.names)}
@@ -165,7 +165,7 @@ def check_stated(block: Block, stated: int) -> None:
         )
 
 
-def with_table(rows: RawRows, schema: Schema) -> Schema:
+def with_table(rows: Rows, schema: Schema) -> Schema:
     """A table's columns are those of its first batch, each of the kind of its first value; a stream of numbers by name may
     become a table."""
     if schema.layout not in (None, "named", "table"):
@@ -180,17 +180,15 @@ def with_table(rows: RawRows, schema: Schema) -> Schema:
             f"batch has unknown columns {extra[:5]}; this stream's are {list(names[:5])} …. Leave them out."
         )
     numbers = ("number",) * len(names) if schema.layout == "named" else ("",) * len(names)
-    kinds = dict(zip(names, schema.kinds or numbers, strict=True))
-    for name, column in zip(rows.names, rows.columns, strict=True):
-        converted(name, column, kinds[name]) if kinds[name] else kinds.update({name: family_of(column)})
+    kinds = kinds_with(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
     return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
 
 
-def table_of(schema: Schema) -> RawRows | None:
+def table_of(schema: Schema) -> Rows | None:
     """A row of a table's columns in which all is missing; None where the stream is no table."""
     if schema.layout != "table" or schema.names is None or schema.kinds is None:
         return None
-    return RawRows(schema.names, tuple(gaps(kind, 1) for kind in schema.kinds))
+    return missing_row(dict(zip(schema.names, schema.kinds, strict=True)))
 
 
 def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
@@ -205,18 +203,8 @@ def _as_table(block: Block, schema: Schema) -> Block:
     has not, come last. Raises SchemaMismatch."""
     if block.names is None or schema.names is None or schema.kinds is None:
         return block
-    rows = block.X if isinstance(block.X, RawRows) else raw_of(block.X, block.names)
-    columns = {name: column for name, column in zip(rows.names, rows.columns, strict=True) if name not in schema.names}
-    if len(columns) == len(rows.names) and rows.rows:
-        raise SchemaMismatch(
-            f"batch has none of the table's columns {list(schema.names[:5])}; it has {list(rows.names[:5])}. Send those."
-        )
-    known = {}
-    for name, kind in zip(schema.names, schema.kinds, strict=True):
-        column = rows.column(name)
-        known[name] = gaps(kind, rows.rows) if column is None else converted(name, column, kind) if kind else column
-    names, parts = (*known, *columns), (*known.values(), *columns.values())
-    return block._replace(X=RawRows(names, parts, rows.rows), names=names)
+    rows = raw_of(block.X, block.names).arranged(dict(zip(schema.names, schema.kinds, strict=True)))
+    return block._replace(X=rows, names=rows.names)
 
 
 def learned_by(estimator: Estimator, block: Block) -> Block:

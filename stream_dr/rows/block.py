@@ -7,16 +7,14 @@ distinct indices, float32 or float64 (float32 is cast up where sums are formed, 
 Why this way: the numerics never see Arrow, files or pandas, and a batch arrives without a copy where its layout allows.
 """
 
-from os import PathLike
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from stream_dr.compiled import readonly
-from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite, NotNumeric
-from stream_dr.rows.frames import is_frame, matrix_of, table_of
-from stream_dr.rows.raw_rows import LARGEST, RawRows, refuse_raw
-from stream_dr.rows.sparse_rows import as_csr, check_indices, is_sparse, refuse_complex
+from stream_dr.errors import InvalidWeights, NotFinite
+from stream_dr.rows.raw_rows import LARGEST, RawRows, refuse_table
+from stream_dr.rows.sparse_rows import check_indices, is_sparse
 
 Ids = list[str] | list[int]
 
@@ -61,6 +59,11 @@ class Block(NamedTuple):
         return is_sparse(self.X)
 
     @property
+    def table(self) -> bool:
+        """Whether rows are a table's columns, of which a feature map makes numbers."""
+        return isinstance(self.X, RawRows)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the rows' numbers."""
         if self.sparse:
@@ -77,68 +80,10 @@ class Block(NamedTuple):
         )
 
 
-def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
-    """Rows (rows, features) as a C-ordered ndarray or CSR, and the columns' names where X is a table of named columns.
-
-    Takes ndarray, array-likes, any scipy sparse format (converted to CSR once), rows that are dicts, and what frames.py
-    knows as a table; float32 stays float32, all else becomes float64; a C-ordered float array is not copied. Raises
-    InvalidRows, InvalidIndex or NotFinite.
-    """
-    if is_sparse(X):
-        matrix = as_csr(X)
-        check_finite(matrix)
-        return matrix, None
-    table = table_of(X) if is_frame(X) else None
-    if table is not None:
-        array, names = matrix_of(table)
-    else:
-        names = _names(X)
-        array = _matrix(X.to_numpy() if hasattr(X, "sparse") and hasattr(X, "dtypes") else X)
-    check_finite(array)
-    return array, names
-
-
-def _matrix(X: Any) -> np.ndarray:
-    """Array-like X as a C-ordered (rows, features) array of floats."""
-    try:
-        array = np.asarray(X)
-        if array.dtype == object and array.ndim == 1 and all(hasattr(row, "__len__") for row in array):
-            array = np.asarray(array.tolist())  # a column of vectors
-    except ValueError as e:
-        raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
-    if array.ndim == 0 and array.dtype.kind in "OSU":
-        raise _not_taken(X)
-    refuse_complex(array)
-    if array.dtype not in (np.float32, np.float64):
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as e:
-            kind = NotNumeric if isinstance(e, TypeError) else InvalidRows
-            raise kind(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
-    if array.ndim != 2:
-        raise InvalidRows(
-            f"Expected 2D array, got {array.ndim}D array instead: rows must be (rows, features). "
-            "Reshape your data with X.reshape(1, -1) for one row or X.reshape(-1, 1) for one feature."
-        )
-    return np.ascontiguousarray(array)
-
-
-def _not_taken(X: Any) -> NotNumeric:
-    """The error that says that X is nothing rows can be made of."""
-    if isinstance(X, str | PathLike):
-        return NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
-    kind = f"{type(X).__module__}.{type(X).__qualname__}".removeprefix("builtins.")
-    return NotNumeric(
-        f"X is of type {kind}; pass an array, a scipy sparse matrix, a list of rows, or a pandas, polars or Arrow table. "
-        "Batches that come one by one go to partial_fit."
-    )
-
-
 def check_rows(block: Block) -> None:
     """Raise InvalidIndex or NotFinite for rows that no compiled loop may see, and SchemaMismatch or InvalidRows for
     RawRows; a block that is checked costs nothing."""
-    if isinstance(block.X, RawRows):
-        refuse_raw(block.X)
+    refuse_table(block.X)
     if block.checked:
         return
     if block.sparse:
@@ -199,16 +144,3 @@ def as_weights(weights: Any, rows: int) -> np.ndarray | None:
 def row_weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
     """Weights (rows,) as compiled loops take them, read-only; ones where none are given."""
     return readonly(np.ones(rows) if weights is None else weights)
-
-
-def _names(X: Any) -> tuple[str, ...] | None:
-    """Column names of a table whose columns are all named by strings. Raises InvalidRows for a name that comes twice."""
-    names = getattr(X, "column_names", None)
-    if names is None:
-        names = getattr(X, "columns", None)
-    if names is None or not all(isinstance(n, str) for n in names):
-        return None
-    if len(set(names)) < len(names):
-        twice = next(n for i, n in enumerate(names) if n in names[:i])
-        raise InvalidRows(f"two columns are called {twice!r}; give every column a name of its own.")
-    return tuple(str(n) for n in names) or None

@@ -1,8 +1,4 @@
-"""frames: other libraries' tables as Arrow tables, and Arrow columns as a matrix.
-
-pandas and polars frames, Arrow tables and batches, and whatever else narwhals knows or offers Arrow's C stream are tables.
-Readers, Arrow data sets and scanners, polars LazyFrames and DuckDB relations are streams: they hand over their rows batch by
-batch, and are never held whole.
+"""frames: other libraries' tables, and streams of them, as Arrow tables, and Arrow columns as a matrix.
 
 Cost of `matrix_of`: one copy; a single column of vectors of one length is not copied.
 """
@@ -12,83 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.errors import EmptyInput, InvalidRows, InvalidTargets, NotNumeric, SchemaMismatch
+from stream_dr.errors import EmptyInput, InvalidRows, NotNumeric
+from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
 
 Table = Any
 """A pyarrow.Table; pyarrow is imported where a table comes in."""
 
 
-def is_frame(X: Any) -> bool:
-    """Whether X is a table, a column, a list of dicts, or a stream; pandas frames of numbers alone are left to numpy."""
-    if isinstance(X, np.ndarray | list | tuple):
-        return isinstance(X, list) and bool(X) and all(isinstance(row, dict) for row in X)
-    if hasattr(X, "iloc"):
-        types = list(getattr(X, "dtypes", [])) if getattr(X, "ndim", 1) == 2 else [X.dtype]
-        return any(kind == np.dtype(object) or not isinstance(kind, np.dtype) for kind in types) and not hasattr(
-            X, "sparse"
-        )
-    return is_stream(X) or hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
-
-
-def is_stream(X: Any) -> bool:
-    """Whether X hands over its rows batch by batch."""
-    if isinstance(X, np.ndarray | list | tuple) or any(hasattr(X, name) for name in ("iloc", "indptr", "num_columns")):
-        return False
-    if hasattr(X, "to_batches") and hasattr(X, "count_rows"):  # an Arrow data set or scanner
-        return True
-    import narwhals
-
-    known = narwhals.from_native(X, pass_through=True, allow_series=True)
-    if isinstance(known, narwhals.LazyFrame):
-        return True
-    return known is X and hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__len__")
-
-
-def parts(X: Any, y: Any = None) -> Iterator[tuple[Any, Any]]:
-    """(rows, targets) of what is given to learn: a stream's batches, or X and y as they are; y may name a column of X.
-
-    A stream's empty batches are left out, as long as there are others. Raises InvalidTargets where a stream's targets are
-    no column of its own, SchemaMismatch where there is no such column.
-    """
-    if not is_stream(X):
-        yield split(X, y)
-        return
-    if y is not None and not isinstance(y, str):
-        raise InvalidTargets(
-            f"X is a {_name(X)}, read batch by batch, and y a {_name(y)}: name the column of X that holds the targets."
-        )
-    empty, some = None, False
-    for table in batches_of(X):
-        given = (table, None) if y is None else split(table, y)
-        if table.num_rows:
-            some = True
-            yield given
-        else:
-            empty = given
-    if empty is not None and not some:
-        yield empty
-
-
-def split(X: Any, y: Any) -> tuple[Any, Any]:
-    """X and y, as they are unless y names a column of the table X: then the table without it, and the column.
-
-    Raises SchemaMismatch where there is no such column.
-    """
-    if not isinstance(y, str):
-        return X, y
-    if hasattr(X, "iloc") and getattr(X, "ndim", 1) == 2:
-        columns, table = list(X.columns), X
-    else:
-        table = table_of(X) if is_frame(X) else None
-        if table is None:
-            return X, y
-        columns = table.column_names
-    if y not in columns:
-        raise SchemaMismatch(f"X has no column {y!r} for the targets; it has {columns[:10]}.", column=y)
-    return (table.drop(columns=y) if hasattr(X, "iloc") else table.drop_columns([y])), table[y]
-
-
-def batches_of(X: Any) -> Iterator[Table]:
+def tables_of(X: Any) -> Iterator[Table]:
     """The tables that a stream hands over, one after the other.
 
     Raises EmptyInput for a reader that is at its end, and InvalidRows for a lazy frame that gives no batches.
@@ -114,7 +41,7 @@ def _handed_over(X: Any) -> Iterator[Any]:
     if hasattr(X, "__arrow_c_stream__"):
         return iter(pa.RecordBatchReader.from_stream(X))
     raise InvalidRows(
-        f"X is a {_name(X)}, which hands over no batches; collect it first, or pass its batches one by one."
+        f"X is a {type_name(X)}, which hands over no batches; collect it first, or pass its batches one by one."
     )
 
 
@@ -123,15 +50,18 @@ def table_of(X: Any) -> Table | None:
 
     Rows may also be dicts, one column a key. An index of pandas is left out.
     """
+    kind = kind_of(X)
+    if kind is not Kind.DICTS and kind not in COLUMNAR:
+        return None
     import narwhals
     import pyarrow as pa
 
-    if isinstance(X, list):
-        return pa.Table.from_pylist(X)
+    if kind is Kind.DICTS:
+        return pa.Table.from_pylist(list(X))
     if isinstance(X, pa.Table | pa.RecordBatch):
         return pa.table(X)
-    if is_stream(X):
-        return pa.concat_tables(batches_of(X))
+    if kind is Kind.STREAM:
+        return pa.concat_tables(tables_of(X))
     known = narwhals.from_native(X, pass_through=True, allow_series=True)
     if isinstance(known, narwhals.Series):
         return _column(known.to_arrow())
@@ -223,5 +153,6 @@ def _vectors(column: Any, name: str) -> np.ndarray | None:
     return None if flat is None or flat.ndim != 1 else flat.reshape(len(column), width)
 
 
-def _name(X: Any) -> str:
+def type_name(X: Any) -> str:
+    """What an error calls an object of no kind that is known."""
     return f"{type(X).__module__}.{type(X).__qualname__}".removeprefix("builtins.")

@@ -9,11 +9,12 @@ Why this way: numerics know no Arrow; what a map asks of a column (its distinct 
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch
+from stream_dr.rows.sparse_rows import is_sparse
 
 LARGEST = 1e100
 """Values beyond this size are refused: their squares would not be finite."""
@@ -43,6 +44,17 @@ class RawColumn(NamedTuple):
     def take(self, rows: Any) -> "RawColumn":
         """The rows of those numbers, slice or mask."""
         return self._replace(values=self.values[rows])
+
+    def values_said(self) -> list[Any]:
+        """Values (rows,) in JSON's types."""
+        return [None if gap else self._said(v) for v, gap in zip(self.values.tolist(), self.missing, strict=True)]
+
+    def _said(self, value: Any) -> Any:
+        if self.kind == "text":
+            return self.labels[value]
+        if self.kind == "boolean":
+            return value != 0.0
+        return value if self.kind == "number" else int(value) if self.kind == "integer" else said(self.kind, value)
 
 
 class RawRows:
@@ -75,13 +87,63 @@ class RawRows:
         chosen = np.arange(self.rows)[rows]
         return RawRows(self.names, tuple(c.take(chosen) for c in self.columns), len(chosen))
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Each column's kind, by its name."""
+        return {name: column.kind for name, column in zip(self.names, self.columns, strict=True)}
+
     def column(self, name: str) -> RawColumn | None:
         """The column of that name, or None."""
         return self.columns[self.names.index(name)] if name in self.names else None
 
+    def arranged(self, kinds: dict[str, str]) -> "RawRows":
+        """The columns of `kinds` in its order and of its families, gaps where there is no such column; others come last.
 
-def refuse_raw(rows: RawRows) -> NoReturn:
-    """Raise what rows of a table are told where only numbers are learned: InvalidRows for gaps, else SchemaMismatch."""
+        kinds: a family by name, "" for any. Raises SchemaMismatch where none of them is there, or a value is of another.
+        """
+        others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in kinds}
+        if len(others) == len(self.names) and self.rows:
+            raise SchemaMismatch(
+                f"batch has none of the table's columns {list(kinds)[:5]}; it has {list(self.names[:5])}. Send those."
+            )
+
+        columns = {}
+        for name, kind in kinds.items():
+            column = self.column(name)
+            columns[name] = (
+                gaps(kind, self.rows) if column is None else converted(name, column, kind) if kind else column
+            )
+        columns |= others
+        return RawRows(tuple(columns), tuple(columns.values()), self.rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Rows as dicts of JSON's types: dates as ISO texts, None where a value is missing."""
+        columns = [column.values_said() for column in self.columns]
+        return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def missing_row(kinds: dict[str, str]) -> RawRows:
+    """A row of columns of these families, by name, in which all is missing."""
+    return RawRows(tuple(kinds), tuple(gaps(kind, 1) for kind in kinds.values()))
+
+
+def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
+    """Families of columns by name, "" where none is known yet, after these rows, whose columns are among them.
+
+    Raises SchemaMismatch for a value of another family.
+    """
+    given = dict(zip(rows.names, rows.columns, strict=True))
+    for name, column in given.items():
+        if kinds[name]:
+            converted(name, column, kinds[name])
+    return {name: kind or (family_of(given[name]) if name in given else "") for name, kind in kinds.items()}
+
+
+def refuse_table(rows: Any) -> None:
+    """Where rows are a table's columns, raise what they are told where only numbers are learned: InvalidRows for gaps, else
+    SchemaMismatch."""
+    if not isinstance(rows, RawRows):
+        return
     way = 'Take feature_map={"map": "table"} (stream_dr.table()), encode it, or leave it out.'
     for name, column in zip(rows.names, rows.columns, strict=True):
         if column.kind in ("text", "date", "time"):
@@ -99,8 +161,11 @@ def places(X: Any) -> tuple[str, ...]:
 
 
 def raw_of(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
-    """Dense rows (rows, features) as columns of numbers, called x0, x1 … where they have no names. Raises InvalidRows."""
-    if hasattr(X, "indptr"):
+    """Dense rows (rows, features) as columns of numbers, called x0, x1 … where they have no names; a table's columns as they
+    are. Raises InvalidRows for sparse rows."""
+    if isinstance(X, RawRows):
+        return X
+    if is_sparse(X):
         raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
     names = names or places(X)
     columns = tuple(_numbers(np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names)))

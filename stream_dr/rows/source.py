@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from stream_dr.errors import InvalidParameter
+from stream_dr.rows.batches import batches
 from stream_dr.rows.block import Block
-from stream_dr.rows.frames import parts
 
 
 @runtime_checkable
@@ -27,8 +27,7 @@ class GivenBatches:
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """(position, Block) of each batch; positions count from 0."""
         given = (_block(batch, number) for number, batch in enumerate(self._batches))
-        blocks = (block._replace(X=X, y=y) for block in given for X, y in parts(block.X, block.y))
-        for position, block in enumerate(blocks):
+        for position, block in enumerate(block for whole in given for block in batches(whole)):
             if position > after and (until is None or position <= until):
                 yield position, block
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from stream_dr.datasets.sources import are_shards, open_source
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.rows.frames import parts
+from stream_dr.rows.batches import as_block, batches
+from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.shards.dataset import open_dataset
 
@@ -32,12 +33,12 @@ def fit(
     Raises what reading and learning do.
     """
     options = options if getattr(estimator, "feature_map", None) else {"raw": False} | options
-    batches = _batches(source, label, format, options)
+    blocks = _blocks(source, label, format, options)
     learned = type(estimator)(**estimator.get_params())
     with _bar(progress) as bar:
         task = bar.add_task("learn", total=None)
-        for X, y in batches:
-            learned.partial_fit(X, y)
+        for block in blocks:
+            learned.partial_fit(block)
             bar.update(task, completed=learned.n_samples_seen_)
     if "holder_" not in vars(learned) or not learned.n_samples_seen_:
         raise InvalidParameter(
@@ -47,7 +48,7 @@ def fit(
     return estimator
 
 
-def _batches(source: Any, label: str | None, format: str | None, options: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+def _blocks(source: Any, label: str | None, format: str | None, options: dict[str, Any]) -> Iterator[Block]:
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
         said = options if label is None else options | {"label": label}
@@ -56,8 +57,8 @@ def _batches(source: Any, label: str | None, format: str | None, options: dict[s
     elif format is not None or set(options) - {"raw"}:
         raise InvalidParameter(f"format and {', '.join(options) or 'options'} say how files are read; source is none.")
     if isinstance(source, Source):
-        return ((block, None) for _, block in source.events())
-    return parts(source, label)
+        return (block for _, block in source.events())
+    return batches(as_block(source, label))
 
 
 def _bar(shown: bool) -> Any:

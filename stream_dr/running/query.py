@@ -34,7 +34,7 @@ from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, change
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Ids, check_finite
-from stream_dr.rows.raw_rows import RawRows, refuse_raw
+from stream_dr.rows.raw_rows import refuse_table
 from stream_dr.rows.source import Source
 from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
@@ -101,10 +101,10 @@ def fitted(block: Block, projection: Projection, schema: Schema) -> tuple[Block,
     check_finite(block.X)
     _check_names(block, schema)
     block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else columns_in_order(block, schema)
-    if isinstance(block.X, RawRows):
-        if not isinstance(projection, Mapped) or projection.table is None:
-            refuse_raw(block.X)
-        return block, projection.unseen(block.X)
+    if block.table:
+        if isinstance(projection, Mapped) and projection.table is not None:
+            return block, projection.unseen(block.X)
+        refuse_table(block.X)
     return block, int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
 
 

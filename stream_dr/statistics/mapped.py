@@ -29,7 +29,7 @@ from stream_dr.feature_maps.table import (
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, check_rows
-from stream_dr.rows.raw_rows import RawRows, raw_of
+from stream_dr.rows.raw_rows import raw_of
 from stream_dr.statistics.moments.plan import EXACT_WIDTH
 from stream_dr.statistics.protocol import nested_state
 from stream_dr.statistics.renumbered import renumbered
@@ -254,7 +254,7 @@ class LandmarkAccumulator(MappedAccumulator):
 
 
 class TableAccumulator(MappedAccumulator):
-    """An accumulator of the rows that a map with running statistics makes of RawRows, or of dense rows; one owner.
+    """An accumulator of the rows that a map with running statistics makes of a table's columns, or of dense rows; one owner.
 
     A batch is added to the statistics first, then mapped by them. n_features: columns of the table.
     """
@@ -265,12 +265,11 @@ class TableAccumulator(MappedAccumulator):
 
     def add(self, block: Block) -> None:
         """Learn one batch. Raises SchemaMismatch, InvalidRows, what the inner accumulator raises; then nothing changed."""
-        rows, before = raw_rows_of(block), self.table
+        rows, before = raw_of(block.X, block.names), self.table
         if not rows.rows:
             return
         if before is None and getattr(self.inner, "scatter", "") == "exact":
-            kinds = {name: column.kind for name, column in zip(rows.names, rows.columns, strict=True)}
-            check_most_columns(self._map, kinds, EXACT_WIDTH)
+            check_most_columns(self._map, rows.kinds, EXACT_WIDTH)
         self.table = add(self._map, before, rows)
         try:
             self._each(block._replace(X=rows), lambda part: self.inner.add(self._part(part)))
@@ -283,7 +282,7 @@ class TableAccumulator(MappedAccumulator):
     def remove(self, block: Block, **options: Any) -> None:
         """Take out a batch learned before. Raises CannotUnlearn for rows that other means filled, or other idf weighed, when
         they were learned; with a constant `impute`, and without idf, there are none such."""
-        rows = raw_rows_of(block)
+        rows = raw_of(block.X, block.names)
         if self.table is None or not lasting(self._map, self.table, rows):
             raise CannotUnlearn(
                 "these rows have missing numbers or words, which were filled or weighed by the means and frequencies of "
@@ -309,7 +308,7 @@ class TableAccumulator(MappedAccumulator):
         return _around(inner, 0, self._spec, None) if self.table is None else _of_table(inner, self._spec, self.table)
 
     def _check(self, block: Block) -> None:
-        """Nothing: RawRows are checked when they are made."""
+        """Nothing: a table's columns are checked when they are made."""
 
     def _part(self, block: Block) -> Block:
         """Some rows, mapped. The width is stated, so that the whole scatter is kept, unless too many columns may come."""
@@ -317,11 +316,6 @@ class TableAccumulator(MappedAccumulator):
         stated = most_columns(self._map, table) <= EXACT_WIDTH
         X = mapped_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, checked=True)
-
-
-def raw_rows_of(block: Block) -> RawRows:
-    """A block's rows as columns of a table. Raises InvalidRows for sparse ones."""
-    return block.X if isinstance(block.X, RawRows) else raw_of(block.X, block.names)
 
 
 def _of_table(inner: Any, spec: str, table: TableState) -> MappedState:

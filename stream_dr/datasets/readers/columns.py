@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.arrow.raw import raw_from_arrow
 from stream_dr.arrow.rows import RESERVED, is_layout
-from stream_dr.arrow.targets import is_text, targets_from_arrow
+from stream_dr.arrow.targets import targets_from_arrow
 from stream_dr.errors import InvalidTargets, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import Block, Ids, check_finite
 from stream_dr.rows.frames import matrix_of
+from stream_dr.rows.table_rows import is_text, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 _PARTS = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.holder import held
-from stream_dr.rows.frames import split
+from stream_dr.rows.batches import as_block, split
 
 
 class AdditiveEstimator(Estimator):
@@ -56,7 +56,7 @@ class AdditiveEstimator(Estimator):
         """
         holder = self.holder()
         holder.check(self)
-        block, _ = self.parse(holder, *split(X, y), sample_weight)
+        block, _ = self.parse(holder, split(as_block(X, y, sample_weight)))
         holder.accumulator.remove(block)
         holder.projection = holder.refined = None
         return self

@@ -15,26 +15,24 @@ from sklearn.base import clone
 from stream_dr.errors import CannotMerge, ClusterError, InvalidRows, InvalidTargets
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.fitting.mapping import merges_parts
+from stream_dr.rows.block import Block
+from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.targets.parsing import parse_targets
 
 
-def is_collection(X: Any) -> bool:
-    """Whether X is a Dask array or dataframe."""
-    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
-
-
-def holder_of(estimator: Any, X: Any, y: Any, weights: Any) -> Holder:
+def holder_of(estimator: Any, given: Block) -> Holder:
     """What an estimator holds that has learned all blocks.
 
-    X: (rows, features) array in blocks of whole rows, or a dataframe; y, weights: None, or collections in blocks of the same
-    rows. Raises what learning raises, InvalidRows (blocks split along features), InvalidTargets (other blocks), CannotMerge
-    (a recurrence) and ClusterError (no workers).
+    given: X (rows, features) an array in blocks of whole rows, or a dataframe; y, weights None, or collections in blocks of
+    the same rows. Raises what learning raises, InvalidRows (blocks split along features), InvalidTargets (other blocks),
+    CannotMerge (a recurrence) and ClusterError (no workers).
     """
     import dask
 
     if not merges_parts(estimator):
         raise _one_after_the_other(estimator)
-    blocks = [_blocks("X", X), _beside("y", y, X), _beside("sample_weight", weights, X)]
+    X = given.X
+    blocks = [_blocks("X", X), _beside("y", given.y, X), _beside("sample_weight", given.weights, X)]
     _check_workers()
     made = _with_kind(estimator, blocks[1][0])
     parts = [dask.delayed(_learned)(made, *given, pure=False) for given in zip(*blocks, strict=True)]
@@ -49,7 +47,7 @@ def projected(estimator: Any, X: Any) -> Any:
     """The collection's rows projected, lazily and block by block: (rows, components) array, or a dataframe of components."""
     _blocks("X", X)
     width = estimator.rank_
-    if hasattr(X, "chunks"):
+    if kind_of(X) is Kind.DASK_ARRAY:
         meta = np.empty((0, width))
         return X.map_blocks(_transformed, estimator, dtype=meta.dtype, chunks=(X.chunks[0], (width,)), meta=meta)
     import pandas as pd
@@ -82,7 +80,7 @@ def _check_workers() -> None:
 
 def _blocks(name: str, given: Any) -> list[Any]:
     """The collection's blocks of rows, as Dask's delayed values."""
-    if not is_collection(given):
+    if kind_of(given) not in DASK:
         raise InvalidTargets(
             f"X is a Dask collection and {name} is a {type(given).__name__}; give {name} as one, in blocks of the same rows."
         )

@@ -33,17 +33,19 @@ from stream_dr.errors import (
     InvalidWeights,
     TargetsRequired,
 )
-from stream_dr.estimators.fitting.dask_collections import holder_of, is_collection, projected
+from stream_dr.estimators.fitting.dask_collections import holder_of, projected
 from stream_dr.estimators.fitting.documented import documented
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.fitting.mapping import takes_tables, tell_columns
-from stream_dr.estimators.fitting.named_columns import in_order, refuse_empty_rows, refuse_width, rows_and_names
+from stream_dr.estimators.fitting.named_columns import in_order, parsed, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import feature_map
 from stream_dr.projection import Projection
+from stream_dr.rows.batches import as_block, batches, split
 from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.frames import batches_of, is_stream, parts
+from stream_dr.rows.frames import tables_of
+from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.rows.raw_rows import places
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
@@ -132,7 +134,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def fit(self, X: Any, y: Any = None) -> Self:
         """Forget everything, then learn rows X (rows, features), with targets y where the method is supervised.
 
-        X may be a stream of tables (frames.py), of which y names the column of targets; so it may of any table. It may be a
+        X may be a stream of tables (kinds.py), of which y names the column of targets; so it may of any table. It may be a
         Dask array or dataframe, and y another (dask_collections.py)."""
         return self._fit(X, y, None)
 
@@ -150,10 +152,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         projection = self.projection()
         self._tell_fewer(projection.n_components)
-        if is_collection(X):
+        if (kind := kind_of(X)) in DASK:
             return projected(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
-        if is_stream(X):
-            return np.concatenate([self.project(projection, part, keep_dtype=True) for part in batches_of(X)])
+        if kind is Kind.STREAM:
+            return np.concatenate([self.project(projection, part, keep_dtype=True) for part in tables_of(X)])
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
@@ -269,12 +271,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _fit(self, X: Any, y: Any, weights: Any) -> Self:
         self.check_parameters()
-        if is_collection(X):
-            self.holder_ = holder_of(self, X, y, weights)
+        given = as_block(X, y, weights)
+        if kind_of(given.X) in DASK:
+            self.holder_ = holder_of(self, split(given))
             return self
         holder = held(self)
-        for rows, targets in parts(X, y):
-            self._learn(holder, rows, targets, weights, refuse_empty=True)
+        for block in batches(given):
+            self._learn(holder, block, refuse_empty=True)
         self.holder_ = holder
         return self
 
@@ -282,18 +285,19 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.check_parameters()
         holder = self.holder_ if "holder_" in vars(self) else held(self)
         holder.check(self)
-        if is_collection(X):
-            blocks = copy(self)
-            self.holder_, blocks.holder_ = holder, holder_of(self, X, y, weights)
-            return self.merge(blocks)
-        holder = holder.copy(self) if is_stream(X) else holder
-        for rows, targets in parts(X, y):
-            self._learn(holder, rows, targets, weights)
+        given = as_block(X, y, weights)
+        if (kind := kind_of(given.X)) in DASK:
+            parts = copy(self)
+            self.holder_, parts.holder_ = holder, holder_of(self, split(given))
+            return self.merge(parts)
+        holder = holder.copy(self) if kind is Kind.STREAM else holder
+        for block in batches(given):
+            self._learn(holder, block)
         self.holder_ = holder
         return self
 
-    def _learn(self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False) -> None:
-        block, names = self.parse(holder, X, y, weights, refuse_empty)
+    def _learn(self, holder: Holder, given: Block, refuse_empty: bool = False) -> None:
+        block, names = self.parse(holder, given, refuse_empty)
         if refuse_empty and block.weights is not None and not block.weights.any():
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         holder.accumulator.add(block)
@@ -305,29 +309,31 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         holder.projection = None
 
     def parse(
-        self, holder: Holder, X: Any, y: Any, weights: Any, refuse_empty: bool = False, need_targets: bool = True
+        self, holder: Holder, given: Block, refuse_empty: bool = False, need_targets: bool = True
     ) -> tuple[Block, tuple[str, ...] | None]:
         """A checked Block in the holder's column order, and the stream's feature names. need_targets: refuse rows of which
         none has a target, where the method learns from targets."""
-        accumulator = holder.accumulator
-        started = accumulator.n_features > 0
-        block = X if isinstance(X, Block) else Block(X)
-        y, weights = block.y if y is None else y, block.weights if weights is None else weights
-        by_name = self.goes_by_name()
-        rows, names = rows_and_names(block.X, by_name, takes_tables(self), block.names)
-        names = block.names or names
+        accumulator, by_name = holder.accumulator, self.goes_by_name()
+        block = parsed(given, by_name, takes_tables(self))
         if refuse_empty:
-            refuse_empty_rows(rows)
-        if started and not (by_name and names and names != places(rows)):
+            refuse_empty_rows(block.X)
+
+        names = block.names
+        if accumulator.n_features > 0 and not self._any_columns(block):
             if not by_name:
-                rows, names = in_order(holder.names, names, rows, type(self).__name__)
-            if not hasattr(rows, "indptr") and rows.shape[1] != accumulator.n_features:
-                refuse_width(rows.shape[1], accumulator.n_features, type(self).__name__)
-        tell_columns(accumulator, rows)
-        weights = as_weights(weights, rows.shape[0])
-        targets = self._parse_targets(accumulator, y, rows.shape[0]) if need_targets or y is not None else None
-        parsed = Block(rows, targets, weights, names=names, width_stated=block.width_stated, checked=True)
-        return parsed, None if by_name else names
+                rows, names = in_order(holder.names, names, block.X, type(self).__name__)
+                block = block._replace(X=rows)
+            if not block.sparse and block.features != accumulator.n_features:
+                refuse_width(block.features, accumulator.n_features, type(self).__name__)
+        tell_columns(accumulator, block)
+
+        weights = as_weights(block.weights, block.rows)
+        targets = self._parse_targets(accumulator, block.y, block.rows) if need_targets or block.y is not None else None
+        return block._replace(y=targets, weights=weights, ids=None, names=names), None if by_name else names
+
+    def _any_columns(self, block: Block) -> bool:
+        """Whether the block's columns may be any, since each has a name that it goes by."""
+        return self.goes_by_name() and bool(block.names) and block.names != places(block.X)
 
     def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
         if not self.target_kinds:
@@ -350,17 +356,17 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
         Named columns come in the stream's order or, with a map that goes by name, as they are.
         """
-        block = X if isinstance(X, Block) else Block(X)
         by_name, learned = self.goes_by_name(), self.n_features_in_
-        rows, names = rows_and_names(block.X, by_name, takes_tables(self), block.names)
+        block = parsed(as_block(X), by_name, takes_tables(self))
         if not by_name:
-            rows, _ = in_order(self.holder().names, names, rows, type(self).__name__)
-        grows = hasattr(rows, "indptr") and (by_name or not block.width_stated)
-        if not (by_name and names and names != places(rows)) and not grows and rows.shape[1] != learned:
-            refuse_width(rows.shape[1], learned, type(self).__name__)
-        tell_columns(self.holder().accumulator, rows)
-        projected = np.asarray(projection.apply(rows, names) if by_name else projection.apply(rows))
-        return projected.astype(rows.dtype, copy=False) if keep_dtype else projected
+            rows, _ = in_order(self.holder().names, block.names, block.X, type(self).__name__)
+            block = block._replace(X=rows)
+        grows = block.sparse and (by_name or not block.width_stated)
+        if not self._any_columns(block) and not grows and block.features != learned:
+            refuse_width(block.features, learned, type(self).__name__)
+        tell_columns(self.holder().accumulator, block)
+        z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
+        return z.astype(block.X.dtype, copy=False) if keep_dtype else z
 
     def goes_by_name(self) -> bool:
         """Whether columns are told apart by name, by a feature map, so that any may come."""

@@ -15,7 +15,7 @@ from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import check_columns, check_most_columns
 from stream_dr.projection import Mapped, Projection
-from stream_dr.rows.raw_rows import RawRows
+from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.accumulator import EXACT_WIDTH
 from stream_dr.statistics.protocol import nested_state
@@ -78,13 +78,13 @@ def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int
     return bytes_of(made.out_features(n_features), n_targets) + made.bytes(n_features)
 
 
-def tell_columns(accumulator: Any, rows: Any) -> None:
-    """Warn (OtherColumns) of columns that a table of RawRows lacks, and of those that the first rows did not have."""
-    known = getattr(accumulator, "table_names", ())
-    if not known or not isinstance(rows, RawRows) or rows.names == known or not rows.rows:
+def tell_columns(accumulator: Any, block: Block) -> None:
+    """Warn (OtherColumns) of columns that a table lacks, and of those that the first rows did not have."""
+    known, names = getattr(accumulator, "table_names", ()), block.names or ()
+    if not known or names == known or not block.rows:
         return
-    gone = [repr(name) for name in known if name not in rows.names][:5]
-    new = [repr(name) for name in rows.names if name not in known][:5]
+    gone = [repr(name) for name in known if name not in names][:5]
+    new = [repr(name) for name in names if name not in known][:5]
     told = [f"there is no column {', '.join(gone)}, which is taken as missing"] if gone else []
     told += [f"{', '.join(new)} was not among the first rows' columns, and is left out"] if new else []
     if told:
@@ -110,7 +110,7 @@ def takes_tables(estimator: Any) -> bool:
     return spec is not None and bool(feature_map(spec).learns)
 
 
-def check_table(estimator: Any, rows: RawRows) -> None:
+def check_table(estimator: Any, rows: Rows) -> None:
     """Raise what keeps an estimator from learning a table of such columns, in these rows or ever: SchemaMismatch or
     InvalidRows."""
     spec = getattr(estimator, "feature_map", None)

@@ -9,27 +9,27 @@ from typing import Any, NoReturn
 import numpy as np
 
 from stream_dr.errors import EmptyInput, WidthMismatch
-from stream_dr.feature_maps.hashing import are_named_rows, named_rows
-from stream_dr.rows.block import as_rows
-from stream_dr.rows.raw_rows import RawRows, refuse_raw
+from stream_dr.feature_maps.hashing import named_rows
+from stream_dr.rows.block import Block
+from stream_dr.rows.kinds import Kind, kind_of
+from stream_dr.rows.number_rows import as_rows
 
 
-def rows_and_names(
-    X: Any, by_name: bool, raw: bool = False, names: tuple[str, ...] | None = None
-) -> tuple[Any, tuple[str, ...] | None]:
-    """Rows and names of X, which may also be a list of dicts where columns go by name; raw: as RawRows, of anything that is
-    a table, or texts. names: of X's columns, where they are known."""
-    if raw:
-        from stream_dr.arrow.raw import raw_rows
+def parsed(given: Block, by_name: bool, table: bool) -> Block:
+    """The block's rows, of whatever kind, as numbers and, unless it says itself, their columns' names.
 
-        rows = raw_rows(X, names)
-        return rows, rows.names
-    if isinstance(X, RawRows):
-        refuse_raw(X)
-    if not (by_name and are_named_rows(X)):
-        return as_rows(X)
-    rows, names = named_rows(X)
-    return as_rows(rows)[0], names
+    by_name: columns go by name, so that rows may be dicts of any names. table: rows as a table's columns, for a feature map.
+    """
+    if table:
+        from stream_dr.rows.table_rows import raw_rows
+
+        X = raw_rows(given.X, given.names)
+        return given._replace(X=X, names=X.names, checked=True)
+    if by_name and kind_of(given.X) is Kind.DICTS:
+        matrix, names = named_rows(given.X)
+        return given._replace(X=as_rows(matrix)[0], names=names, checked=True)
+    X, known = as_rows(given.X)
+    return given._replace(X=X, names=given.names or known, checked=True)
 
 
 def in_order(

@@ -23,7 +23,7 @@ from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import add, emptied, mapped_rows
 from stream_dr.rows.block import Block
 from stream_dr.solve.scatter_product import ScatterProduct
-from stream_dr.statistics.mapped import MappedState, raw_rows_of
+from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import aged
 from stream_dr.targets.targets import labelled_rows
 
@@ -101,7 +101,7 @@ class Replayed:
 
     def _parsed(self, holder: Holder, given: Any, position: int) -> Block:
         """The block as learning parses it, no wider than the state."""
-        block, _ = self._estimator.parse(holder, given, None, None, need_targets=False)
+        block, _ = self._estimator.parse(holder, given, need_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
             raise CannotRefine(
                 f"the source's event {position} has {block.features} features; the state has seen "
@@ -154,15 +154,15 @@ class MappedSource:
         table = None if self._table is None else emptied(self._table)
         landmarks = self._map.begin() if self._on_landmarks else None
         for position, given in self._source.events(after, until):
-            block, _ = self._estimator.parse(self._known, given, None, None, need_targets=False)
+            block, _ = self._estimator.parse(self._known, given, need_targets=False)
             if landmarks is not None:  # as many as there were then
                 landmarks = self._map.grown(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)
             elif table is None:
                 rows = self._map.apply(block.X, self._width, block.names)
             else:  # by the statistics of the time, as they were learned
-                table = add(self._map, table, raw_rows_of(block))
-                rows = mapped_rows(self._map, table, raw_rows_of(block))
+                table = add(self._map, table, block.X)
+                rows = mapped_rows(self._map, table, block.X)
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 

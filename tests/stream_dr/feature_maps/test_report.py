@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from stream_dr import describe_table
-from stream_dr.arrow.raw import arrow_from_raw, raw_from_arrow
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFinite, SchemaMismatch
 from stream_dr.feature_maps.report import describe
+from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow
 
 ROWS = 60
 TABLE = pa.table(

@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidRows, InvalidWeights, NotFinite
-from stream_dr.rows.block import Block, as_rows, as_weights, check_finite
+from stream_dr.rows.block import Block, as_weights, check_finite
+from stream_dr.rows.number_rows import as_rows
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

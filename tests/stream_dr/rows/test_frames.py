@@ -10,7 +10,7 @@ import pytest
 
 import stream_dr
 from stream_dr.errors import EmptyInput, InvalidParameter, InvalidRows, InvalidTargets, NotNumeric, SchemaMismatch
-from stream_dr.rows.block import as_rows
+from stream_dr.rows.number_rows import as_rows
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(300, 3))

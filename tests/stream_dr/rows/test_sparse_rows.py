@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 from stream_dr import ESTIMATORS, KNearest
 from stream_dr.errors import InvalidIndex
-from stream_dr.rows.block import Block, as_rows
+from stream_dr.rows.block import Block
+from stream_dr.rows.number_rows import as_rows
 
 Y = ["a", "b", "a"]
 COMPRESSED = {

@@ -11,13 +11,13 @@ import pytest
 
 from stream_dr import table, text
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, json_rows, write_arrow
-from stream_dr.arrow.raw import raw_from_dicts
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft, unlearn_draft
 from stream_dr.errors import SchemaMismatch, StreamDRError, TooManyFeatures
 from stream_dr.estimators.lda import LDA
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
+from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.running.advance import backfill
 from stream_dr.running.predict import predict
 from stream_dr.running.query import export_projection, transform

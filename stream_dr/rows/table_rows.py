@@ -1,4 +1,4 @@
-"""raw: the columns of a table in Arrow ↔ RawRows, for streams that a feature map makes numbers of.
+"""table_rows: rows of any kind as RawRows, for a feature map that makes numbers of them, and RawRows as Arrow's columns.
 
 Numbers, booleans, dates and timestamps (days since 1970, UTC), strings and dictionaries of any of these, each with nulls.
 
@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.targets import is_text, numbers_of, plain
 from stream_dr.errors import InvalidRows, SchemaMismatch
-from stream_dr.rows.block import as_rows
-from stream_dr.rows.frames import is_frame, table_of
+from stream_dr.rows.frames import table_of
+from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
+from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import RawColumn, RawRows, places, raw_of
-from stream_dr.targets.label_codes import by_appearance
 
 EXACT = 2**53
 """Integers past this are texts: float64 does not tell them apart."""
+
+_KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+_NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
 
 _UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
@@ -60,19 +62,22 @@ def taken(kind: pa.DataType) -> bool:
 
 
 def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
-    """RawRows of anything that is a table (frames.py), of texts, or of a dense array or lists.
+    """RawRows of anything but sparse rows: a table, texts, dicts, a dense array or lists.
 
     names: of an array's columns; None: x0, x1 … Raises InvalidRows, SchemaMismatch or NotFinite.
     """
-    if isinstance(X, RawRows):
-        return X
-    if isinstance(X, list) and X and all(isinstance(row, Mapping) for row in X):
+    kind = kind_of(X)
+    if kind is Kind.DICTS:
         return raw_from_dicts(X)
-    if isinstance(X, list | tuple | np.ndarray) and len(X) and all(isinstance(text, str) for text in X):
+    if kind is Kind.TEXTS:
         return raw_from_texts(X)
-    if (hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2) or is_frame(X):
-        return raw_from_arrow(_named(X))
-    if not hasattr(X, "indptr"):
+    if kind is Kind.COLUMN:  # called as the one column of a list of texts is
+        return raw_from_arrow(pa.table({"text": pa.array(X, from_pandas=True)}))
+    if kind in COLUMNAR:
+        return raw_from_arrow(X)
+    if kind is Kind.RAW:
+        return raw_of(X)
+    if kind is not Kind.SPARSE:
         dense = np.asarray(X)
         if dense.dtype == object and dense.ndim == 2:
             names = names or places(dense)
@@ -110,13 +115,6 @@ def _guessed(values: list[Any], name: str) -> pa.Array:
         ) from e
 
 
-def _named(X: Any) -> pa.Table:
-    """A frame as an Arrow table; a column of texts by itself is called text, as a list of them is."""
-    if getattr(X, "ndim", 2) == 1 or not (hasattr(X, "columns") or hasattr(X, "column_names")):
-        return pa.table({"text": pa.array(X, from_pandas=True)})
-    return _one_batch(X)
-
-
 def _one_batch(given: Any) -> pa.RecordBatch:
     """Any table as one record batch."""
     try:
@@ -126,6 +124,29 @@ def _one_batch(given: Any) -> pa.RecordBatch:
             f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
         ) from e
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is string, large_string or string_view."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def plain(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers or booleans."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def numbers_of(array: pa.Array) -> np.ndarray:
+    """The integers or floats of an array without nulls, as they lie in its buffer; read-only.
+
+    O(1). No other thread takes the interpreter meanwhile; `to_numpy` gives it up twice.
+    """
+    kind = _NUMBERS[array.type.id]
+    if not len(array):
+        return np.empty(0, kind)
+    found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+    found.setflags(write=False)
+    return found
 
 
 def _column(column: pa.Array) -> RawColumn:
@@ -160,18 +181,17 @@ def _days(column: pa.Array, unit: int) -> np.ndarray:
 
 
 def _texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Codes (rows,) int32 and the distinct texts in order of appearance."""
-    if not pa.types.is_dictionary(column.type):
-        encoded = column.dictionary_encode()
-        indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
-        return numbers_of(indices), tuple(encoded.dictionary.to_pylist())
-    code_of, own = _texts(column.dictionary)
-    if not len(column):
-        return np.empty(0, dtype=np.int32), ()
-    codes = np.append(code_of, np.int32(-1))[column.indices.fill_null(0).to_numpy()]
-    codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
-    used, codes = by_appearance(codes, len(own))
-    return codes, tuple(own[i] for i in used.tolist())
+    """Codes (rows,) int32, −1 where null, and the distinct texts in order of appearance.
+
+    A dictionary may hold nulls, texts no row has, or one text twice; it is not unpacked, for texts may be long.
+    """
+    own: tuple[str, ...] | None = None
+    if pa.types.is_dictionary(column.type):
+        codes, own = _texts(column.dictionary)
+        column = pa.array(codes, mask=codes < 0).take(column.indices)
+    encoded = column.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    return numbers_of(encoded.indices.fill_null(-1)), tuple(distinct if own is None else (own[i] for i in distinct))
 
 
 def _array(column: RawColumn) -> pa.Array:
