@@ -16,6 +16,8 @@ from service import auth, media
 from service.examples import EXAMPLES
 
 Label = str | int | bool
+PUBLISH = stream_dr.PublishPolicy()
+"""When a model is published of which nothing is said."""
 TargetKind = Literal["none", "class", "multilabel", "continuous"]
 Flag = Annotated[bool, BeforeValidator(lambda given: str(given).lower() not in ("0", "false"))]
 """A parameter that is true where it is given, unless as 0 or false."""
@@ -135,9 +137,9 @@ class Policy(BaseModel, extra="forbid", strict=True):
     publishes, or ?wait=applied. A stop publishes what is published within a minute anyway, and no other model.
     """
 
-    rows: int | None = Field(None, ge=1, lt=2**63)
-    seconds: float | None = Field(1.0, gt=0, le=1e9, allow_inf_nan=False)
-    idle: bool = True
+    rows: int | None = Field(PUBLISH.rows, ge=1, lt=2**63)
+    seconds: float | None = Field(PUBLISH.seconds, gt=0, le=1e9, allow_inf_nan=False)
+    idle: bool = PUBLISH.idle
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from stream_dr.rows.block import Rows
+from stream_dr.solve.nearest_mean import means_by_class, nearest, squared_distances
 
 
 class Sample(NamedTuple):
@@ -56,9 +57,9 @@ class NearestMean:
 
     def predict(self, Z: Rows) -> np.ndarray:
         """See Probe."""
-        near = squared_distances(Z, self._means)
         if not self._multi or self._others is None:
-            return np.argmin(near, axis=1)
+            return nearest(Z, self._means)
+        near = squared_distances(Z, self._means)
         far = squared_distances(Z, self._others)
         with np.errstate(invalid="ignore"):
             scores = (np.sqrt(far) - np.sqrt(near)) / (np.sqrt(far) + np.sqrt(near))
@@ -120,27 +121,15 @@ def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
     return Neighbours(sample, neighbours) if name == "knn" else LinearProbe(sample)
 
 
-def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
-    """(rows, points) squared Euclidean distances, never negative; infinite for points that are not finite."""
-    products = Z @ points.T
-    products = products.toarray() if sp.issparse(products) else np.asarray(products)
-    apart = _squares(Z)[:, None] + _squares(points) - 2.0 * products
-    return np.where(np.isnan(apart), np.inf, np.maximum(apart, 0.0))
-
-
 def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
     """Class means of the sampled rows, and for several labels the means of the rows without each; NaN where there is
     none."""
-    Y = sample.y.astype(float) if sample.y.ndim == 2 else np.eye(sample.labels)[sample.y]
-    sums, counts = np.asarray(sample.Z.T @ Y).T, Y.sum(0)[:, None]
-    total, rows = np.asarray(sample.Z.sum(0)).ravel(), len(Y)
+    if sample.y.ndim == 1:
+        return means_by_class(sample.Z, sample.y, sample.labels), None
+    sums, counts = np.asarray(sample.Z.T @ sample.y.astype(float)).T, sample.y.sum(0)[:, None]
+    total, rows = np.asarray(sample.Z.sum(0)).ravel(), len(sample.y)
     with np.errstate(invalid="ignore", divide="ignore"):
-        means, others = sums / counts, (total - sums) / (rows - counts)
-    return means, others if sample.y.ndim == 2 else None
-
-
-def _squares(Z: Rows) -> np.ndarray:
-    return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)
+        return sums / counts, (total - sums) / (rows - counts)
 
 
 def _deviation(Z: Rows) -> np.ndarray:

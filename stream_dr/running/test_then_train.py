@@ -23,6 +23,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import Step
+from stream_dr.solve.nearest_mean import means_by_class, nearest
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets
 
@@ -97,13 +98,14 @@ class TestThenTrain:
                 log.exception("the rows at position %d were not tested", position)
             now = time.monotonic()
             self._next = now + SHARE * (now - begun)
-        self._last = _labels(block.y, labelled[-1])[0]
+        self._last = _label_sets(block.y, labelled[-1:])[0][0]
 
     def _test(self, models: Sequence[Model], position: int, block: Block, labelled: np.ndarray) -> None:
         chosen = np.unique(np.linspace(0, len(labelled) - 1, min(AT_ONCE, len(labelled))).astype(np.int64))
-        before = [_labels(block.y, labelled[i - 1])[0] if i else self._last for i in chosen]
+        last = [labels[0] for labels in _label_sets(block.y, labelled[chosen[chosen > 0] - 1])]
+        before = last if chosen[0] else [self._last, *last]
         rows = block.take(labelled[chosen])
-        truth = [_labels(rows.y, i) for i in range(rows.rows)]
+        truth = _label_sets(block.y, labelled[chosen])
         right: dict[int | None, np.ndarray] = {None: _among(before, truth)}
         for model in models:
             nearest = self._nearest(model, rows)
@@ -125,13 +127,9 @@ class TestThenTrain:
             if part.position not in projected:
                 projected[part.position] = published.projection.apply(part.block.X)
         z = np.vstack([projected[part.position] for part in self._parts])
-        there, at = np.unique(np.concatenate([part.codes for part in self._parts]), return_inverse=True)
-        means = np.zeros((len(there), z.shape[1]))
-        np.add.at(means, at, z)
-        means /= np.bincount(at)[:, None]
-        distances = (means**2).sum(axis=1) - 2 * published.projection.apply(rows.X) @ means.T  # but for ‖z‖²
+        means = means_by_class(z, np.concatenate([part.codes for part in self._parts]), len(self._labels))
         labels = list(self._labels)
-        return [labels[code] for code in there[distances.argmin(axis=1)].tolist()]
+        return [labels[code] for code in nearest(published.projection.apply(rows.X), means).tolist()]
 
     def _keep(self, part: _Part) -> None:
         parts = [*self._parts, part]
@@ -164,11 +162,10 @@ def _labelled(y: Targets) -> np.ndarray:
     return np.flatnonzero(there if y.present is None else there & y.present)
 
 
-def _labels(y: Targets, row: int) -> list[Label]:
-    """The labels of a row."""
-    if y.indptr is None:
-        return [y.labels[y.codes[row]]]
-    return [y.labels[code] for code in y.codes[y.indptr[row] : y.indptr[row + 1]]]
+def _label_sets(y: Targets, rows: np.ndarray) -> list[list[Label]]:
+    """The labels of each of those rows."""
+    given = y.take(rows).row_labels()
+    return [[label] for label in given] if y.indptr is None else given
 
 
 def _among(given: Sequence[Label | None], truth: Sequence[list[Label]]) -> np.ndarray:
