@@ -1,11 +1,12 @@
 """sparse_rows: a scipy matrix of any sparse format → a CSR matrix the numerics may trust.
 
-Cost: three looks at every index; a copy only where rows are not sorted, or another format is converted.
+Cost: two looks at every index; a copy only where rows are not sorted, or another format is converted.
 
 Why this way: scipy takes arrays as they are given. An index outside the width, or a row's end outside the arrays, is an
 access outside the memory in its own conversions as in any compiled loop, so it is looked for before either.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,9 @@ if TYPE_CHECKING:
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether X is a sparse matrix or array of scipy's; scipy is loaded to tell only where X is no array."""
-    if isinstance(X, np.ndarray):
-        return False
-    from scipy.sparse import issparse
-
-    return bool(issparse(X))
+    """Whether X is a sparse matrix or array of scipy's; nothing is one where scipy.sparse is not loaded. O(1)."""
+    loaded = sys.modules.get("scipy.sparse")
+    return loaded is not None and bool(loaded.issparse(X))
 
 
 def as_csr(X: Any) -> "sp.csr_matrix":
@@ -84,15 +82,15 @@ def _check(indptr: Any, indices: Any, entries: int, shape: tuple[int, int], what
             f"ends of {what}s (indptr) must begin at 0, not fall, and stay within the {entries} entries."
         )
     used = indices[: indptr[-1]]
-    if len(used) and not 0 <= used.min() <= used.max() < shape[1]:
+    unsigned = used.view(f"u{used.itemsize}")  # a negative index is a large one
+    if len(used) and not unsigned.max() < shape[1]:
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
         row, index = int(np.searchsorted(indptr, at, side="right")) - 1, int(used[at])
         raise InvalidIndex(
             f"{what} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
         )
-    falls = np.flatnonzero(used[1:] <= used[:-1]) + 1
-    if not len(falls):
-        return True
-    begins = np.zeros(len(used) + 1, dtype=bool)
-    begins[indptr] = True
-    return bool(begins[falls].all())
+
+    ascends = used[1:] > used[:-1]
+    begins = indptr[1:-1]
+    ascends[begins[(begins > 0) & (begins < len(used))] - 1] = True  # a row's first index follows no other
+    return bool(ascends.all())

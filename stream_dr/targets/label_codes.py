@@ -19,6 +19,9 @@ Label = str | int | bool
 INTEGERS = (-(2**63), 2**64 - 1)
 """The least and the largest integer that a label can be: what Arrow's columns and JSON's readers hold."""
 
+NARROW = 1 << 12
+"""Integers that lie no further apart are coded by a table of all between."""
+
 EXACT = 2**53
 """From here on a double may be another whole number than the one that was meant."""
 
@@ -29,6 +32,10 @@ def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarra
     labels: one label a row, a sequence or 1-D array. Raises InvalidTargets for labels of mixed or other types, and for
     numbers that no label can be.
     """
+    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels):
+        low, high = int(labels.min()), int(labels.max())
+        if high - low <= NARROW:
+            return *_encode_narrow(labels, low, high), None
     items = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     types = set(map(type, items))
     if len(types) == 1 and types <= {str, int, bool}:
@@ -132,6 +139,20 @@ def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
     table = {label: code for code, label in enumerate(dict.fromkeys(items))}
     _check_range(tuple(table))
     return tuple(table), np.fromiter(map(table.__getitem__, items), dtype=np.int32, count=len(items))
+
+
+def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label, ...], np.ndarray]:
+    """Integers (rows,) from low to high, by a table of all between."""
+    offsets = (labels.astype(np.uint64) - np.uint64(low % 2**64)).astype(np.intp)  # modulo 2**64, whatever the type
+    rows = len(labels)
+    first = np.full(high - low + 1, rows)
+    first[offsets[::-1]] = np.arange(rows - 1, -1, -1)  # of a label that comes often the first row is written last
+    used = np.flatnonzero(first < rows)
+    used = used[np.argsort(first[used])]
+
+    number = np.empty(high - low + 1, dtype=np.int32)
+    number[used] = np.arange(len(used), dtype=np.int32)
+    return tuple(low + offset for offset in used.tolist()), number[offsets]
 
 
 def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:

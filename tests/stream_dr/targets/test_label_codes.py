@@ -103,3 +103,18 @@ def test_an_array_of_labels_holds_each_as_it_is(labels, dtype):
 def test_labels_that_differ_in_a_null_character_at_their_end_are_shown_apart():
     assert label_array(["a", "a\0"]).tolist() == ["a", "a\0"]
     assert OPLS().fit([[0.0], [1.0], [5.0]], ["a", "a\0", "a\0"]).classes_.tolist() == ["a", "a\0"]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
+def test_integers_of_any_type_are_coded_as_a_list_of_them(kind: type) -> None:
+    rng, bounds = np.random.default_rng(3), np.iinfo(kind)
+    for low in (bounds.min, bounds.max - 200, max(bounds.min, -5)):
+        for rows in (1, 2, 1_000):
+            labels = rng.integers(low, min(bounds.max, low + 300), rows, dtype=kind, endpoint=True)
+            table, codes, present = encode_labels(labels)
+            listed = encode_labels(labels.tolist())
+            assert table == listed[0]
+            assert {type(label) for label in table} == {int}
+            assert codes.dtype == np.int32
+            assert codes.tolist() == listed[1].tolist()
+            assert present is None
