@@ -14,7 +14,9 @@ from stream_dr.rows.kinds import PANDAS, Kind, kind_of
 
 def as_block(X: Any, y: Any = None, weights: Any = None) -> Block:
     """X with targets and weights, as they are given; X may be a Block, whose own count where none are given."""
-    block = X if kind_of(X) is Kind.BLOCK else Block(X)
+    block = X if isinstance(X, Block) else Block(X)
+    if y is None and weights is None:
+        return block
     return block._replace(y=block.y if y is None else y, weights=block.weights if weights is None else weights)
 
 

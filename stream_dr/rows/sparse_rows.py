@@ -43,7 +43,7 @@ def as_csr(X: Any) -> "sp.csr_matrix":
 
 def refuse_complex(X: Any) -> None:
     """Raise InvalidRows for an array, dense or sparse, of complex numbers."""
-    if np.iscomplexobj(X):
+    if X.dtype.kind == "c":
         raise InvalidRows(
             "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
         )
@@ -77,7 +77,7 @@ def _check(indptr: Any, indices: Any, entries: int, shape: tuple[int, int], what
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
         raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
     entries = min(entries, len(indices))
-    if indptr[0] != 0 or indptr[-1] > entries or np.any(indptr[1:] < indptr[:-1]):
+    if indptr[0] != 0 or indptr[-1] > entries or (indptr[1:] < indptr[:-1]).any():
         raise InvalidIndex(
             f"ends of {what}s (indptr) must begin at 0, not fall, and stay within the {entries} entries."
         )
@@ -91,6 +91,7 @@ def _check(indptr: Any, indices: Any, entries: int, shape: tuple[int, int], what
         )
 
     ascends = used[1:] > used[:-1]
-    begins = indptr[1:-1]
-    ascends[begins[(begins > 0) & (begins < len(used))] - 1] = True  # a row's first index follows no other
+    if shape[0] > 1:  # a row's first index follows no other
+        begins = indptr[1:-1]
+        ascends[begins[(begins > 0) & (begins < len(used))] - 1] = True
     return bool(ascends.all())

@@ -360,7 +360,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         block = parsed(as_block(X), by_name, takes_tables(self))
         if not by_name:
             rows, _ = in_order(self.holder().names, block.names, block.X, type(self).__name__)
-            block = block._replace(X=rows)
+            block = block if rows is block.X else block._replace(X=rows)
         grows = block.sparse and (by_name or not block.width_stated)
         if not self._any_columns(block) and not grows and block.features != learned:
             refuse_width(block.features, learned, type(self).__name__)

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.projection import Projection
+from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import Product, oriented
 
 
@@ -44,8 +44,8 @@ class Holder:
         """
         if solved is not self.shown and hasattr(solved, "oriented") and solved.solution != "recurrence":
             solved = self.shown = oriented(solved, self.shown, spread)
-        self.projection = solved
-        return solved
+        self.projection = solved.prepared() if isinstance(solved, Linear) else solved
+        return self.projection
 
     def copy(self, estimator: Any) -> "Holder":
         """One that goes on from here, while this stays as it is. Costs a copy of the state."""
