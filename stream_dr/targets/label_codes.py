@@ -19,8 +19,8 @@ Label = str | int | bool
 INTEGERS = (-(2**63), 2**64 - 1)
 """The least and the largest integer that a label can be: what Arrow's columns and JSON's readers hold."""
 
-NARROW = 1 << 12
-"""Integers that lie no further apart are coded by a table of all between."""
+SEVERAL, NARROW = 100, 1 << 12
+"""So many integers that lie no further apart are coded by a table of all between; of fewer a list is quicker."""
 
 EXACT = 2**53
 """From here on a double may be another whole number than the one that was meant."""
@@ -32,7 +32,7 @@ def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarra
     labels: one label a row, a sequence or 1-D array. Raises InvalidTargets for labels of mixed or other types, and for
     numbers that no label can be.
     """
-    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels):
+    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) >= SEVERAL:
         low, high = int(labels.min()), int(labels.max())
         if high - low <= NARROW:
             return *_encode_narrow(labels, low, high), None

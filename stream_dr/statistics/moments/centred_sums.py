@@ -6,18 +6,18 @@ of the matrix product. Sparse rows are shifted instead (`shifted_rows`) where fe
 Cost: d² / 2 (or d) + d k multiplications a row; sparse rows nonzeros² / 2, and d² a batch. Temporary memory: one chunk of
 8 MB. Only the lower triangle of the scatter is kept up to date; the frozen part is symmetric.
 
-Why this way: products go into the sums in place (BLAS with beta = 1), so a batch allocates nothing of size d² or d k.
+Why this way: products go into the sums in place where rows are few (dense_kernels), so a small batch allocates nothing of
+size d² or d k.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.blas import dgemm, dsyrk
 
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
-from stream_dr.statistics.moments.dense_kernels import add_outer, centre_rows, mirrored
+from stream_dr.statistics.moments.dense_kernels import add_cross_product, add_outer, add_product, centre_rows, mirrored
 from stream_dr.statistics.moments.encoding import Encoded, dense_columns
 from stream_dr.statistics.moments.shifted_rows import add_products, shifted_rows
 
@@ -98,13 +98,13 @@ class CentredSums:
         np.multiply(joining.step, joining.root, out=rows[-1])
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, total, joining.root)
-            dgemm(1.0, own.T, rows.T, beta=1.0, c=self._cross.T, trans_b=1, overwrite_c=1)
+            add_cross_product(self._cross, rows, own)
         if not self.exact:
             self._diagonal += np.einsum("ij,ij->j", rows, rows)
         elif len(X) == 1:
             add_outer(self._scatter, rows[-1], 1.0)
         else:
-            dsyrk(1.0, rows.T, beta=1.0, c=self._scatter.T, overwrite_c=1)
+            add_product(self._scatter, rows)
         return rows
 
     def _add_sparse(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:

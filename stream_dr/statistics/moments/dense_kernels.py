@@ -1,12 +1,19 @@
-"""dense_kernels: centring of dense rows, and the lower triangle of a scatter, by numpy and BLAS.
+"""dense_kernels: centring of dense rows, and their products, by numpy and BLAS.
 
 Only the lower triangle of a scatter is kept up to date, as the product of a matrix with its own transpose gives it.
+
+Why this way: numpy and scipy each bring a BLAS with threads of its own, and those of one that has just worked spin on the
+cores that the other needs. So a batch has all its products from one of them: from numpy, as a caller's own products are, and
+from scipy where rows are few, whose dsyrk adds in place.
 """
 
 import numpy as np
-from scipy.linalg.blas import dsyr
+from scipy.linalg.blas import dgemm, dsyr, dsyrk
 
 from stream_dr.statistics.moments.centred_part import moved
+
+FEW = 256
+"""Rows below which products are added in place: of so few, an addition of d² costs as much as the product."""
 
 
 def centre_rows(
@@ -18,15 +25,34 @@ def centre_rows(
     The mean is found twice, the second time of what the first leaves: it is right to 1e-16 of the rows' spread, not of their
     size. O(b d).
     """
-    nonzero += np.count_nonzero(X if weights.all() else X[weights > 0], axis=0)
+    weighing = X if weights.all() else X[weights > 0]
+    zero = weighing == 0.0
+    nonzero += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
+
     rows[:] = X  # as float64: of another type numpy's product is not BLAS's
-    point = weights @ rows / total
+    point = np.einsum("i,ij->j", weights, rows) / total  # not by BLAS, whose threads would wait on the product's cores
     rows -= point
-    step = weights @ rows / total
+    step = np.einsum("i,ij->j", weights, rows) / total
     rows -= step
     if (weights != 1.0).any():
         rows *= np.sqrt(weights)[:, None]
     return moved(point, np.zeros_like(point), step)
+
+
+def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
+    """Lower triangle of scatter (d, d) += rowsᵀ rows (b, d)."""
+    if len(rows) < FEW:
+        dsyrk(1.0, rows.T, beta=1.0, c=scatter.T, overwrite_c=1)
+    else:
+        scatter += rows.T @ rows
+
+
+def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) -> None:
+    """Cross sums (d, k) += rowsᵀ targets, of rows (b, d) and targets (b, k)."""
+    if len(rows) < FEW:
+        dgemm(1.0, targets.T, rows.T, beta=1.0, c=cross.T, trans_b=1, overwrite_c=1)
+    else:
+        cross += rows.T @ targets
 
 
 def add_outer(scatter: np.ndarray, step: np.ndarray, factor: float) -> None:
