@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 def is_sparse(X: Any) -> bool:
     """Whether X is a sparse matrix or array of scipy's; nothing is one where scipy.sparse is not loaded. O(1)."""
+    if isinstance(X, np.ndarray):
+        return False
     loaded = sys.modules.get("scipy.sparse")
     return loaded is not None and bool(loaded.issparse(X))
 

@@ -92,8 +92,9 @@ class CentredSums:
         return self._add_dense(X, weights, total, targets)
 
     def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
-        d = X.shape[1]
-        rows = np.empty((len(X) + 1, d))
+        if len(X) == 1:
+            return self._add_row(X, weights, total, targets)
+        rows = np.empty((len(X) + 1, X.shape[1]))
         joining = self._join(*centre_rows(X, weights, total, rows[:-1], self._nonzero), total)
         np.multiply(joining.step, joining.root, out=rows[-1])
         if targets is not None and self._cross.shape[1]:
@@ -101,10 +102,23 @@ class CentredSums:
             add_cross_product(self._cross, rows, own)
         if not self.exact:
             self._diagonal += np.einsum("ij,ij->j", rows, rows)
-        elif len(X) == 1:
-            add_outer(self._scatter, rows[-1], 1.0)
         else:
             add_product(self._scatter, rows)
+        return rows
+
+    def _add_row(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
+        """One row, which is its own mean: all that it adds is the joining row."""
+        self._nonzero += X[0] != 0.0
+        high = X[0].astype(np.float64)
+        joining = self._join(high, np.zeros_like(high), total)
+        rows = np.zeros((2, len(high)))
+        np.multiply(joining.step, joining.root, out=rows[1])
+        if targets is not None and self._cross.shape[1]:
+            self._cross += np.outer(rows[1], targets.rows(weights, total, joining.root)[1])
+        if self.exact:
+            add_outer(self._scatter, rows[1], 1.0)
+        else:
+            self._diagonal += rows[1] ** 2
         return rows
 
     def _add_sparse(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:
