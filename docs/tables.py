@@ -39,7 +39,7 @@ OF_THE_SERVICE = {
     "body_too_large": "The body is above its limit, as sent or as decompressed.",
     "unsupported_media_type": "The body is neither JSON nor an Arrow stream.",
     "internal": "Nobody foresaw this; the log has the details.",
-    "not_ready": "Of `/readyz`: no batch can be taken now, and why.",
+    "not_ready": "Of `/readyz`: the service compiles, stops, or has no room on its disk; `detail` says which.",
 }
 """What the codes mean that no class of stream_dr.errors has."""
 

@@ -23,6 +23,7 @@ from service.metrics import Metrics, Observed
 from service.routes import jobs, learn, look, models, project, stream
 from service.settings import Settings
 from service.shared import Ingest, Shared, given_once
+from service.warm_up import WarmUp
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Threads that parse, that project many rows, and that read through the log or wait for a solution."""
@@ -53,7 +54,8 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         app.state.drained = True
 
     shared = Shared(
-        settings, limits(settings), directory, running, ingest, metrics, held, asyncio.Event(), queries, slow,
+        settings, limits(settings), directory, running, ingest, metrics, held, asyncio.Event(),
+        WarmUp(), queries, slow,
         functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: look.told(directory, running))),
     )  # fmt: skip
     app = FastAPIOffline(

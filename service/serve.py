@@ -4,6 +4,8 @@ Before anything listens: the address must be loopback or guarded by a token, the
 port must be free, the directory must not be in use. On SIGTERM or SIGINT: no new connections, requests under way end,
 batches taken are appended and learned, every model is snapshotted, exit 0. A second signal does not wait for requests.
 
+The service answers before it is ready: /readyz is 503 while kernels are compiled.
+
 One writing process per directory, so one uvicorn server in one process.
 """
 
@@ -110,12 +112,12 @@ class Serving:
     raise a signal that it took itself again after its shutdown.
 
     It closes connections that uvicorn would keep for ever: those whose head is not there after `head_timeout`, and, while
-    there are as many connections as are served, all that have no request, for each takes a file. ready: called once it
-    answers.
+    there are as many connections as are served, all that have no request, for each takes a file. ready: called, on
+    the event loop, once every kernel is compiled.
     """
 
     def __init__(self, app: FastAPI, settings: Settings, ready: Callable[[], None]) -> None:
-        self._settings, self._stopping, self._ready = settings, app.state.shared.stopping, ready
+        self._settings, self._shared, self._ready = settings, app.state.shared, ready
         self._server = uvicorn.Server(_configuration(app, settings))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Any, float] = {}  # connections without a request, and since when
@@ -126,7 +128,7 @@ class Serving:
         return self._server.started
 
     def run(self, listening: socket.socket) -> None:
-        """Serve until a signal, or `stop`."""
+        """Serve until a signal, or `stop`. Raises what compiling raises."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(listening))
 
@@ -143,24 +145,38 @@ class Serving:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._stop)
-        watching = asyncio.create_task(self._watch())
+        beginning, watching = asyncio.create_task(self._begin()), asyncio.create_task(self._watch())
         try:
             await serving
         finally:
             watching.cancel()
+            if not self._server.started:  # the application could not start
+                beginning.cancel()
+        if self._server.started:
+            await beginning
 
     def _stop(self) -> None:
         again, self._server.should_exit = self._server.should_exit, True
         if not again:
-            self._stopping.set()
+            self._shared.stopping.set()
             return
         for task in self._server.server_state.tasks:
             task.cancel()
 
-    async def _watch(self) -> None:
+    async def _begin(self) -> None:
+        """Compile what is to be compiled, while requests are answered already."""
         while not self._server.started:
             await asyncio.sleep(0.01)
-        self._ready()
+        try:
+            if self._settings.warm_up:
+                await self._shared.warm_up.run(self._shared.stopping)
+            if not self._shared.stopping.is_set():
+                self._ready()
+        except BaseException:
+            self._stop()
+            raise
+
+    async def _watch(self) -> None:
         while True:
             self._close_waiting(time.monotonic())
             await asyncio.sleep(0.1)
@@ -201,8 +217,6 @@ def _run(
 ) -> int:
     from service.app import create_app
 
-    if settings.warm_up:
-        stream_dr.warm_up(say=lambda line: print(line, file=sys.stderr, flush=True))
     app = create_app(directory, settings)
     app.openapi()  # FastAPI makes the routes at their first use, while it changes warnings for all threads: not under load
     gc.collect()

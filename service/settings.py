@@ -123,7 +123,7 @@ class Settings(BaseSettings):
     max_connections: Count = _setting(
         1_000, "connections", "connections served at once; above it 503, and those without a request are closed", ge=1
     )
-    warm_up: bool = _setting(True, "yes or no", "compile every kernel before the first request is taken")
+    warm_up: bool = _setting(True, "yes or no", "compile every kernel at the start; /readyz is 503 until then")
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "least severe line logged")
 
     @classmethod

@@ -14,6 +14,7 @@ from service.body_limits import Held
 from service.metrics import Metrics
 from service.problems import Problem
 from service.settings import Settings
+from service.warm_up import WarmUp
 
 
 class Ingest:
@@ -52,9 +53,9 @@ class Ingest:
 class Shared:
     """`app.state.shared`.
 
-    held: request bodies in memory. stopping: set, on the event loop, once the service stops. queries: the pool in which
-    rows are projected. slow: the pool of what reads through the log or waits for a solution. figures: those of the
-    dashboard, made when they are first asked for.
+    held: request bodies in memory. stopping: set, on the event loop, once the service stops. warm_up: what is
+    compiled before the service is ready. queries: the pool in which rows are projected. slow: the pool of what reads through
+    the log or waits for a solution. figures: those of the dashboard, made when they are first asked for.
     """
 
     settings: Settings
@@ -65,6 +66,7 @@ class Shared:
     metrics: Metrics
     held: Held
     stopping: asyncio.Event
+    warm_up: WarmUp
     queries: Executor
     slow: Executor
     figures: Callable[[], stream_dr.LiveFigures]

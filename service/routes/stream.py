@@ -75,6 +75,8 @@ def readyz(shared: Service) -> schemas.Health:
         raise Problem("not_ready", detail, free_bytes=free, needed=needed)
     if health["reason"] is not None:
         raise Problem("not_ready", health["reason"])
+    if shared.warm_up.reason is not None:
+        raise Problem("not_ready", shared.warm_up.reason)
 
     hindered = [name for name, model in shared.directory.models.items() if model.state.startswith("failed")]
     named = f"failed, or not to be published: {', '.join(hindered)} (GET /models has why)" if hindered else None

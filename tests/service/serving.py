@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,16 @@ SMALL = {"port": 0, "min_free_bytes": 0, "warm_up": False, "publish_seconds": 0.
 
 
 class Served:
-    """A running service: url, an httpx client at it, and what it serves."""
+    """A running service: url, an httpx client at it, what it serves, and whether it is ready."""
 
-    def __init__(self, url: str, directory: Any) -> None:
-        self.url, self.directory = url, directory
+    def __init__(self, url: str, directory: Any, ready: threading.Event) -> None:
+        self.url, self.directory, self.ready = url, directory, ready
         self.http = httpx.Client(base_url=url, timeout=30)
 
 
 @contextlib.contextmanager
-def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
-    """The service on uvicorn in a thread of this process."""
+def in_thread(path: Path, until_ready: bool = True, **settings: Any) -> Iterator[Served]:
+    """The service on uvicorn in a thread of this process. until_ready: or else until it answers."""
     chosen = Settings(**{"dir": path, **SMALL, **settings})
     listening = listen(chosen)
     with listening, open_directory(chosen) as directory:
@@ -43,8 +44,8 @@ def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
         serving = Serving(app, chosen, up.set)
         thread = threading.Thread(target=serving.run, args=[listening], daemon=True)
         thread.start()
-        assert up.wait(30)
-        served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", directory)
+        served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", directory, up)
+        assert up.wait(30) if until_ready else _answers(served.url)
         try:
             with served.http:
                 yield served
@@ -52,6 +53,17 @@ def in_thread(path: Path, **settings: Any) -> Iterator[Served]:
             serving.stop()
             thread.join(30)
         assert not thread.is_alive()
+
+
+def _answers(url: str) -> bool:
+    """Wait until the service answers; whether it is alive then."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return httpx.get(f"{url}/livez").status_code == 200
+        except httpx.ConnectError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 class Process:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import stream_dr
-from tests.service.serving import ROOT, Process, arrow, post
+from tests.service.serving import ROOT, Process, arrow, in_thread, post
 
 X = np.random.default_rng(2).normal(size=(50, 4))
 Y = ["ab"[i % 2] for i in range(50)]
@@ -214,6 +214,37 @@ def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
         assert len(set(acknowledged)) == len(acknowledged) > 0
         assert max(acknowledged) <= directory.position
         assert directory.position + 1 - len(acknowledged) <= len(threads)
+
+
+def test_it_answers_while_it_compiles_and_is_ready_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = threading.Event()
+    monkeypatch.setattr(stream_dr, "warm_up", lambda estimators, say: compiled.wait(30))
+    with in_thread(tmp_path, until_ready=False, warm_up=True) as served:
+        answer = served.http.get("/readyz")
+        assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+        assert "compiling for" in answer.json()["detail"]
+        assert post(served.http, arrow(X, Y)).json()["position"] == 0
+        assert not served.ready.is_set()
+        compiled.set()
+        assert served.ready.wait(30)
+        assert served.http.get("/readyz").json() == {"status": "ready"}
+
+
+def test_a_stop_while_it_compiles_waits_for_one_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, asked = threading.Event(), []
+
+    def compile_one(estimators: list[object], say: object) -> None:
+        asked.extend(estimators)
+        compiled.wait(30)
+
+    monkeypatch.setattr(stream_dr, "warm_up", compile_one)
+    with in_thread(tmp_path, until_ready=False, warm_up=True) as served:
+        post(served.http, arrow(X, Y)).raise_for_status()
+        threading.Timer(0.5, compiled.set).start()  # the service is told to stop before
+    assert len(asked) == 1
+    assert not served.ready.is_set()
+    with stream_dr.Directory(tmp_path, writable=False) as directory:
+        assert directory.position == 0
 
 
 @pytest.mark.test_all

@@ -1,0 +1,32 @@
+"""WarmUp: every kernel is compiled in the background while the service starts."""
+
+import asyncio
+import functools
+import logging
+
+import stream_dr
+
+log = logging.getLogger("stream_dr.warm_up")
+
+
+class WarmUp:
+    """Compiles what each estimator uses. reason: why the service is not ready yet, a sentence; None: nothing is compiled."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Compile, an estimator after the other in a thread; what takes longer than two seconds is a line of the log.
+        Stops early, between two estimators, once `stopping` is set."""
+        kinds = list(stream_dr.ESTIMATORS.values())
+        for number, kind in enumerate(kinds, start=1):
+            if stopping.is_set():
+                break
+            line = f"compiling for {kind.__name__}, {number} of {len(kinds)}: once on this machine"
+            self.reason = f"The service starts, {line}."
+            await asyncio.to_thread(stream_dr.warm_up, [kind()], functools.partial(_say, line))
+        self.reason = None
+
+
+def _say(line: str, _: str) -> None:
+    log.info(line)
