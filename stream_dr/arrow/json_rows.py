@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from stream_dr.arrow.json_targets import NUMBER, name_of, number_array, targets_from_json
+from stream_dr.arrow.json_targets import NUMBER, check_gaps, name_of, number_array, targets_from_json
 from stream_dr.arrow.rows import WIDEST, canonical_csr
 from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, MalformedInput, SchemaMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
@@ -37,7 +37,8 @@ def block_from_json(obj: Any, n_features: int | None = None, max_features: int |
     """The Block a JSON object (parsed, or as bytes or str) describes.
 
     n_features: width stated for sparse rows by a setting; max_features: refuse sparse indices from there on.
-    Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets, InvalidWeights.
+    Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets, InvalidWeights,
+    LimitExceeded (most values of a table are missing).
     """
     if isinstance(obj, bytes | bytearray | memoryview | str):
         obj = _parse(obj)
@@ -116,6 +117,7 @@ def _rows(rows: list[Any], stated: int | None, limit: int | None) -> tuple[Any, 
     if _is_sparse(rows[0]):
         return _sparse(rows, stated, limit), None, True
     if any(type(value) not in NUMBER for row in rows for value in row.values()):
+        check_gaps(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
         table = raw_from_dicts(rows)
         return table, table.names, False
     names = tuple(rows[0])

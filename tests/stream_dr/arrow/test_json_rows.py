@@ -1,5 +1,7 @@
 """JSON rows in the three forms, and a refusal by row and column for everything JSON can hold that is not one."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -141,3 +143,27 @@ def test_the_widest_index_allowed_is_the_limit():
 def test_float32_rows_become_the_doubles_they_equal():
     value = np.float32(0.1)
     assert block_from_json({"rows": [[float(value)]]}).X[0, 0] == float(value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "more"),
+    [
+        ([{f"k{i}": "a"} for i in range(5_000)], {}),
+        ([{f"k{i}": 1, "s": "a"} for i in range(5_000)], {}),
+        ([{f"k{i}": "a" for i in range(50_000)}], {}),
+        ([[1]] * 5_000, {"target": [[1] * 5_000, *[None] * 4_999]}),
+    ],
+    ids=["keys", "mixed keys", "one row", "targets"],
+)
+def test_what_rows_lack_is_not_made(rows, more):
+    tracemalloc.start()
+    with pytest.raises(errors.LimitExceeded, match=r"take the room of \d+ values, and \d+ are given.*send fewer rows"):
+        block_from_json({"rows": rows, **more})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_a_table_of_which_much_is_missing_is_read():
+    rows = [{f"k{i % 100}": "a", "n": 1} for i in range(1_000)]
+    assert block_from_json({"rows": rows}).X.shape == (1_000, 101)
