@@ -19,7 +19,7 @@ from stream_dr.checks import WIDEST, finite, matrix, one_of, same, shaped, withi
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
-from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, unseen
+from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, table_parts, unseen
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, kind_of
@@ -290,17 +290,23 @@ class Mapped(NamedTuple):
         if self.table is not None:
             if kind_of(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
-            return np.asarray(self.inner.apply(mapped_rows(made, self.table, raw_of(X, names))))
+            return self._of_table(made, self.table, raw_of(X, names))
         refuse_table(X)
         if names is None or not made.by_name:
             if not sp.issparse(X):
                 check_width(X, self.width)
             X = _fit_width(X, self.width)
         out = np.empty((X.shape[0], self.n_components))
-        for part in mapped_parts(X.shape[0], made):
+        for part in mapped_parts(X.shape[0], made, PROJECTED_AT_ONCE):
             marks = self.landmarks
             rows = made.apply(X[part], self.width, names) if marks is None else made.coordinates(marks, X[part])
             out[part] = self.inner.apply(rows)
+        return out
+
+    def _of_table(self, made: Any, table: TableState, rows: Rows) -> np.ndarray:
+        out = np.empty((rows.shape[0], self.n_components))
+        for part in table_parts(made, table, rows):
+            out[part] = self.inner.apply(mapped_rows(made, table, rows[part]))
         return out
 
 
@@ -326,10 +332,13 @@ def check_map(state: Any, width: int) -> Any:
 MAPPED_AT_ONCE = 1 << 22
 """Numbers of mapped rows that are held at a time, 32 MB: a map's rows may be much wider than what they came from."""
 
+PROJECTED_AT_ONCE = 1 << 20
+"""The same where rows are only projected: requests do so, several at once."""
 
-def mapped_parts(rows: int, made: FeatureMap) -> list[slice]:
-    """The rows that are mapped at a time."""
-    step = 4096 if made.sparse else max(1, MAPPED_AT_ONCE // made.out_features(0))
+
+def mapped_parts(rows: int, made: FeatureMap, most: int = MAPPED_AT_ONCE) -> list[slice]:
+    """The rows that are mapped at a time, at most so many numbers."""
+    step = 4096 if made.sparse else max(1, most // made.out_features(0))
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 

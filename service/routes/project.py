@@ -22,6 +22,12 @@ from service.shared import Service, Shared
 
 router = APIRouter(tags=["project"])
 
+NUMBER_BYTES = {JSON: 120, ARROW_STREAM: 40}
+"""Bytes that a number of an answer takes in all copies of it, until it is sent."""
+
+ANSWER_BYTES = 32 << 20
+"""Bytes that any answer may take, beside 32 times those of the rows it is about."""
+
 
 def _many(model: type[BaseModel]) -> dict[str, Any]:
     """What FastAPI is told of a route that takes rows and answers with a model, or in Arrow."""
@@ -42,28 +48,57 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
 @router.post("/transform", **_many(schemas.Projected))
 async def transform(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Project many rows, the same rows as /partial_fit takes; targets are ignored, and no rows give none."""
-    return await _answer(request, shared, query.model, _project)
+    return await _answer(request, shared, query.model, _project, _components)
 
 
 @router.post("/predict", **_many(schemas.Predicted))
 async def predict(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Predict the targets of many rows, by a model whose method does: lda, class_means, cca, opls, plsda."""
-    return await _answer(request, shared, query.model, _predict)
+    return await _answer(request, shared, query.model, _predict, _scores)
 
 
 async def _answer(
-    request: Request, shared: Shared, name: str, ask: Callable[[Shared, stream_dr.Model, stream_dr.Block], Any]
+    request: Request,
+    shared: Shared,
+    name: str,
+    ask: Callable[[Shared, stream_dr.Model, stream_dr.Block], Any],
+    width: Callable[[stream_dr.Model], int],
 ) -> Response:
-    """What is asked of a model about a body of rows, in a thread."""
+    """What is asked of a model about a body of rows, in a thread. width: numbers that the answer has a row."""
     medium, accept = rows_medium(request), accepted(request, (JSON, ARROW_STREAM))
     model = shared.directory.model(name)
     body = b"".join([piece async for piece in request.stream()])
 
     def answered() -> Response:
-        told = ask(shared, model, stream_dr.parse_rows(body, medium, shared.limits))
+        block = stream_dr.parse_rows(body, medium, shared.limits)
+        _check_answer(block.rows, width(model), accept, max(len(body), block.nbytes // 8))
+        told = ask(shared, model, block)
         return Response(told.to_arrow() if accept == ARROW_STREAM else orjson.dumps(told.to_json()), media_type=accept)
 
     return await asyncio.get_running_loop().run_in_executor(shared.queries, answered)
+
+
+def _check_answer(rows: int, width: int, accept: str, given: int) -> None:
+    """Raise LimitExceeded where the answer to rows of `given` bytes would take much more memory than they may."""
+    most = (32 * given + ANSWER_BYTES) // (width * NUMBER_BYTES[accept]) if width else rows
+    if rows > most:
+        raise stream_dr.errors.LimitExceeded(
+            f"{rows} rows of {given} bytes would be answered with {width} numbers each; so many bytes are answered with "
+            f"{most} such rows as {accept}. Send at most {most} rows a request.",
+            needed=rows,
+            limit=most,
+        )
+
+
+def _components(model: stream_dr.Model) -> int:
+    """Numbers of a projected row."""
+    return model.published.projection.n_components if model.published else 0
+
+
+def _scores(model: stream_dr.Model) -> int:
+    """Numbers of a predicted row, eight letters of a label counted as one."""
+    readout = getattr(model.published.projection, "readout", None) if model.published else None
+    return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
 
 
 def _project(shared: Shared, model: stream_dr.Model, block: stream_dr.Block) -> Any:

@@ -29,6 +29,10 @@ MOST_PARTS = 1 << 17
 """Columns of a body, counted in its schema and again in each record batch, and entries of metadata: each is a few hundred
 bytes in pyarrow."""
 
+SMALL_VALUES = 1 << 21
+"""Nulls and booleans of a body, which take eight bytes each once read, whatever they take in the body; other values take a
+byte of it at least, of which two may be such."""
+
 _CONTINUATION = 0xFFFFFFFF
 _MAGIC = b"ARROW1"
 _SCHEMA, _DICTIONARY, _RECORD_BATCH = 1, 2, 3  # MessageHeader in Arrow's Message.fbs
@@ -126,7 +130,7 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
     """The messages of a stream up to its end-of-stream marker; the first is its schema.
 
     max_bytes bounds the bytes once unpacked, where a value counts as four at least and dictionaries count again for each
-    record batch but the first; with it go MOST_BATCHES and MOST_PARTS. None: no bound, for files of one's own.
+    record batch but the first; with it go MOST_BATCHES, MOST_PARTS and SMALL_VALUES. None: no bound, for files of one's own.
     Raises MalformedInput, SchemaMismatch (a type that is not the layout's, a delta dictionary) or LimitExceeded.
     """
     seen, messages = _Seen(max_bytes), list[Message]()
@@ -208,7 +212,7 @@ class _Seen:
 
     def __init__(self, max_bytes: int | None) -> None:
         self._max_bytes, self.metadata_bytes = max_bytes, 0
-        self._messages = self._batches = self._bytes = self._parts = self._told = 0
+        self._messages = self._batches = self._bytes = self._parts = self._told = self._values = self._sent = 0
         self._coded: dict[int, str] = {}
         self._dictionaries: dict[int, int] = {}
 
@@ -233,6 +237,8 @@ class _Seen:
         self._bound(self._messages, MOST_BATCHES + 1, "record batches and dictionaries; join them")
         self._bytes += size
         self._bound(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
+        small = f"values in {self._sent} bytes, most of them null or boolean; send fewer rows a request"
+        self._bound(self._values, 2 * self._sent + SMALL_VALUES, small)
 
     def schema(self, schema: Table) -> None:
         """Look at a schema."""
@@ -293,6 +299,8 @@ class _Seen:
             if size < -1:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
             total += length if size == -1 else size
+        self._values += sum(nodes)
+        self._sent += total
         return max(total, 4 * sum(nodes))
 
     def _bound(self, count: int, most: int | None, what: str) -> None:

@@ -41,6 +41,9 @@ from stream_dr.feature_maps.taken_for import AS, Wishes, taken_for
 from stream_dr.feature_maps.words import Words
 from stream_dr.rows.raw_rows import RawRows, refuse_table
 
+ENTRIES_AT_ONCE = 1 << 19
+"""Numbers of a table's mapped rows that are held at a time, with their places in some copies."""
+
 
 class TableState(NamedTuple):
     """rows: learned. width: columns made so far. columns: what is remembered of each column, in order of appearance. mixed:
@@ -227,6 +230,14 @@ def check_columns(spec: Any, rows: RawRows) -> None:
     else:
         for name, kind in (spec.as_ or {}).items():
             read_as(TableColumn(name, kind), rows.column(name), rows.rows)
+
+
+def table_parts(made: Any, table: TableState, rows: RawRows) -> list[slice]:
+    """The rows of a table that are mapped at a time: fewer where columns are many or texts long, for a row has each word."""
+    longest = (max(map(len, column.labels), default=0) for column in rows.columns)
+    entries = 7 * len(table.columns) + sum(min(made.making().words.n_features, letters // 2) for letters in longest)
+    step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
+    return [slice(start, start + step) for start in range(0, rows.rows, step)]
 
 
 def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:

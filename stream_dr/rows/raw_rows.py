@@ -42,8 +42,14 @@ class RawColumn(NamedTuple):
         return self.values < 0 if self.kind == "text" else np.isnan(self.values)
 
     def take(self, rows: Any) -> "RawColumn":
-        """The rows of those numbers, slice or mask."""
-        return self._replace(values=self.values[rows])
+        """The rows of those numbers, slice or mask, and of the texts those that they have."""
+        values = self.values[rows]
+        if self.kind != "text":
+            return self._replace(values=values)
+        used, codes = np.unique(values, return_inverse=True)
+        gaps = int(used[:1].sum() < 0)  # −1 is the first of them
+        labels = tuple(self.labels[i] for i in used[gaps:].tolist())
+        return RawColumn("text", (codes - gaps).astype(np.int32), labels)
 
     def values_said(self) -> list[Any]:
         """Values (rows,) in JSON's types."""
@@ -107,12 +113,13 @@ class RawRows:
                 f"batch has none of the table's columns {list(kinds)[:5]}; it has {list(self.names[:5])}. Send those."
             )
 
-        columns = {}
+        columns, missing = (
+            {},
+            {kind: gaps(kind, self.rows) for kind in set(kinds.values())},
+        )  # shared: there may be many
         for name, kind in kinds.items():
             column = self.column(name)
-            columns[name] = (
-                gaps(kind, self.rows) if column is None else converted(name, column, kind) if kind else column
-            )
+            columns[name] = missing[kind] if column is None else converted(name, column, kind) if kind else column
         columns |= others
         return RawRows(tuple(columns), tuple(columns.values()), self.rows)
 

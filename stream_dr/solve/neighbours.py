@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
-SEARCH_CHUNK = 1 << 22
+SEARCH_CHUNK = 1 << 20
 """Distances held at a time."""
 
 

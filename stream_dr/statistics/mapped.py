@@ -25,6 +25,7 @@ from stream_dr.feature_maps.table import (
     lasting,
     mapped_rows,
     most_columns,
+    table_parts,
 )
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
@@ -171,7 +172,7 @@ class MappedAccumulator:
     def _each(self, block: Block, act: Callable[[Block], None]) -> None:
         """Act on some rows at a time, of which there are never many; an error leaves the inner state as it was."""
         self._check(block)
-        parts = mapped_parts(block.rows, self._map)
+        parts = self._parts(block)
         if len(parts) < 2:
             act(block)
             return
@@ -182,6 +183,9 @@ class MappedAccumulator:
         except BaseException:
             self.inner = self._build(before)
             raise
+
+    def _parts(self, block: Block) -> list[slice]:
+        return mapped_parts(block.rows, self._map)
 
     def _check(self, block: Block) -> None:
         check_rows(block)
@@ -306,6 +310,9 @@ class TableAccumulator(MappedAccumulator):
         """The state so far; the inner accumulator's cost."""
         inner = self.inner.freeze()
         return _around(inner, 0, self._spec, None) if self.table is None else _of_table(inner, self._spec, self.table)
+
+    def _parts(self, block: Block) -> list[slice]:
+        return table_parts(self._map, self.table or TableState(), block.X)
 
     def _check(self, block: Block) -> None:
         """Nothing: a table's columns are checked when they are made."""

@@ -367,3 +367,14 @@ def test_a_column_of_any_name_is_told_in_a_few_words():
         read_arrow(stream([], schema=pa.schema([("x" * 1_000_000, pa.binary())])))
     assert len(str(told.value)) < 5_000
     assert len(told.value.details["column"]) < 5_000
+
+
+@pytest.mark.parametrize("column", [pa.nulls(9_000_000), pa.array(np.zeros(9_000_000, bool))], ids=["null", "bool"])
+def test_values_that_take_no_byte_of_the_body_are_bounded(column):
+    data = stream([pa.record_batch({"x": column})], "zstd")
+    assert len(data) < 2_000
+    with pytest.raises(LimitExceeded, match=r"\d{7} values in \d+ bytes, most of them null or boolean"):
+        read_arrow(data, max_bytes=64 << 20)
+    assert read_arrow(data)[0].num_rows == 9_000_000
+    few = stream([pa.record_batch({"x": column.slice(0, 1_000_000)})])
+    assert read_arrow(few, max_bytes=64 << 20)[0].num_rows == 1_000_000
