@@ -195,7 +195,8 @@ class Projected(Answer):
 
 class Predicted(Answer):
     """Targets predicted of rows: a label, a list of labels, a number or a list of numbers a row; posterior `probabilities`
-    of the `classes` where the method has them, otherwise `scores`: the numbers, or each label's indicator, by regression."""
+    of the `classes` where the method has them, otherwise `scores`: the numbers, or each label's indicator, by regression. Of
+    a diagonal solution there are scores that rank the classes, and no probabilities."""
 
     predicted: list[str | int | bool | float | list[str | int | bool | float]] = Field(title="PredictedTargets")
     classes: list[str | int | bool]

@@ -54,6 +54,11 @@ class OtherColumns(UserWarning):
     """Told when a table lacks columns that the first rows had, or has others."""
 
 
+class Uncalibrated(UserWarning):
+    """Warned when probabilities are asked of a solution by the diagonal of the scatter alone: they rank the classes, and
+    their size says nothing."""
+
+
 class InvalidParameter(StreamDRError):
     """Raised when a parameter, of an estimator or of a request, has an unknown name or a value outside its range."""
 

@@ -132,7 +132,8 @@ class Client:
         told = self._predicted(X, model)
         if told.get("probabilities") is None:
             raise errors.CannotPredict(
-                f"model {told['model']!r} predicts its targets without probabilities of classes."
+                f"model {told['model']!r}, whose solution is {told['solution']}, predicts without probabilities of classes. "
+                "A method that has them has none while its solution is diagonal: refine the model."
             )
         classes = label_array(told["classes"])
         found = np.array(told["probabilities"], dtype=np.float64).reshape(-1, len(classes))

@@ -27,8 +27,9 @@ class Prediction(NamedTuple):
 
     model, version, position, solution: by which projection. kind: of the targets. predicted: a row its label, its labels,
     its number or its numbers. classes: labels, sorted, the columns of scores; () where targets are numbers. scores: (rows,
-    k) float64, posterior probabilities where `probable`, otherwise the numbers, or each label's indicator, as regression
-    predicts them. ids: the rows' ids or None. unseen, columns_missing: as of `Answer`.
+    k) float64, posterior probabilities where `probable`; otherwise the numbers, or each label's indicator, as regression
+    predicts them, or of a diagonal solution the posteriors' logarithms but for a term all classes share, which are not
+    calibrated. ids: the rows' ids or None. unseen, columns_missing: as of `Answer`.
     """
 
     model: str
@@ -87,7 +88,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     predicted = answer.tolist()
     if several and answer.ndim == 2:
         predicted = [[label for label, there in zip(readout.labels, row, strict=True) if there] for row in answer]
-    probable = readout.scores == LOG_POSTERIORS
+    probable = readout.scores == LOG_POSTERIORS and projection.solution != "diagonal"
     return Prediction(
         model.name, published.version, published.position, projection.solution,
         "class" if several and answer.ndim == 1 else readout.kind, predicted, readout.labels,

@@ -97,3 +97,16 @@ def test_features_that_grow_by_the_streams_schema_are_counted(tmp_path: Path) ->
     assert (told["predicted"], told["unseen"]) == (["b"], 1)
     means = ClassMeans().fit(sp.csr_matrix(2.0 * np.eye(3)), ["a", "b", "c"])
     np.testing.assert_allclose(told["probabilities"], means.predict_proba([[0.0, 1.0, 0.0]]), atol=1e-9)
+
+
+def test_a_diagonal_solution_answers_scores_and_no_probabilities(tmp_path: Path) -> None:
+    with in_thread(tmp_path) as served, stream_dr.Client(served.url) as client:
+        client.put_model("lda", "lda", scatter="diagonal")
+        client.partial_fit(X, LABELS, wait=True)
+        told = served.http.post("/predict?model=lda", json={"rows": X.tolist()}).json()
+        assert (told["solution"], "probabilities" in told) == ("diagonal", False)
+        model = LDA(scatter="diagonal").fit(X, LABELS)
+        np.testing.assert_allclose(told["scores"], model.decision_function(X), atol=1e-9)
+        assert told["predicted"] == model.predict(X).tolist()
+        with pytest.raises(errors.CannotPredict, match=r"diagonal.*refine"):
+            client.predict_proba(X)

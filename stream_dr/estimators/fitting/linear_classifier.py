@@ -5,11 +5,13 @@ The scores are log posterior probabilities but for a term all classes share; the
 the labels that have weight.
 """
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_softmax
 
+from stream_dr.errors import Uncalibrated
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
@@ -45,11 +47,14 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         return self._readout().predicted(self._scores(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(rows, classes) float64 posterior probabilities, in the order of `classes_`."""
+        """(rows, classes) float64 posterior probabilities, in the order of `classes_`. Warns Uncalibrated where the solution
+        is diagonal: features that go together are counted as often as there are of them."""
+        self._tell_uncalibrated()
         return self._readout().probabilities(self._scores(X))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """(rows, classes) float64 logarithms of the posterior probabilities."""
+        """(rows, classes) float64 logarithms of the posterior probabilities. Warns Uncalibrated, as predict_proba."""
+        self._tell_uncalibrated()
         return np.asarray(log_softmax(self._scores(X), axis=1))
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -90,6 +95,16 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         if not len(projection.readout.offset):
             raise NotFitted("no label has been learned with a weight above 0: pass labelled rows first.")
         return projection.readout
+
+    def _tell_uncalibrated(self) -> None:
+        if self.solution_ == "diagonal":
+            warnings.warn(
+                f"{type(self).__name__} keeps only the diagonal of Cxx here: its probabilities are too near 0 and 1. "
+                "refine(source) solves with all of Cxx; scikit-learn's CalibratedClassifierCV calibrates on rows held out; "
+                "predict and decision_function need neither.",
+                Uncalibrated,
+                stacklevel=3,
+            )
 
     def _scores(self, X: Any) -> np.ndarray:
         self._readout()

@@ -126,3 +126,15 @@ def test_classes_that_differ_in_a_tiny_feature_beside_a_huge_one() -> None:
     assert scaled.rank_ == 1
     np.testing.assert_allclose(scaled.eigenvalues_, plain.eigenvalues_, rtol=1e-9)
     np.testing.assert_allclose(scaled.transform(X * [1e8, 1e-8]), plain.transform(X), atol=1e-7)
+
+
+def test_probabilities_by_the_diagonal_are_told_to_be_uncalibrated() -> None:
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(60, 5)), np.repeat(["a", "b"], 30)
+    diagonal = LDA(gamma=1.0, scatter="diagonal").fit(X, y)
+    with pytest.warns(errors.Uncalibrated, match=r"refine\(source\).*CalibratedClassifierCV"):
+        diagonal.predict_proba(X)
+    with pytest.warns(errors.Uncalibrated):
+        diagonal.predict_log_proba(X)
+    assert diagonal.predict(X).shape == diagonal.decision_function(X).shape  # of these nothing is told
+    assert LDA(gamma=1.0).fit(X, y).predict_proba(X).shape == (60, 2)
