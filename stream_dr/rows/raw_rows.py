@@ -8,6 +8,7 @@ Cost: 8 bytes a number, 4 a text and each distinct text once.
 Why this way: numerics know no Arrow; what a map asks of a column (its distinct texts, which values are missing) is at hand.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,6 +19,9 @@ from stream_dr.rows.sparse_rows import is_sparse
 
 LARGEST = 1e100
 """Values beyond this size are refused: their squares would not be finite."""
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?")
+"""Dates and times as JSON has them."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -143,7 +147,32 @@ def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
     for name, column in given.items():
         if kinds[name]:
             converted(name, column, kinds[name])
-    return {name: kind or (family_of(given[name]) if name in given else "") for name, kind in kinds.items()}
+    return {name: kind or (_begun_as(given[name]) if name in given else "") for name, kind in kinds.items()}
+
+
+def dated(rows: RawRows) -> RawRows:
+    """The rows with every column of texts that all say dates, or times, as dates."""
+    columns = zip(rows.names, rows.columns, strict=True)
+    made = (converted(name, column, "date") if _says_dates(column) else column for name, column in columns)
+    return RawRows(rows.names, tuple(made), rows.rows)
+
+
+def _begun_as(column: RawColumn) -> str:
+    """The family of a column that begins with these values."""
+    return "date" if _says_dates(column) else family_of(column)
+
+
+def _says_dates(column: RawColumn) -> bool:
+    """Whether a column is of texts that are all ISO dates or times."""
+    if column.kind != "text" or not column.labels:
+        return False
+    if not all(map(_ISO.fullmatch, column.labels)):
+        return False
+    try:
+        _ = [_days(text) for text in column.labels]
+    except ValueError:  # the 31st of February
+        return False
+    return True
 
 
 def refuse_table(rows: Any) -> None:
@@ -218,7 +247,10 @@ def converted(name: str, column: RawColumn, family: str) -> RawColumn:
             rows = np.flatnonzero(column.values == i)
             if len(rows):
                 raise _other_type(name, column, int(rows[0]), family) from e
-    return RawColumn("time" if family == "date" else "number", found[column.values])
+    if family == "number":
+        return RawColumn("number", found[column.values])
+    whole = np.all(np.isnan(found) | (found == np.rint(found)))
+    return RawColumn("date" if whole else "time", found[column.values])
 
 
 def _as_text(column: RawColumn) -> RawColumn:

@@ -15,7 +15,7 @@ from stream_dr.errors import InvalidRows, SchemaMismatch
 from stream_dr.rows.frames import table_of
 from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
 from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.raw_rows import RawColumn, RawRows, places, raw_of
+from stream_dr.rows.raw_rows import RawColumn, RawRows, dated, places, raw_of
 
 EXACT = 2**53
 """Integers past this are texts: float64 does not tell them apart."""
@@ -68,7 +68,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     """
     kind = kind_of(X)
     if kind is Kind.DICTS:
-        return raw_from_dicts(X)
+        return dated(raw_from_dicts(X))
     if kind is Kind.TEXTS:
         return raw_from_texts(X)
     if kind is Kind.COLUMN:  # called as the one column of a list of texts is
