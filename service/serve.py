@@ -31,7 +31,7 @@ from pydantic import ValidationError
 
 import stream_dr
 from service import auth
-from service.settings import Settings
+from service.settings import PREFIX, Settings
 
 log = logging.getLogger("stream_dr.serve")
 
@@ -238,6 +238,7 @@ def open_directory(settings: Settings) -> stream_dr.Directory:
     """The directory that the settings name, writable. Raises DirectoryInUse."""
     from service.app import limits
 
+    os.environ[f"{PREFIX}MAX_READ_BYTES"] = str(settings.max_read_bytes)  # what reads shards asks there
     kind = settings.target_kind
     return stream_dr.Directory(settings.dir, limits=limits(settings), n_features=settings.n_features, target_kind=kind)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.arrow.rows import BESIDE, is_layout
+from stream_dr.budget import read_budget
 from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.jsonl import read_jsonl
@@ -202,9 +203,12 @@ def are_shards(path: Path) -> bool:
     if archive != path or not begins_as_shard(path):
         return False
     try:
-        schema = open_shard(path).schema
+        shard = open_shard(path)
+        schema = shard.schema
     except DamagedShard:
         return True
+    if max(shard.batch_rows, default=0) * len(schema) * 8 > read_budget() and not is_layout(schema.names):
+        return False  # a row group of many rows, to be read some rows at a time
     features = [field for field in schema if field.name not in BESIDE]
     return is_layout(schema.names) or all(plain(field.type) for field in features)
 

@@ -142,13 +142,19 @@ class ShardFile:
             raise MalformedInput("it is neither an Arrow nor a Parquet file")
 
     def _open_parquet(self, source: Any) -> None:
-        import pyarrow.parquet as pq
+        from stream_dr.parquet import check_group, open_parquet, spelt_out
 
-        file = pq.ParquetFile(source, page_checksum_verification=True)
-        self.schema = schema = file.schema_arrow
+        file, schema = open_parquet(source)
+        self.schema = schema
         groups = range(file.metadata.num_row_groups)
         self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in groups)
-        self._get = lambda n: file.read_row_group(n).to_batches() or [pa.RecordBatch.from_pylist([], schema=schema)]
+
+        def batches_of(number: int) -> list[pa.RecordBatch]:
+            check_group(file.metadata.row_group(number), schema.names)
+            batches = [spelt_out(batch, schema) for batch in file.read_row_group(number).to_batches()]
+            return batches or [pa.RecordBatch.from_pylist([], schema=schema)]
+
+        self._get = batches_of
 
     def read(self, batch: int) -> list[pa.RecordBatch]:
         """The record batches of one event. Raises IndexError, DamagedShard or SchemaMismatch."""

@@ -1,6 +1,7 @@
 """shard_writer: Blocks of any size → shards of even batches and a manifest.
 
-Cost: each row is copied once into the file; memory is one batch (rows_per_batch rows) plus the Block given.
+Cost: each row is copied once into the file; memory is one batch (rows_per_batch rows, fewer where they fill half of
+the budget for reading) plus the Block given.
 
 Why this way: where rows come in (a line, a file, a generator's chunk) must not decide where events lie, so rows are cut
 anew: the same rows give the same batches. A shard is renamed into place when it is whole, the manifest is written last.
@@ -20,6 +21,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from stream_dr.arrow.codec import arrow_from_block
+from stream_dr.budget import read_budget
 from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.rows.block import Block
@@ -75,7 +77,7 @@ class ShardWriter:
         self._target_kind: str | None = None
         self._schema: pa.Schema = None
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
+        self._waiting_rows = self._waiting_bytes = 0
         self._entries: list[ShardEntry] = []
         self._batches: list[int] = []
         self._writer: Any = None
@@ -96,9 +98,14 @@ class ShardWriter:
         self._note(block, batch)
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
         self.rows += batch.num_rows
         while self._waiting_rows >= self.rows_per_batch:
             self._write_batch(self.rows_per_batch)
+            self._waiting_bytes = sum(part.nbytes for part in self._waiting)
+        if self._waiting_bytes > read_budget() // 2:  # long texts
+            self._write_batch(self._waiting_rows)
+            self._waiting_bytes = 0
 
     def close(self) -> Manifest:
         """Write what is left and the manifest; what is in the directory afterwards."""

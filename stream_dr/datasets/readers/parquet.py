@@ -12,26 +12,27 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SourceMissing, StreamDRError
+from stream_dr.parquet import open_parquet, rows_at_once, spelt_out
 from stream_dr.rows.block import Block
 
 
 def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, MalformedInput naming file and row."""
+    """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, LimitExceeded, MalformedInput naming
+    file and row."""
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
     with _readable(path, "a Parquet file"):
-        file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+        file, schema = open_parquet(path)
     with file:
-        names = file.schema_arrow.names
-        features = feature_columns(names, roles)
-        columns = [name for name in names if name not in roles.drop]
-        yield from _blocks(path, file.iter_batches(rows, columns=columns), features, roles, rows)
+        features = feature_columns(schema.names, roles)
+        columns = [name for name in schema.names if name not in roles.drop]
+        batches = file.iter_batches(rows_at_once(file, rows, columns), columns=columns)
+        yield from _blocks(path, (spelt_out(batch, schema) for batch in batches), features, roles, rows)
 
 
 def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
