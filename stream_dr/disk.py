@@ -83,6 +83,33 @@ def no_room(path: FileName, said: str) -> InsufficientStorage:
     )
 
 
+RESERVE = 1 << 19
+"""Bytes that a directory keeps for its next start."""
+
+
+class Reserve:
+    """Room for a start on a full disk: a file of RESERVE bytes at `directory/reserve`, given up while the directory is
+    opened where less than that is free, and taken again afterwards, of what there is. Usable as a context manager."""
+
+    def __init__(self, directory: FileName) -> None:
+        self.path = Path(directory) / "reserve"
+
+    def __enter__(self) -> None:
+        if free_bytes(self.path.parent) < RESERVE:
+            self.path.unlink(missing_ok=True)
+
+    def __exit__(self, *_: object) -> None:
+        there = self.path.stat().st_size if self.path.exists() else 0
+        size = min(RESERVE, there + free_bytes(self.path.parent))
+        if size == there:
+            return
+        try:
+            with open(self.path, "ab") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        except (OSError, AttributeError):  # full again, or a system that has no such call
+            self.path.unlink(missing_ok=True)
+
+
 class DirectoryLock:
     """The right to write to a directory, held by one process at a time, until `release` or the process's end.
 

@@ -8,7 +8,9 @@ otherwise: `NAME=ACTION[@N]`, several joined by commas. ACTION is `kill` (SIGKIL
 
 The places: of an append, `log.bodies_write`, `log.bodies_sync` (written, not yet synced), `log.before_commit`,
 `log.after_commit`; of a rewrite, `log.rewrite`, `log.rewritten` (committed, old bytes still there), `log.erased`
-(overwritten, still noted); `log.drop` (of a few old events: before the commit); for each `write_atomically(...,
+(overwritten, still noted); `log.drop` (of a few old events: before the commit); of a
+model that begins with a saved estimator, `models.reserved` (its id is), `models.begun` (its file is there), and of any,
+`models.before_commit`, `models.after_commit`, `models.removed` (its snapshots still there); for each `write_atomically(...,
 point=P)`: `P.tmp` (written, not yet synced), `P.rename` (synced, not yet renamed), `P.dir_fsync` (renamed, directory not
 yet synced).
 

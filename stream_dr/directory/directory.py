@@ -1,6 +1,6 @@
 """Directory: one stream's log, its schema and its models, in one folder with one writing process.
 
-    D/lock   D/log/   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)
+    D/lock   D/reserve   D/log/   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)
     D/sources/NAME/ (shards of its own)   D/records.jsonl
 
 Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log
@@ -13,7 +13,7 @@ Why this way: admitting, appending and advancing are the same three calls whethe
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
-from stream_dr.disk import DirectoryLock, free_bytes
+from stream_dr.disk import DirectoryLock, Reserve, free_bytes
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
@@ -39,6 +39,7 @@ from stream_dr.errors import (
 )
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.failpoints import failpoint
 from stream_dr.log.log import Log
 from stream_dr.models.entry import Entry, Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
@@ -83,7 +84,8 @@ class Directory(AbstractContextManager["Directory"]):
             self.path.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.path) if writable else None
         try:
-            self._open_again(1 if writable else READ_TRIES, n_features, target_kind)
+            with Reserve(self.path) if writable else nullcontext():
+                self._open_again(1 if writable else READ_TRIES, n_features, target_kind)
         except BaseException:
             self._release()
             raise
@@ -118,9 +120,13 @@ class Directory(AbstractContextManager["Directory"]):
             self.models[entry.name] = self._restored(entry)
         self.schema = self._known()
         if self.writable:
-            for folder in self.table.removed_folders(snapshot_folders(self.path)):
-                shutil.rmtree(folder, ignore_errors=True)
+            self._remove_leftovers()
             self.table.forget_removed()
+
+    def _remove_leftovers(self) -> None:
+        """Remove the snapshots of models that were removed, or begun and never there."""
+        for folder in self.table.removed_folders(snapshot_folders(self.path)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def position(self) -> int:
@@ -218,8 +224,15 @@ class Directory(AbstractContextManager["Directory"]):
             if known is not None:
                 return self._under(policy, None, self._same(known, spec, estimator)), False
             admit_saved(estimator, self.schema, self.limits)
+            if (full := self._storage()) is not None:
+                raise full
             keep = partial(keep_start, estimator, self.path, name)
-            entry = self.table.add(name, spec, self.position + 1, policy, write=keep)
+            try:
+                entry = self.table.add(name, spec, self.position + 1, policy, write=keep)
+            except BaseException:
+                with suppress(StreamDRError):
+                    self._remove_leftovers()
+                raise
             model = self._made(entry)
             begin_with(model, estimator)
             model.live()
@@ -235,6 +248,7 @@ class Directory(AbstractContextManager["Directory"]):
             self._label_sets.pop(model.id, None)
             self.models = {n: m for n, m in self.models.items() if n != name}
             self.schema = self._known()
+        failpoint("models.removed")
         remove_snapshots(self.path, model)
         return model
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_dr.errors import DamagedFile, InvalidParameter
+from stream_dr.failpoints import failpoint
 from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged_file, transaction, translated
 from stream_dr.models.entry import Entry, Failure, PublishPolicy, RefinePolicy, Spec
 
@@ -82,16 +83,34 @@ class ModelTable:
         start: int,
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
-        write: Callable[[int], None] = lambda id: None,
+        write: Callable[[int], None] | None = None,
     ) -> Entry:
         """Add a model; its name must be free. write: makes durable, before the model is, what it begins with; called with
-        the model's id."""
-        with self._written("models", "name", name) as db:
-            values = (name, _canonical(spec), start, _policies(policy, refine))
-            row = db.execute("INSERT INTO models (name, spec, start, policy) VALUES (?, ?, ?, ?)", values).lastrowid
-            id = int(row or 0)
+        the model's id, which counts as that of a removed model until the model is there: so the next start removes what a
+        kill left."""
+        id = None
+        if write is not None:
+            id = self._reserved(name)
             write(id)
-        return Entry(id, name, spec, start, policy, refine, None, 0)
+            failpoint("models.begun")
+        with self._written("models", "name", name) as db:
+            values = (id, name, _canonical(spec), start, _policies(policy, refine))
+            row = db.execute(
+                "INSERT INTO models (id, name, spec, start, policy) VALUES (?, ?, ?, ?, ?)", values
+            ).lastrowid
+            db.execute("DELETE FROM removed WHERE id = ?", (row,))
+            failpoint("models.before_commit")
+        failpoint("models.after_commit")
+        return Entry(int(row or 0), name, spec, start, policy, refine, None, 0)
+
+    def _reserved(self, name: str) -> int:
+        """An id that no model gets but the one to be added next, noted as removed."""
+        with self._connection() as db, transaction(db):
+            id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
+            db.execute("DELETE FROM models WHERE id = ?", (id,))
+            db.execute("INSERT INTO removed VALUES (?)", (id,))
+        failpoint("models.reserved")
+        return id
 
     def remove(self, id: int) -> None:
         """Forget a model; its id is never used again."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr import __version__
-from stream_dr.disk import fsync_directory
+from stream_dr.disk import fsync_directory, is_full, no_room
 from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.model import Frozen, Model
@@ -168,10 +168,15 @@ def begin_with(model: Model, estimator: Any) -> None:
 def keep_start(estimator: Estimator, directory: Path, name: str, id: int) -> None:
     """Write the saved estimator that a model begins with; durable on return. Raises InsufficientStorage."""
     path = start_file(directory, name, id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save(estimator, path)
-    for folder in (path.parent.parent, directory):
-        fsync_directory(folder)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(estimator, path)
+        for folder in (path.parent.parent, directory):
+            fsync_directory(folder)
+    except OSError as e:
+        if is_full(e):
+            raise no_room(path, str(e)) from e
+        raise
 
 
 def first_accumulator(model: Model, directory: Path) -> AdditiveAccumulator:

@@ -14,6 +14,7 @@ import pytest
 
 import stream_dr
 from stream_dr import failpoints
+from stream_dr.disk import RESERVE
 from tests.service.serving import arrow, in_thread, post
 
 X = np.random.default_rng(4).normal(size=(1_000, 40))
@@ -110,3 +111,21 @@ def test_a_disk_without_a_free_inode(small_disk: Path) -> None:
         shutil.rmtree(small_disk / "others")
         assert served.http.put("/models/lda", json={"estimator": "lda"}).status_code == 201
         assert post(served.http, arrow(X, Y), "k", path="/partial_fit?wait=applied").json()["position"] == 0
+
+
+def test_a_start_needs_no_more_room_than_the_directory_keeps_for_it(small_disk: Path) -> None:
+    with in_thread(small_disk / "D") as served:
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        post(served.http, arrow(X, Y), path="/partial_fit?wait=applied").raise_for_status()
+    with contextlib.suppress(OSError), open(small_disk / "other", "wb", buffering=0) as other:
+        while True:
+            other.write(bytes(1 << 12))
+    for _ in range(20):  # each start leaves the next one enough
+        with in_thread(small_disk / "D") as served:
+            assert served.http.get("/transform?model=lda&x=" + ",".join(["1"] * 40)).status_code == 200
+            assert served.http.get("/stream").json()["rows"] == 1_000
+            assert served.http.get("/readyz").status_code == 503
+    (small_disk / "other").unlink()
+    with in_thread(small_disk / "D") as served:
+        assert post(served.http, arrow(X, Y), path="/partial_fit?wait=applied").status_code == 200
+    assert (small_disk / "D" / "reserve").stat().st_blocks * 512 == RESERVE

@@ -1,0 +1,101 @@
+"""What was begun and not committed is gone at the next start, wherever the process died or the disk was full."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stream_dr
+from stream_dr import LDA, errors, failpoints
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.verify import verify
+from tests.stream_dr.directory.batches import SMALL, dense, opened, put
+
+X = np.random.default_rng(0).normal(size=(40, 4))
+Y = ["ab"[i % 2] for i in range(40)]
+SAVED = (
+    "models.reserved",
+    "snapshot.tmp",
+    "snapshot.rename",
+    "snapshot.dir_fsync",
+    "models.begun",
+    "models.before_commit",
+)
+PUT = (*SAVED, "models.after_commit")
+
+WORK = """if True:
+    import sys
+    import stream_dr
+    from tests.stream_dr.directory.batches import SMALL
+    from tests.stream_dr.directory.test_begun import X, Y
+    path, what = sys.argv[1:]
+    with stream_dr.Directory(path, limits=SMALL) as directory:
+        if what == "put":
+            directory.add_saved("saved", stream_dr.LDA().fit(X, Y))
+        else:
+            directory.remove_model("first")
+"""
+
+
+def folders(path: Path) -> list[str]:
+    return sorted(folder.name for folder in (path / "snapshots").glob("*"))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    with opened(tmp_path / "D") as directory:
+        put(directory, dense(0))
+        directory.add_saved("first", LDA().fit(X, Y))
+    return tmp_path / "D"
+
+
+@pytest.mark.parametrize(("what", "point"), [*(("put", point) for point in PUT), ("delete", "models.removed")])
+def test_a_kill_at_any_step_leaves_a_directory_that_starts(directory: Path, what: str, point: str) -> None:
+    environment = os.environ | {"STREAM_DR_FAILPOINTS": f"{point}=kill"}
+    done = subprocess.run(
+        [sys.executable, "-c", WORK, str(directory), what], env=environment, cwd=Path.cwd(), timeout=120
+    )
+    assert done.returncode == -9
+    there = {"put": {"first", "saved"} if point == "models.after_commit" else {"first"}, "delete": set[str]()}[what]
+    with stream_dr.Directory(directory, writable=False) as reader:  # it changes nothing
+        assert set(reader.models) == there
+    with Directory(directory, limits=SMALL) as again:
+        assert set(again.models) == there
+        assert folders(directory) == sorted(f"{name}.{model.id}" for name, model in again.models.items())
+        assert all(model.status == "live" and model.rows == 40 for model in again.models.values())
+        used = {model.id for model in again.models.values()} | {1}
+        assert again.add_saved("other", LDA().fit(X, Y))[0].id not in used
+    assert [finding for finding in verify(directory) if finding.error is not None] == []
+
+
+@pytest.mark.parametrize("point", SAVED)
+def test_a_full_disk_at_any_step_changes_nothing(directory: Path, point: str) -> None:
+    with Directory(directory, limits=SMALL) as there:
+        with failpoints.armed(f"{point}=enospc"), pytest.raises((errors.InsufficientStorage, OSError)):
+            there.add_saved("saved", LDA().fit(X, Y))
+        assert set(there.models) == {"first"}
+        assert folders(directory) == ["first.1"]
+        assert there.add_saved("saved", LDA().fit(X, Y))[1]
+    with Directory(directory, limits=SMALL) as again:
+        assert set(again.models) == {"first", "saved"}
+        assert folders(directory) == ["first.1", f"saved.{again.models['saved'].id}"]
+
+
+def test_a_saved_estimator_is_refused_where_too_little_is_free(directory: Path) -> None:
+    limits = SMALL._replace(min_free_bytes=1 << 60)
+    with (
+        Directory(directory, limits=limits) as there,
+        pytest.raises(errors.InsufficientStorage, match="min_free_bytes"),
+    ):
+        there.add_saved("saved", LDA().fit(X, Y))
+    assert folders(directory) == ["first.1"]
+
+
+def test_a_table_that_lost_a_model_is_still_named(directory: Path) -> None:
+    shutil.copytree(directory / "snapshots" / "first.1", directory / "snapshots" / "lost.7")
+    with pytest.raises(errors.DamagedFile, match="lacks the model"):
+        Directory(directory, limits=SMALL)
