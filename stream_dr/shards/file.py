@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from stream_dr.arrow.codec import check_file, read_arrow
 from stream_dr.arrow.sound import check_types, first_line
-from stream_dr.errors import DamagedShard, MalformedInput, SchemaMismatch, SourceMissing
+from stream_dr.errors import DamagedShard, LimitExceeded, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.shards.uri import AnyPath, RemotePath
 
 Identity = tuple[AnyPath, int, int]
@@ -182,8 +182,8 @@ def _unreadable(path: AnyPath) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, MemoryError, MalformedInput, OverflowError, UnicodeError) as e:
         raise damaged_shard(path, first_line(e)) from e
-    except SchemaMismatch as e:
-        raise SchemaMismatch(f"{path}: {e}", **e.details) from e
+    except (SchemaMismatch, LimitExceeded) as e:
+        raise type(e)(f"{path}: {e}", **e.details) from e
 
 
 def damaged_shard(path: AnyPath, why: str) -> DamagedShard:

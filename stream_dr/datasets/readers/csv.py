@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from stream_dr.budget import SETTING
 from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of, without_blanks
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_bytes
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, MARK, longest, open_bytes
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -35,8 +36,10 @@ PIECE = 1 << 20
 MOST_COLUMNS = 100_000
 """Columns a file may have: each is an object of its own."""
 
-_LOOKED_AT = 10_000
-"""Rows that are looked at together when a bad one is searched."""
+_LOOKED_AT = 200_000
+"""Fields that are looked at together when a bad one is searched."""
+
+_MORE = f"A row has a sixteenth of {SETTING}; set it for more."
 
 GAPS = frozenset(pacsv.ConvertOptions().null_values)
 """What a missing number may be written as."""
@@ -136,7 +139,7 @@ class CsvFile:
         number, first = next(self._records(), (1, []))
         self.names = self._names(first, number)
         self.first_line = number + 1 if form.header is not False else 1
-        piece = max(PIECE, 4 * sum(len(field) + 3 for field in first))
+        piece = max(PIECE, min(longest(), 4 * sum(len(field) + 3 for field in first)))
         self._read = pacsv.ReadOptions(
             block_size=piece, column_names=self.names, skip_rows=self.first_line - 1, encoding=form.encoding
         )
@@ -249,11 +252,22 @@ class CsvFile:
         """Each row's fields, and the number of the line it ends in. Raises MalformedInput."""
         with open_bytes(self.path) as file:
             lines = self._lines(file) if self.form.encoding == "utf-8" else self._decoded(file)
-            reader = csv.reader(lines, delimiter=self.form.delimiter)
-            line = 0
+            size, line, most = 0, 0, longest()
+
+            def counted() -> Iterator[str]:
+                nonlocal size
+                for text in lines:
+                    size += len(text)
+                    if size > most:
+                        self._fail(
+                            line + 1, f"a row begins here of more than {most} bytes; is a quote left open? {_MORE}"
+                        )
+                    yield text
+
+            reader = csv.reader(counted(), delimiter=self.form.delimiter)
             try:
                 for fields in reader:
-                    line = reader.line_num
+                    size, line = 0, reader.line_num
                     if fields:
                         yield line, fields
             except csv.Error as e:
@@ -261,9 +275,10 @@ class CsvFile:
 
     def _lines(self, file: Any) -> Iterator[str]:
         try:
-            for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
-                if len(line) > LONGEST:
-                    self._fail(number, f"longer than {LONGEST} bytes; is this a text file?")
+            most = longest()
+            for number, line in enumerate(iter(partial(file.readline, most + 1), b""), 1):
+                if len(line) > most:
+                    self._fail(number, f"longer than {most} bytes; is this a text file? {_MORE}")
                 if b"\0" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
                     self._fail(number, "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16.")
                 yield (line.removeprefix(MARK) if number == 1 else line).decode()
@@ -275,7 +290,7 @@ class CsvFile:
 
     def _decoded(self, file: Any) -> Iterator[str]:
         with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
-            yield from iter(partial(text.readline, LONGEST), "")
+            yield from iter(partial(text.readline, longest() // 4), "")
 
     def _name_the_line(self, types: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row that is ragged, or has a field that is not of its column's type."""
@@ -283,7 +298,7 @@ class CsvFile:
         places = [
             (j, name, types[name]) for j, name in enumerate(self.names) if name in types and types[name] != pa.string()
         ]
-        while some := list(itertools.islice(records, _LOOKED_AT)):
+        while some := list(itertools.islice(records, max(1, _LOOKED_AT // len(self.names)))):
             whole = all(len(fields) == len(self.names) for _, fields in some)
             if whole and all(self._parse_all([fields[j] for _, fields in some], kind) for j, _, kind in places):
                 continue

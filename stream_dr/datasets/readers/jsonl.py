@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.json as pajson
 
+from stream_dr.budget import allow_more, read_budget
 from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw, type_of
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes, read_lines
 from stream_dr.disk import FileName
@@ -28,6 +29,7 @@ _KINDS = {int: "number", float: "number", str: "string", bool: "boolean", list: 
 def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Blocks of rows. Raises SourceMissing, SchemaMismatch (a named key is in no line of the first piece), MalformedInput
     naming file and line."""
+    _check_keys(path)
     with _opened(path, None, {}) as reader:
         schema = reader.schema
         first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
@@ -50,6 +52,32 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
         for batch in reader:
             yield from blocks_of(batch, features, roles, rows, fail)
             row += batch.num_rows
+
+
+def _check_keys(path: FileName) -> None:
+    """Raise MalformedInput where the first piece's rows × keys are too many: Arrow makes all of them."""
+    rows, size, names = 0, 0, set[str]()
+    for lines in read_lines(path, comment=b""):
+        size += len(lines.data)
+        for i in range(lines.rows):
+            try:
+                rows += _add_keys(orjson.loads(lines.text(i)), "", names)
+            except orjson.JSONDecodeError as e:
+                lines.fail(i, f"no JSON ({e}).")
+            if 16 * rows * len(names) > read_budget():
+                lines.fail(i, f"{rows} rows so far have {len(names)} keys; give rows the same ones; {allow_more()}.")
+        if size > PIECE:
+            return
+
+
+def _add_keys(value: Any, path: str, names: set[str]) -> int:
+    """Add the keys of an object, and of those within it, by their paths; the number of objects."""
+    if isinstance(value, list):
+        return sum(_add_keys(inner, path, names) for inner in value if isinstance(inner, dict | list))
+    if not isinstance(value, dict):
+        return 0
+    names.update(f"{path}.{name}" for name in value)
+    return 1 + sum(_add_keys(v, f"{path}.{name}", names) for name, v in value.items() if isinstance(v, dict | list))
 
 
 def _floats(kind: pa.DataType) -> pa.DataType:

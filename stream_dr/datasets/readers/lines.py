@@ -1,7 +1,8 @@
 """lines: a text file as groups of whole lines, a thousand rows at a time, with their numbers.
 
 Plain, gzip, bzip2 and xz files by suffix, and a member of a zip archive as `archive.zip!member` (or its only file). What is
-remembered is one group; memory does not grow with the file, and a line longer than 64 MiB is refused rather than held.
+remembered is one group, of fewer lines where they are long; memory does not grow with the file, and a line longer than a
+sixteenth of the budget for reading (budget.py; 16 MiB), and than 64 MiB, is refused rather than held.
 
 Why this way: every text reader needs whole lines, line numbers for its errors, and the bytes as an array to find
 separators in.
@@ -9,6 +10,7 @@ separators in.
 
 import bz2
 import gzip
+import io
 import lzma
 import zipfile
 import zlib
@@ -19,6 +21,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from stream_dr.budget import SETTING, allow_more, read_budget
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SourceMissing
 
@@ -26,12 +29,63 @@ BLOCK_ROWS = 1_000
 """Rows a block."""
 
 LONGEST = 64 << 20
-"""Bytes a line may have."""
+"""Bytes a line may have, where a sixteenth of the budget is more."""
 
 MARK = b"\xef\xbb\xbf"
 """UTF-8's byte order mark, which some editors put first."""
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+
+def longest() -> int:
+    """Bytes a line, or some lines that are looked at together, may have: parsed they take some forty times as much."""
+    return min(LONGEST, read_budget() // 16)
+
+
+_PIECE = 1 << 16
+"""Packed bytes that are read at once."""
+
+
+class _Xz(io.RawIOBase):
+    """An xz file, unpacked with no larger a dictionary than the budget: a file may ask for gigabytes of it."""
+
+    def __init__(self, path: FileName, _mode: str) -> None:
+        self._file = open(path, "rb")  # noqa: SIM115
+        self._decoder = lzma.LZMADecompressor(memlimit=read_budget())
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes. Raises OSError (damaged, or too large a dictionary) or EOFError."""
+        data, packed = b"", b""
+        while not data:
+            if self._decoder.eof:  # another stream may follow, after zeros
+                packed = (self._decoder.unused_data or self._file.read(_PIECE)).lstrip(b"\0")
+                if not packed:
+                    return 0
+                self._decoder = lzma.LZMADecompressor(memlimit=read_budget())
+            elif self._decoder.needs_input:
+                packed = self._file.read(_PIECE)
+                if not packed:
+                    raise EOFError("the file ends within what is packed")
+            try:
+                data, packed = self._decoder.decompress(packed, len(buffer)), b""
+            except lzma.LZMAError as e:
+                raise OSError(f"{e}; unpacking may take {read_budget()} bytes: set {SETTING} for more") from e
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close the file, too."""
+        self._file.close()
+        super().close()
+
+
+def _open_xz(path: FileName, mode: str) -> IO[bytes]:
+    return io.BufferedReader(_Xz(path, mode))
+
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": _open_xz}
 
 PACKED = (*_OPENERS, ".zip")
 """Suffixes of packed files."""
@@ -81,6 +135,9 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
     files = [info.filename for info in packed.infolist() if not info.is_dir()]
     if not member and len(files) == 1:
         member = files[0]
+    if member in files and packed.getinfo(member).compress_type == zipfile.ZIP_LZMA:
+        packed.close()
+        raise MalformedInput(f"{archive} packs {member!r} by lzma, which says how much it takes; pack it by deflate.")
     if member not in files:
         packed.close()
         raise SourceMissing(f"{archive} has no file {member!r}; write {archive}!NAME with one of {files[:10]}.")
@@ -96,19 +153,30 @@ def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", fi
     number = 1
     with open_bytes(path) as file:
         lines = _raw(path, file)
-        while data := b"".join(islice(lines, rows)):
-            yield from _group(str(path), data, number, comment, first_line)
-            number += rows
+        while some := list(_some(lines, rows)):
+            yield from _group(str(path), b"".join(some), number, comment, first_line)
+            number += len(some)
+
+
+def _some(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
+    """The next lines, at most `rows`, and none more once they are long together."""
+    size = 0
+    for line in islice(lines, rows):
+        yield line
+        size += len(line)
+        if size > longest() // 2:
+            return
 
 
 def _raw(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
     """The file's lines with their ends, without a byte order mark."""
-    number = 0
+    number, most = 0, longest()
     try:
-        while line := file.readline(LONGEST + 1):
+        while line := file.readline(most + 1):
             number += 1
-            if len(line) > LONGEST:
-                raise MalformedInput(f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?")
+            if len(line) > most:
+                told = f"{path}, line {number}: longer than {most} bytes; is this a text file? Of lines {allow_more()}."
+                raise MalformedInput(told, file=str(path), line=number)
             yield line if number > 1 else line.removeprefix(MARK)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
         told = f"{path}: cannot be unpacked after line {number} ({e})."
@@ -131,8 +199,7 @@ def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int)
     numbers = number + np.arange(len(starts))
     ends = ends - ((ends > starts) & (array[np.maximum(ends - 1, 0)] == 13))
     keep = numbers >= first_line
-    inked = np.concatenate(([0], np.cumsum(array > 32)))
-    keep &= inked[ends] > inked[starts]
+    keep &= np.logical_or.reduceat(array > 32, starts)
     if comment:
         keep &= array[np.minimum(starts, len(array) - 1)] != comment[0]
     if keep.any():

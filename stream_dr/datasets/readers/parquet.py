@@ -13,10 +13,12 @@ from typing import IO
 
 import pyarrow as pa
 
+from stream_dr.arrow.messages import check_messages, stream_in
+from stream_dr.budget import allow_more, read_budget
 from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, PACKED, open_bytes
 from stream_dr.disk import FileName
-from stream_dr.errors import MalformedInput, SourceMissing, StreamDRError
+from stream_dr.errors import LimitExceeded, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.parquet import open_parquet, rows_at_once, spelt_out
 from stream_dr.rows.block import Block
 
@@ -31,16 +33,33 @@ def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_RO
     with file:
         features = feature_columns(schema.names, roles)
         columns = [name for name in schema.names if name not in roles.drop]
-        batches = file.iter_batches(rows_at_once(file, rows, columns), columns=columns)
+        with _readable(path, "to be read"):
+            batches = file.iter_batches(rows_at_once(file, rows, columns), columns=columns)
         yield from _blocks(path, (spelt_out(batch, schema) for batch in batches), features, roles, rows)
 
 
 def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Blocks of an Arrow IPC file or stream, which may be packed (gz, bz2, xz). Raises as `read_parquet` does."""
-    with open_bytes(path) as file:
+    with open_bytes(path) as packed:
         with _readable(path, "an Arrow file"):
-            reader = _stream(file)
+            reader = _stream(_whole(path, packed))
         yield from _blocks(path, reader, feature_columns(reader.schema.names, roles), roles, rows)
+
+
+def _whole(path: FileName, packed: IO[bytes]) -> IO[bytes]:
+    """The bytes of a file, unpacked, once what they say of themselves is looked at. Raises LimitExceeded, MalformedInput."""
+    if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
+        file = pa.memory_map(str(path))
+    else:
+        data = packed.read(read_budget() + 1)
+        if len(data) > read_budget():
+            raise LimitExceeded(
+                f"{path} unpacks to more than {read_budget()} bytes; unpack it first, for {allow_more()}."
+            )
+        file = pa.BufferReader(data)
+    check_messages(stream_in(memoryview(file.read_buffer()).cast("B")), batch_bytes=read_budget())
+    file.seek(0)
+    return file
 
 
 def _stream(file: IO[bytes]) -> pa.RecordBatchReader:
@@ -70,6 +89,8 @@ def _blocks(
             row += batch.num_rows
     except (pa.ArrowException, OSError, EOFError) as e:
         raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
+    except LimitExceeded as e:
+        raise LimitExceeded(f"{path}, after row {row}: {e}", **e.details) from e
 
 
 @contextmanager
@@ -78,3 +99,5 @@ def _readable(path: FileName, kind: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as e:
         raise MalformedInput(f"{path} is not {kind} ({e}).", file=str(path)) from e
+    except LimitExceeded as e:
+        raise LimitExceeded(f"{path}: {e}", **e.details) from e
