@@ -6,7 +6,8 @@
 Body N of a seed is the same in every run, and FILE says which ones were tried, so that a long run is done in parts. Parsers
 are forked and bounded in memory and time, so that a crash is counted, and the next parser goes on with the next body. Prints
 how many bodies came to what, and the most memory and time that one took; bodies that did harm are kept in DIR. Exits 1 where
-there are any: a crash, an error that is not one of ours, more memory or time than is allowed, or a Block that is not sound.
+there are any: a crash, an error that is not one of ours, more memory (64 times its bytes and 64 MB) or time than is allowed,
+or a Block that is not sound.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import record
+from benchmarks.memory import allowed, largest
 from benchmarks.mutated_bodies import bases, body
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.errors import StreamDRError
@@ -41,7 +43,7 @@ SECONDS = 10
 PART = 10_000
 """Bodies between two lines of the record."""
 
-HARM = ("crash", "wrong", "memory", "slow")
+HARM = ("crash", "wrong", "memory", "slow", "greedy")
 
 
 class Report(NamedTuple):
@@ -116,18 +118,16 @@ def _parse(make: Callable[[int], bytes], start: int, stop: int, writing: int, ju
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     for number in range(start, stop):
         data = make(number)
-        before, began = _largest(), time.monotonic()
+        before, began = largest(), time.monotonic()
         signal.alarm(SECONDS)
         told = judge(number, data)
         signal.alarm(0)
-        seconds, grown = time.monotonic() - began, _largest() - before
+        seconds, grown = time.monotonic() - began, largest() - before
+        if grown > allowed(len(data)):
+            told = f"greedy: {len(data)} bytes took {grown} ({told})"
         os.write(writing, f"{number} {seconds:.3f} {grown} {told}\n".replace("\n", " ", told.count("\n")).encode())
         if grown > 1 << 24:
             return
-
-
-def _largest() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def harmful(told: str) -> bool:

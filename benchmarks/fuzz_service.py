@@ -3,8 +3,9 @@
     python -m benchmarks.fuzz_service [--runs 20000] [--seed S] [--resume FILE] [--schemathesis PATH] [--examples 50]
 
 Each body goes to a service in a process of its own, a third of them in requests whose heads are changed, too. Wanted: no
-5xx, no crash, and the stream unchanged by whatever was refused. schemathesis is taken from PATH or from --schemathesis (pip
-install schemathesis, in an environment of its own if you like); without it that part is left out and said so.
+5xx, no crash, no more memory than 64 times a body's bytes and 64 MB, and the stream unchanged by whatever was refused.
+schemathesis is taken from PATH or from --schemathesis (pip install schemathesis, in an environment of its own if you like);
+without it that part is left out and said so.
 """
 
 import argparse
@@ -22,6 +23,7 @@ import httpx
 import numpy as np
 
 from benchmarks import record
+from benchmarks.memory import allowed, grown, reset
 from benchmarks.mutated_bodies import bases
 from benchmarks.mutated_bodies import body as structural
 from tests.service import mutating
@@ -38,8 +40,9 @@ TARGETS = (
 )
 
 
-def mutated(url: str, http: httpx.Client, numbers: range, seed: int) -> collections.Counter[str]:
-    """Send those bodies and requests; what was answered. Raises SystemExit at the first that does harm."""
+def mutated(url: str, http: httpx.Client, numbers: range, seed: int, pid: int) -> collections.Counter[str]:
+    """Send those bodies and requests to the service of process `pid`; what was answered. Raises SystemExit at the first that
+    does harm, or takes more memory than its bytes may."""
     statuses: collections.Counter[str] = collections.Counter()
     whole = [*mutating.SOUND, *bases(np.random.default_rng(seed))]
     before = http.get("/stream").json()
@@ -51,6 +54,7 @@ def mutated(url: str, http: httpx.Client, numbers: range, seed: int) -> collecti
         else:
             body = structural(whole, seed, number)
             kind = JSON if body[:1] == b"{" else ARROW
+        begun = reset(pid)
         if number % 3:
             answer = http.post(path, content=body, headers={"Content-Type": kind})
             status, text, learns = str(answer.status_code), answer.text, path == "/partial_fit"
@@ -59,6 +63,10 @@ def mutated(url: str, http: httpx.Client, numbers: range, seed: int) -> collecti
             status = text = raw(url, sent)
             learns = sent.startswith((b"POST /partial_fit", b"POST /partial_fit?wait")) and b"check" not in sent[:40]
         statuses[f"answered {status}"] += 1
+        taken = grown(pid, begun)
+        statuses["most bytes"] = max(statuses["most bytes"], taken)
+        if taken > allowed(len(body)):
+            raise SystemExit(f"seed {seed}, number {number}: {len(body)} bytes took {taken}: {status} {text}")
         if status[:1] == "5":
             raise SystemExit(f"seed {seed}, number {number}: {status} {text}")
         after = http.get("/stream").json()
@@ -120,7 +128,9 @@ def main() -> None:
                 ).raise_for_status()
                 while done.done < done.runs:
                     stop = min(done.done + PART, done.runs)
-                    done.add(stop, dict(mutated(process.url, http, range(done.done, stop), done.seed)))
+                    done.add(
+                        stop, dict(mutated(process.url, http, range(done.done, stop), done.seed, process.popen.pid))
+                    )
                 print(done.told())
                 schemathesis(process.url, options.schemathesis, options.examples)
                 states = {name: model["state"] for name, model in http.get("/models").json()["models"].items()}

@@ -294,6 +294,8 @@ _CHANGES = (*_CHANGES, _compression, _dictionary, _message)
 def _json(draw: Draw, data: bytes) -> bytes:
     """Values anywhere in an object replaced, left out or added."""
     told = orjson.loads(data)
+    if draw.random() < 0.1 and told["rows"]:
+        _many(draw, told)
     for _ in range(int(draw.integers(1, 5))):
         part: Any = told
         for _ in range(int(draw.integers(0, 4))):
@@ -307,6 +309,18 @@ def _json(draw: Draw, data: bytes) -> bytes:
         else:
             part[int(draw.integers(len(part)))] = value
     return orjson.dumps(told)
+
+
+def _many(draw: Draw, told: dict[str, Any]) -> None:
+    """Many rows, with keys of their own, or targets of which few are there."""
+    count = int(_pick(draw, (100, 3_000, 40_000)))
+    row = told["rows"][0]
+    for name in ("labels", "weights", "ids"):
+        told.pop(name, None)
+    own = isinstance(row, dict) and "indices" not in row
+    told["rows"] = [{f"{name}{i}": value for name, value in row.items()} if own else row for i in range(count)]
+    if draw.random() < 0.5:
+        told["target"] = [[1.0] * int(_pick(draw, (1, 500, 10_000))), *[None] * (count - 1)]
 
 
 def _bytes(draw: Draw, data: bytes) -> bytes:
