@@ -346,7 +346,8 @@ class Group:
         if draft.key is not None:
             self._keys[draft.key] = len(self.events)
         self.drafts.append(draft)
-        self.events.append(EventDraft(draft.kind, draft.key, draft.fingerprint, draft.rows, draft.body, changes))
+        event = EventDraft(draft.kind, draft.key, draft.fingerprint, draft.rows, draft.body, changes, ids=draft.ids)
+        self.events.append(event)
         return _Place(len(self.events) - 1, False)
 
     def _known(self, draft: Draft) -> Receipt | _Place | None:

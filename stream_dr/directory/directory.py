@@ -116,6 +116,8 @@ class Directory(AbstractContextManager["Directory"]):
         self._set = Schema(stated=n_features or 0, target_kind=target_kind)
         self.models: dict[str, Model] = {}
         self._read_schema()
+        if self.writable:
+            self.history.index_ids()
         for entry in self.table.entries():
             self.models[entry.name] = self._restored(entry)
         self.schema = self._known()

@@ -21,6 +21,7 @@ from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.arrow.rows import WIDEST
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, quick_digest, sha256_of
+from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
 from stream_dr.models.schema import Limits
 from stream_dr.rows.block import Block
@@ -37,7 +38,7 @@ class Draft(NamedTuple):
 
     kind: "rows", "reference" or "unlearn". body: what the log keeps. fingerprint: hex digest by which it is compared with
     others of its key. key: idempotency key or None. block: the parsed rows (rows and reference), their values checked by
-    the codec. rows: number of rows it names.
+    the codec. rows: number of rows it names. ids: (rows,) hashes of the rows' ids, where they have any.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class Draft(NamedTuple):
     key: str | None = None
     block: Block | None = None
     rows: int = 0
+    ids: np.ndarray | None = None
 
     @property
     def size(self) -> int:
@@ -95,14 +97,15 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
     """
     block = parse_rows(body, media, limits or Limits())
     kept: Body = body.cast("B") if isinstance(body, memoryview) and body.readonly else bytes(body)
-    return Draft("rows", kept, quick_digest(body), key, block, block.rows)
+    return Draft("rows", kept, quick_digest(body), key, block, block.rows, _hashes(block))
 
 
 def reference_draft(reference: Reference, block: Block) -> Draft:
     """A batch that stays in its shard; its key is (shard sha256, batch, pass)."""
     facts = reference._asdict()
     facts["pass"] = facts.pop("passed")
-    return Draft("reference", _json(facts), sha256_of(reference.key.encode()), reference.key, block, reference.rows)
+    digest = sha256_of(reference.key.encode())
+    return Draft("reference", _json(facts), digest, reference.key, block, reference.rows, _hashes(block))
 
 
 def reference_in(body: Body) -> Reference:
@@ -209,6 +212,10 @@ class Recent:
         with self._lock:
             for position in [p for p in self._held if p <= until]:
                 self._room += self._held.pop(position).size
+
+
+def _hashes(block: Block) -> np.ndarray | None:
+    return None if block.ids is None else id_hashes(block.ids)
 
 
 def _json(facts: dict[str, Any]) -> bytes:

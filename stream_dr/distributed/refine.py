@@ -73,9 +73,9 @@ class _Passes:
         if getattr(frozen.state, "table", None) is not None:
             raise CannotRefine("a map of tables is refined in one process, not on a cluster.")
         self._client, self._given = client, _Given(model.spec, directory.schema, frozen.state)
-        found = list(directory.history.references(model.start - 1, frozen.position))
+        found = list(directory.history.references(model.start - 1, frozen.position, frozen.removed_to))
         own = frozenset(position for position, reference in found if reference is None)
-        self._own = _Own(directory, model.estimator, own, frozen.position)
+        self._own = _Own(directory, model.estimator, own, frozen)
         placed = [_placed(directory, reference) for _, reference in found if reference is not None]
         size = model.estimator.state_bytes(directory.schema.features, max(1, directory.schema.n_targets))
         check_workers(client, STATES_HELD * size)
@@ -105,12 +105,13 @@ def _placed(directory: Directory, reference: Reference) -> tuple[Reference, floa
 class _Own:
     """The events whose rows are in the log, or are not all left, as a Source."""
 
-    def __init__(self, directory: Directory, estimator: Estimator, positions: frozenset[int], until: int) -> None:
-        self._directory, self._estimator, self.positions, self._until = directory, estimator, positions, until
+    def __init__(self, directory: Directory, estimator: Estimator, positions: frozenset[int], frozen: Frozen) -> None:
+        self._directory, self._estimator, self.positions, self._frozen = directory, estimator, positions, frozen
 
     def events(self, after: int = -1, until: int | None = None) -> Any:
         """(position, Block) of all of them."""
-        for position, block in self._directory.history.events(min(self.positions) - 1, self._until, self.positions):
+        first, last, removed_to = min(self.positions) - 1, self._frozen.position, self._frozen.removed_to
+        for position, block in self._directory.history.events(first, last, self.positions, removed_to):
             yield position, learned_by(self._estimator, block)
 
 

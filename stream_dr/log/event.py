@@ -10,6 +10,7 @@ SHA-256 are read as well; the number of digits tells them apart.
 import hashlib
 from typing import NamedTuple
 
+import numpy as np
 import xxhash
 
 _SHA256_DIGITS = 64
@@ -43,7 +44,8 @@ class Event(NamedTuple):
 
 
 class EventDraft(NamedTuple):
-    """An event before it has a position; fields as in Event. `draft` fills in the fingerprint."""
+    """An event before it has a position; fields as in Event. ids: (rows,) hashes of its rows' ids (`ids.id_hashes`),
+    where they have any. `draft` fills in the fingerprint."""
 
     kind: str
     key: str | None
@@ -52,6 +54,7 @@ class EventDraft(NamedTuple):
     body: Body
     schema: str | None = None
     checksum: str | None = None
+    ids: np.ndarray | None = None
 
 
 def draft(kind: str, body: Body, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:

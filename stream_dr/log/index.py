@@ -6,6 +6,8 @@ the rows of all events up to this one as they were appended, so that it outlives
 bodies of rows lie in files of bodies, where `file` (its name's number) and `start` are given; others in their row. An
 erasure notes where bytes lie that are still to be overwritten.
 
+Ids: ids.py.
+
 Keys: the last ones by count (not by clock), and those of references to shards however old: a replay given again asks for
 each. `number` counts the ones that may be forgotten. Cost: a lookup is one or two searches of a B-tree.
 
@@ -22,7 +24,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stream_dr.failpoints import failpoint
+from stream_dr.log import ids
 from stream_dr.log.bodies import BEGIN, BodyFile, bodies_path
 from stream_dr.log.event import Event, row_digest
 from stream_dr.log.sqlite_file import Database, check_integrity, created, damaged_file, transaction
@@ -54,16 +59,19 @@ CREATE TABLE erasures(id INTEGER PRIMARY KEY, file INTEGER NOT NULL, start INTEG
 """
 _EVENT = "SELECT position, kind, key, fingerprint, rows, schema, checksum, total, file, start, size, digest"
 _WITHOUT_KEY = """
-SELECT key FROM events WHERE key IS NOT NULL AND key NOT IN (SELECT key FROM keys)
+SELECT key FROM events WHERE key IS NOT NULL AND key NOT IN (SELECT keys.key FROM keys)
   AND position >= COALESCE((SELECT position FROM keys WHERE number IS NOT NULL ORDER BY number LIMIT 1), 0) LIMIT 1
 """
 _NUMBERS = "SELECT COUNT(number), COALESCE(MIN(number), 1), COALESCE(MAX(number), 0) FROM keys"
 _LAST_NUMBER = "SELECT MAX(number) FROM keys WHERE number < 1 << 62"  # a damaged one may be text, which sorts behind
 _WITHOUT_SCHEMA = """
-SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT position FROM schemas) LIMIT 1
+SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT schemas.position FROM schemas) LIMIT 1
 """
 
 Row = tuple[Any, ...]
+
+Hashes = dict[int, np.ndarray]
+"""Hashes of ids by position of their event: (rows,) uint32."""
 
 
 class Known(NamedTuple):
@@ -105,7 +113,7 @@ def database(folder: Path, writable: bool) -> Database:
 def create_index(folder: Path, fill: Callable[[sqlite3.Connection], object] = lambda connection: None) -> None:
     """Make the index, and fill it before it is there."""
     with created(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
-        connection.executescript(_TABLES)
+        connection.executescript(_TABLES + ids.TABLES)
         fill(connection)
         connection.execute("PRAGMA journal_mode=WAL")
 
@@ -123,15 +131,23 @@ def row_of(event: Event, total: int, place: Place) -> Row:
 
 
 def append(
-    connection: sqlite3.Connection, events: Sequence[Event], rows: Iterable[Row], current: Current | None, keys: int
+    connection: sqlite3.Connection,
+    folder: Path,
+    events: Sequence[Event],
+    rows: Iterable[Row],
+    current: Current | None,
+    keys: int,
+    hashes: Hashes,
 ) -> None:
-    """Add events whose rows these are; keys: how many are remembered. All or none."""
+    """Add events whose rows these are; keys: how many are remembered; hashes: of ids. All or none."""
     with transaction(connection):
         insert(connection, rows)
         remember(
             connection, ((e.key, Known(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None), keys
         )
         note_schemas(connection, ((e.position, e.schema) for e in events if e.schema is not None))
+        if hashes:
+            ids.note_ids(connection, folder / INDEX_NAME, hashes)
         if current is not None:
             note_file(connection, current)
         failpoint("log.before_commit")
@@ -165,6 +181,39 @@ def note_file(connection: sqlite3.Connection, current: Current) -> None:
     """Note up to where a file of bodies is written."""
     row = _with_digest(current.first, current.file.identity, current.end)
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
+
+
+def add_ids(connection: sqlite3.Connection) -> None:
+    """Add the tables of ids where an earlier release made the index; its events are not indexed yet."""
+    if _has_ids(connection):
+        return
+    with transaction(connection):
+        for statement in ids.TABLES.split(";")[:-1]:
+            connection.execute(statement)
+        last = connection.execute("SELECT MAX(position) FROM events").fetchone()[0]
+        if last is not None:
+            _note_unindexed(connection, 0, last)
+
+
+def index_ids(
+    connection: sqlite3.Connection, folder: Path, last: int, until: int, hashes: Hashes, unread: Sequence[int]
+) -> None:
+    """As `Log.index_ids`."""
+    with transaction(connection):
+        connection.execute("DELETE FROM unindexed WHERE last=?", (last,))
+        for first, end in [*((p, p) for p in unread), (until + 1, last)]:
+            if first <= end:
+                _note_unindexed(connection, first, end)
+        if hashes:
+            ids.note_ids(connection, folder / INDEX_NAME, hashes)
+
+
+def _has_ids(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'unindexed'").fetchone() is not None
+
+
+def _note_unindexed(connection: sqlite3.Connection, first: int, last: int) -> None:
+    connection.execute("INSERT INTO unindexed VALUES (?,?,?)", _with_digest(first, last))
 
 
 def note_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
@@ -204,6 +253,7 @@ def drop_some(connection: sqlite3.Connection, folder: Path, before: int) -> tupl
         first = connection.execute("SELECT MIN(position) FROM events").fetchone()[0] or 0
         first = max(first, min(before, first + _AT_ONCE))
         gone = connection.execute("DELETE FROM events WHERE position < ?", (first,)).rowcount
+        connection.execute("DELETE FROM ids WHERE last < ?", (first,))
         later = "EXISTS (SELECT 1 FROM files later WHERE later.first > files.first AND later.first <= ?)"
         files = [file for (file,) in connection.execute(f"SELECT first FROM files WHERE {later}", (first,)).fetchall()]
         for file in files:
@@ -261,6 +311,15 @@ class Index:
                     return Known(*known)
         return None
 
+    def with_ids(self, hashes: np.ndarray) -> list[int]:
+        """Positions of the events that may have rows with ids of these hashes, in order; dropped ones among them."""
+        found = ids.with_ids(self._connection, self._path, hashes)
+        return sorted(found.union(*(range(first, last + 1) for first, last in self.not_indexed())))
+
+    def not_indexed(self) -> list[Row]:
+        """(first, last) position of events that may have any id."""
+        return self._checked("SELECT * FROM unindexed")
+
     def schemas(self) -> list[str]:
         """Every change of the stream's schema, oldest first."""
         return [text for _, text in self._checked("SELECT * FROM schemas ORDER BY position")]
@@ -313,6 +372,10 @@ class Index:
             raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()
         self.erasures()
+        if _has_ids(self._connection):  # a reader may come before the writer that adds them
+            self.not_indexed()
+            for (bucket,) in self._connection.execute("SELECT DISTINCT bucket FROM ids").fetchall():
+                ids.entries(self._connection, self._path, "bucket=?", (bucket,))
 
     def _file(self, first: int, identity: bytes, end: int) -> Current:
         return Current(first, BodyFile(bodies_path(self._folder, first), identity), end)

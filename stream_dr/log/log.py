@@ -22,6 +22,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from stream_dr.errors import DamagedFile, HistoryGone, StreamDRError
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
@@ -29,7 +31,7 @@ from stream_dr.log.bodies import Reader, bodies_path, create_bodies
 from stream_dr.log.event import Event, EventDraft, draft, event_at, sha256_of
 from stream_dr.log.folder import prepare, tidy
 from stream_dr.log.head import Head, lost
-from stream_dr.log.index import Current, Ends, Index, Known, Place, beside, row_of
+from stream_dr.log.index import Current, Ends, Hashes, Index, Known, Place, beside, row_of
 from stream_dr.log.sqlite_file import damaged_file, one_view
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
@@ -80,6 +82,8 @@ class Log(AbstractContextManager["Log"]):
         self._head = Head(self.path, writable)
         try:
             if writable:
+                with self._database.connection() as connection:
+                    tables.add_ids(connection)
                 if not self._head.is_of(self._database.path):
                     with self._view() as index:
                         index.check(self._keys)
@@ -126,7 +130,9 @@ class Log(AbstractContextManager["Log"]):
             totals = list(accumulate(counts, initial=self._ends.rows))[1:]
             with self._write() as connection:
                 places, current = self._place(events)
-                tables.append(connection, events, map(row_of, events, totals, places), current, self._keys)
+                ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
+                rows = map(row_of, events, totals, places)
+                tables.append(connection, self.path, events, rows, current, self._keys, ids)
             self._ends = Ends(self._ends.first, events[-1].position, totals[-1])
             self._current = current or self._current
             self._head.write(self._ends.last)
@@ -161,16 +167,16 @@ class Log(AbstractContextManager["Log"]):
             raise
         return events
 
-    def read_kind(self, kind: str, before: int) -> list[Event]:
-        """The retained events of a kind whose position is below `before`; for kinds that are few ("unlearn": indexed)."""
+    def read_kind(self, kind: str, before: int, after: int = -1) -> list[Event]:
+        """The retained events of a kind with after < position < before; for kinds that are few ("unlearn": indexed)."""
         where = "kind='unlearn'" if kind == "unlearn" else "kind=?"  # a partial index needs the literal
-        first = self.first
+        first = max(self.first, after + 1)
         values = (first, before) if kind == "unlearn" else (first, before, kind)
         try:
             return self._events(f"position >= ? AND position < ? AND {where} ORDER BY position", values)
         except DamagedFile:
             if first < self.first:  # dropped meanwhile
-                return self.read_kind(kind, before)
+                return self.read_kind(kind, before, after)
             raise
 
     def read_readable(self, kind: str) -> list[Event]:
@@ -195,6 +201,22 @@ class Log(AbstractContextManager["Log"]):
             self._sure()
         with self._view() as index:
             return index.find_key(key)
+
+    def with_ids(self, hashes: np.ndarray) -> list[int]:
+        """Positions of the retained events that may have rows with ids of these hashes (`ids.id_hashes`), in order."""
+        with self._view() as index:
+            return [position for position in index.with_ids(hashes) if position >= self.first]
+
+    def not_indexed(self) -> list[tuple[int, int]]:
+        """(first, last) position of events that were appended before ids were noted, or could not be read since."""
+        with self._view() as index:
+            return index.not_indexed()
+
+    def index_ids(self, last: int, until: int, hashes: Hashes, unread: Sequence[int]) -> None:
+        """Note hashes of ids by position: of the events that were not indexed up to `last`, those up to `until` are now, but
+        for the unread ones."""
+        with self._lock, self._write() as connection:
+            tables.index_ids(connection, self.path, last, until, hashes, unread)
 
     def schema_changes(self) -> list[str]:
         """The JSON texts by which events changed the stream's schema, oldest first; dropped events' included."""

@@ -35,11 +35,12 @@ _RESERVED = 1_000
 
 
 class Frozen(NamedTuple):
-    """A model's state at a position."""
+    """A model's state at a position. removed_to: as a Model's."""
 
     state: State
     position: int
     rows: int
+    removed_to: int
 
 
 class Learner(Protocol):
@@ -59,8 +60,10 @@ class Model:
     (tests/stream_dr/models/test_changes.py); one thread at a time learns.
 
     name, id (never used twice in a directory), spec, start (first position it learns from), status ("live", "catching_up"
-    or "failed"), position (last event applied; start − 1 before any), goal (the log's last), names (the columns' names
-    that snapshots tell, None where they have none), failure, published, versions (kept ones), policy (None: the
+    or "failed"), position (last event applied; start − 1 before any), removed_to (up to this position, or position where
+    that is later, rows that unlearn events take out are left out of its state: such an event changes nothing, and what it
+    takes out of later events is not learned), goal (the log's last), names (the columns' names that snapshots tell, None
+    where they have none), failure, published, versions (kept ones), policy (None: the
     driver's), refine_policy, refine_begun (rows learned, and the time, when a refine last began), attempted (position of
     the last state that it was tried to solve), solve_error (why that could not be solved), publishing (a solution is
     under way), published_at, publish_seconds (when the last solution ended, by time.monotonic, and what it took),
@@ -88,7 +91,7 @@ class Model:
         self.refine_begun = (0, time.monotonic())
 
         self.status = "catching_up"
-        self.position = self.goal = start - 1
+        self.position = self.goal = self.removed_to = start - 1
         self.accumulator: AdditiveAccumulator = estimator.accumulator()
         self.failure: Failure | None = None
         self.advance_seconds, self.advanced_rows = 0.0, 0
@@ -131,12 +134,16 @@ class Model:
         self.advance_seconds += time.perf_counter() - begun
         self.advanced_rows += self.rows - rows
 
-    def resume(self, state: State, position: int) -> None:
+    def leave_out(self, removed_to: int) -> None:
+        """Learn no row that unlearn events up to a position take out; it has learned nothing yet."""
+        self.removed_to = removed_to
+
+    def resume(self, state: State, position: int, removed_to: int = -1) -> None:
         """Go on from a state: a snapshot's, one that lost rows, or one that was learned elsewhere. Where no row is left,
         what was published of those that there were is withdrawn."""
         accumulator = self.estimator.accumulator(state)
         with self._learning:
-            self.accumulator, self.position = accumulator, position
+            self.accumulator, self.position, self.removed_to = accumulator, position, removed_to
             if self.published is not None and not self.rows:
                 self.published = None
 
@@ -263,7 +270,7 @@ class Model:
         with self._learning:
             if self.failure is not None:
                 raise self.failed(self.failure)
-            return Frozen(self.accumulator.freeze(), self.position, self.rows)
+            return Frozen(self.accumulator.freeze(), self.position, self.rows, max(self.position, self.removed_to))
 
     def publish(self, frozen: Frozen) -> Published:
         """Solve a frozen state and make it what readers see; one at a time. Raises what the solver raises; then nothing has

@@ -40,6 +40,8 @@ def bring_back(model: Model, entry: Entry, directory: Path, first: int, last: in
         restore_published(model, directory)
         return
     found = restore(model, directory, last, writable)
+    if not found and not model.subtracts:
+        model.leave_out(last)  # it need not be rebuilt at each unlearn event on its way
     if model.published is not None and model.published.refined_at is not None:
         model.begin_refine(model.published.rows)
     if entry.failure is not None:

@@ -81,6 +81,7 @@ def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tupl
         "name": model.name,
         "spec": plain_spec(model.spec),
         "position": frozen.position,
+        "removed_to": frozen.removed_to,
         "names": list(model.names) if model.names else None,
         "next_version": model.next_version,
         "stream_dr": __version__,
@@ -237,10 +238,11 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
     arrays, facts = read_file(path)
     if facts.get("kind") != "model" or facts["spec"] != plain_spec(model.spec):
         raise ForeignFile(f"{path} is of another model ({facts.get('spec')}).")
-    if facts["position"] > last:
-        raise DamagedFile(f"{path} is at position {facts['position']}, the log ends at {last}.")
+    removed_to = facts.get("removed_to", -1)  # earlier releases did not look ahead
+    if max(facts["position"], removed_to) > last:
+        raise DamagedFile(f"{path} is at position {max(facts['position'], removed_to)}, the log ends at {last}.")
     state = unpack(model.estimator.state_type, part("state", arrays), facts["state"])
-    model.resume(state, facts["position"])
+    model.resume(state, facts["position"], removed_to)
     model.follow(model.goal, model.names or (tuple(facts["names"]) if facts.get("names") else None))
     _restore_published(model, arrays, facts)
     model.note_snapshot(model.position, model.published_version)

@@ -5,19 +5,20 @@ reads: no cursor stays open on it); an event that was just appended may be taken
 rows are parsed already, from the very bytes that were written.
 
 An unlearn event takes rows out: a model whose state is a sum subtracts them; any other is rebuilt from the log up to this
-event, without the rows unlearned so far. So is a sum under decay (the rows that go have made older ones weigh less), one
-whose map has filled or weighed the rows that stay by those that go, and one that would lose too much precision by
-subtraction. A caller that advances several models may hand a rebuild to another thread, so that it does not hold up the
-others.
+event, without the rows that were unlearned so far, by later events too: those then change nothing (`Model.removed_to`). So
+is a sum under decay (the rows that go have made older ones weigh less), one whose map has filled or weighed the rows that
+stay by those that go, and one that would lose too much precision by subtraction. A caller that advances several models may
+hand a rebuild to another thread, so that it does not hold up the others.
 
 Events here were admitted, so applying one must not raise. If it does all the same, the model becomes `failed` with the
 event's position, the error's code and message; its last projection stays in use, the other models go on, and the failure is
 written down, so that a restart does not try the same event for ever.
 
-Cost: subtracting costs as much as learning those rows; rebuilding, as much as learning the log again.
+Cost: subtracting costs as much as learning those rows; rebuilding, as much as learning the log again, once for all unlearn
+events that have come by then.
 
 Why this way: a State depends on the events and their boundaries alone, so it is bit-equal however often the process was
-killed.
+killed. A sum that is rebuilt where others were subtracted from may differ from theirs in the last digits.
 """
 
 import logging
@@ -30,7 +31,7 @@ from typing import NamedTuple
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, removal_of
-from stream_dr.directory.history import PAGE
+from stream_dr.directory.history import PAGE, gone_of, numbers_of
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.estimators.fitting.mapping import subtracts_exactly
 from stream_dr.log.event import Event
@@ -38,7 +39,6 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import columns_in_order, learned_by
 from stream_dr.models.snapshot import first_accumulator
 from stream_dr.rows.block import Block
-from stream_dr.statistics.protocol import State
 from stream_dr.threads import ahead
 
 log = logging.getLogger("stream_dr.advance")
@@ -57,12 +57,14 @@ def always() -> bool:
 
 
 class Step(NamedTuple):
-    """One event, decoded: rows to learn, rows to take out, or why it could not be read."""
+    """One event, decoded: rows to learn, rows to take out, or why it could not be read. gone: numbers of its rows that are
+    no longer in the block."""
 
     position: int
     block: Block | None = None
     removal: Removal | None = None
     error: Exception | None = None
+    gone: Sequence[int] = ()
 
 
 class Steps:
@@ -77,7 +79,7 @@ class Steps:
         recent = self._directory.recent
         held = [(p, draft) for p, draft in recent.take(after, limit) if p <= until]
         if held:
-            return [_step(position, partial(self._of_draft, draft)) for position, draft in held]
+            return [_step(position, partial(self._of_draft, position, draft)) for position, draft in held]
         return self._logged(after, min(until, recent.first(after, until + 1) - 1), limit)
 
     def pages(self, after: int, until: int) -> Generator[list[Step], None, None]:
@@ -103,19 +105,23 @@ class Steps:
             return [Step(after + 1, error=e)]
         return steps
 
-    def _of_draft(self, draft: Draft) -> Block | Removal:
-        return removal_of(draft.body) if draft.block is None else columns_in_order(draft.block, self._directory.schema)
+    def _of_draft(self, position: int, draft: Draft) -> Step:
+        if draft.block is None:
+            return Step(position, removal=removal_of(draft.body))
+        return Step(position, columns_in_order(draft.block, self._directory.schema))
 
-    def _of_event(self, event: Event) -> Block | Removal | None:
-        return self._decoder.decode(event, self._directory.schema)
+    def _of_event(self, event: Event) -> Step:
+        found = self._decoder.decode(event, self._directory.schema)
+        if isinstance(found, dict):
+            return Step(event.position, removal=found)
+        return Step(event.position, found, gone=gone_of(event))
 
 
-def _step(position: int, read: Callable[[], Block | Removal | None]) -> Step:
+def _step(position: int, read: Callable[[], Step]) -> Step:
     try:
-        found = read()
+        return read()
     except Exception as e:
         return Step(position, error=e)
-    return Step(position, removal=found) if isinstance(found, dict) else Step(position, found)
 
 
 def rows_of(steps: Iterable[Step]) -> int:
@@ -188,14 +194,21 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: Going | Non
     with _failing(model, step.position, directory):
         if step.error is not None:
             raise step.error
-        if step.removal is None or max(step.removal, default=-1) < model.start:
-            model.learn(step.position, step.block)
-            return True
-        left = _without(model, step.position, step.removal, directory, rebuild)
-        if left is None:
-            return False
-        model.resume(left, step.position)
+        if step.removal is None:
+            model.learn(step.position, _left(step, model.removed_to, directory))
+        elif step.position <= model.removed_to or max(step.removal, default=-1) < model.start:
+            model.learn(step.position, None)
+        else:
+            return _take_out(model, step.position, step.removal, directory, rebuild)
     return True
+
+
+def _left(step: Step, removed_to: int, directory: Directory) -> Block | None:
+    """The rows of an event that no unlearn event up to a position takes out; None where there are none."""
+    if step.block is None or step.position >= removed_to:
+        return step.block
+    left = directory.history.left(step.position, step.block, numbers_of(step.block, step.gone), removed_to)
+    return None if left is None else left[0]
 
 
 @contextmanager
@@ -208,10 +221,8 @@ def _failing(model: Model, position: int, directory: Directory) -> Iterator[None
         log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=e)
 
 
-def _without(
-    model: Model, position: int, removal: Removal, directory: Directory, rebuild: Going | None
-) -> State | None:
-    """A model's state without these rows; None where that takes a rebuild that is not wanted, or not any more."""
+def _take_out(model: Model, position: int, removal: Removal, directory: Directory, rebuild: Going | None) -> bool:
+    """Apply an unlearn event; False where that takes a rebuild that is not wanted, or not any more."""
     if model.subtracts and subtracts_exactly(model.accumulator):
         left = model.estimator.accumulator(model.accumulator.freeze())
         try:
@@ -220,12 +231,15 @@ def _without(
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
         else:
-            return left.freeze()
+            model.resume(left.freeze(), position)
+            return True
     if rebuild is None:
-        return None
-    left = first_accumulator(model, directory.path)
-    for _, block in directory.history.events(model.start - 1, position):
+        return False
+
+    left, removed_to = first_accumulator(model, directory.path), directory.position
+    for _, block in directory.history.events(model.start - 1, position, None, removed_to):
         if not rebuild():
-            return None
+            return False
         left.add(learned_by(model.estimator, block))
-    return left.freeze()
+    model.resume(left.freeze(), position, removed_to)
+    return True

@@ -133,6 +133,11 @@ class Driver:
         again. A disk that takes no snapshot is logged, and asked again when the next is due."""
         return self._work.submit(self._publish_for_good, model)
 
+    def publish_soon(self, model: Model) -> None:
+        """Publish a model as it is now, on a worker, where its policy publishes unasked and there is something new."""
+        if model.soon and model.stale and not model.publishing and model.attempted < model.position:
+            self._work.submit(self._publish, model, model.begin_publishing())
+
     def write(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
         """Snapshot models here, those at a new position or with a new projection, then give up what none needs. What
         cannot be written leaves the others, is logged, and the first such error is raised at the end."""

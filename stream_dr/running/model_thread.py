@@ -111,6 +111,8 @@ class ModelThread:
         with self._failing(models):
             while (left := [m for m in self.join(left) if self._directory.holds(m)]) and not self._stopping:
                 rebuilt = driver.catch_up(left, self.cursor, rebuild=None, after_turn=stopped)
+                for model in rebuilt:  # it may be rebuilt again and again, and never come to be live
+                    driver.publish_soon(model)
                 self._rebuild_soon(rebuilt)
                 left = [m for m in left if m not in rebuilt]
                 self._moved()

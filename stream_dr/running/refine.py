@@ -70,7 +70,7 @@ def refine(
     if is_exact(model.estimator, frozen.state) and model.published is not None:
         (tell or (lambda facts: None))({"exact": True, "note": "the model is exact already, from one pass"})
         return model.published
-    learned = _Learned(directory, model, frozen.position, cancelled)
+    learned = _Learned(directory, model, frozen, cancelled)
     try:
         with directory.retention.kept():
             return _passes(
@@ -103,7 +103,7 @@ def _passes(
         tol=tol,
         max_passes=max_passes,
         names=directory.schema.names,
-        resume=_begun(path, frozen.position, max_passes),
+        resume=_begun(path, frozen, max_passes),
         guess=model.published.projection if model.published and model.published.refined_at is not None else None,
         progress=lambda number, rows: told({"pass": number, "rows": rows, "total_rows": frozen.rows}),
         threads=threads,
@@ -115,7 +115,7 @@ def _passes(
         directory.records.add(
             "pass", model=model.name, position=frozen.position, **{"pass": last.report.number}, **made
         )
-        _remember(path, frozen.position, step.refining)
+        _remember(path, frozen, step.refining)
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
     published = model.publish_refined(last.projection, frozen, last.report.residual)
@@ -153,35 +153,41 @@ class _Cancelled(Exception):
 
 
 class _Learned:
-    """What a model has learned, up to a position, as a Source; a pass over it ends with _Cancelled once that is asked."""
+    """What a frozen model has learned, as a Source; a pass over it ends with _Cancelled once that is asked."""
 
-    def __init__(self, directory: Directory, model: Model, until: int, cancelled: Callable[[], bool] | None) -> None:
-        self._history, self._model, self._until = directory.history, model, until
+    def __init__(
+        self, directory: Directory, model: Model, frozen: Frozen, cancelled: Callable[[], bool] | None
+    ) -> None:
+        self._history, self._model, self._frozen = directory.history, model, frozen
         self._cancelled = cancelled or (lambda: False)
 
     def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
-        last = self._until if until is None else min(until, self._until)
-        with closing(ahead(self._history.events(max(after, self._model.start - 1), last))) as events:
-            for position, block in events:
+        first, last = max(after, self._model.start - 1), self._frozen.position
+        last = last if until is None else min(until, last)
+        events = self._history.events(first, last, removed_to=self._frozen.removed_to)
+        with closing(ahead(events)) as blocks:
+            for position, block in blocks:
                 if self._cancelled():
                     raise _Cancelled
                 yield position, learned_by(self._model.estimator, block)
 
 
-def _remember(path: Path, position: int, refining: Refining) -> None:
+def _remember(path: Path, frozen: Frozen, refining: Refining) -> None:
     arrays, description = pack(refining)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, arrays, {"kind": "refine", "position": position, "refining": description})
+    where = {"position": frozen.position, "removed_to": frozen.removed_to}
+    write_file(path, arrays, {"kind": "refine", **where, "refining": description})
 
 
-def _begun(path: Path, position: int, max_passes: int) -> Refining | None:
-    """What an earlier refine of the same position left; None when there is nothing to go on from."""
+def _begun(path: Path, frozen: Frozen, max_passes: int) -> Refining | None:
+    """What an earlier refine of the same rows left; None when there is nothing to go on from."""
     if not path.exists():
         return None
     try:
         arrays, facts = read_file(path)
         with contents_of(path):
-            if facts["kind"] != "refine" or facts["position"] != position:
+            removed_to = facts.get("removed_to", facts["position"])
+            if facts["kind"] != "refine" or (facts["position"], removed_to) != (frozen.position, frozen.removed_to):
                 return None
             refining: Refining = unpack(Refining, arrays, facts["refining"])
     except StreamDRError:

@@ -11,6 +11,7 @@ from benchmarks import log_kill
 from stream_dr import errors
 from stream_dr.failpoints import FailpointReached, armed
 from stream_dr.log import index
+from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
 from tests.stream_dr.log.logs import bodies, drafts, killed
 
@@ -122,10 +123,11 @@ def test_a_really_full_disk(tmp_path):
 )
 def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts):
     code = (
-        "import sys; from stream_dr.log.log import Log, draft\n"
+        "import sys; from stream_dr.log.ids import id_hashes; from stream_dr.log.log import Log, draft\n"
         "log = Log(sys.argv[1], file_bytes=20)\n"
         "for p in range(45):\n"
-        "    print(log.append([draft('rows', b'%d' % p, 1, key=f'k{p}', schema=str(p))])[-1], flush=True)\n"
+        "    event = draft('rows', b'%d' % p, 1, key=f'k{p}', schema=str(p))._replace(ids=id_hashes([p]))\n"
+        "    print(log.append([event])[-1], flush=True)\n"
         "log.drop_before(35)"
     )
     done = killed(code, place, folder)
@@ -137,6 +139,10 @@ def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts
         assert [int(e.body) for e in log.read(log.first - 1)] == list(range(log.first, log.last + 1))
         assert [log.find_key(f"k{p}").position for p in range(log.last + 1)] == list(range(log.last + 1))
         assert log.schema_changes() == [str(p) for p in range(log.last + 1)]
+        assert [log.with_ids(id_hashes([p])) for p in range(log.first, log.last + 2)] == [
+            *([p] for p in range(log.first, log.last + 1)),
+            [],
+        ]
         log.verify()
         assert log.append(drafts(log.last + 1, 1)) == [max(lasts) + 1]
     assert not list(folder.glob("*.tmp"))

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from stream_dr import errors
+from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log, draft
 
 KEPT = [f"k{p}" for p in range(12)]
@@ -20,7 +21,8 @@ def folder(tmp_path_factory):
         for p in range(12):
             kind = "rows" if p % 3 else "reference"
             body = random.Random(p).randbytes(700)
-            log.append([draft(kind, body, p, key=KEPT[p], schema=f'{{"n": {p}}}' if p % 5 == 0 else None)])
+            schema = f'{{"n": {p}}}' if p % 5 == 0 else None
+            log.append([draft(kind, body, p, key=KEPT[p], schema=schema)._replace(ids=id_hashes([KEPT[p], "all"]))])
         log.append([draft("unlearn", b'{"rows": {"1": null}}', 0)])
         with closing(sqlite3.connect(path / "index.sqlite")) as reader:  # for whom an erasure waits
             reader.execute("BEGIN")
@@ -45,7 +47,7 @@ def everything(path):
     """All that a log says."""
     with Log(path, writable=False) as log:
         found = (log.last, log.first, log.rows, log.read(-1, limit=1000), log.schema_changes())
-        keys = [log.find_key(key) for key in KEPT]
+        keys = [(log.find_key(key), log.with_ids(id_hashes([key]))) for key in KEPT]
         return (*found, keys, log.read_kind("unlearn", 99), log.holding(10), log.verify())
 
 
@@ -124,6 +126,8 @@ def test_a_changed_field_of_an_event_is_found(folder, change):
         ("keys", "number=number+100"),
         ("schemas", "schema='{}'"),
         ("schemas", "position=99"),
+        ("ids", "last=last+1"),
+        ("ids", "hashes=positions"),
         ("files", "identity=x'00'"),
         ("files", "end=end+1"),
         ("files", "first=99"),

@@ -1,5 +1,8 @@
 """Unlearning: every model ends where it would be had the rows never come, however it gets there."""
 
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +11,14 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.draft import Receipt, unlearn_draft
+from stream_dr.directory.draft import Receipt, Removal, unlearn_draft
+from stream_dr.directory.history import Decoder
 from stream_dr.estimators import ESTIMATORS
+from stream_dr.log.event import Event
+from stream_dr.log.log import Log
 from stream_dr.models.model import Model
-from stream_dr.models.snapshot import state_sha256
+from stream_dr.models.schema import Schema
+from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from tests.stream_dr.directory.batches import dense, opened, put
@@ -129,3 +136,139 @@ def test_a_model_in_which_too_few_digits_would_be_left_learns_the_rest_anew(tmp_
         alone = ESTIMATORS["pca"]().partial_fit(dense(0).X).partial_fit(dense(2).X)
         assert (model.failure, model.rows) == (None, 40)
         assert state_sha256(model.accumulator.freeze()) == state_sha256(alone.state_)
+
+
+class Counted:
+    """Events that rebuilds read; at the first of them, `then` is called."""
+
+    def __init__(self, then: Callable[[], object] = lambda: None) -> None:
+        self.events, self._then = 0, then
+
+    def __call__(self) -> bool:
+        self.events += 1
+        if self.events == 1:
+            self._then()
+        return True
+
+
+def rows_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows of each event that is decoded from now on."""
+    decoded, decode = list[int](), Decoder.decode
+
+    def counting(self: Decoder, event: Event, schema: Schema) -> Block | Removal | None:
+        found = decode(self, event, schema)
+        decoded.append(found.rows if isinstance(found, Block) else 0)
+        return found
+
+    monkeypatch.setattr(Decoder, "decode", counting)
+    return decoded
+
+
+def rebuilt(directory: Directory, key: str) -> str:
+    """The digest of a state that learned what is left of the log."""
+    accumulator = ESTIMATORS[key]().accumulator()
+    for _, block in directory.history.events():
+        accumulator.add(block)
+    return state_sha256(accumulator.freeze())
+
+
+@pytest.mark.parametrize("key", ["ccipca", "iskm"])
+def test_a_new_recurrence_reads_the_log_once_however_much_was_unlearned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    with opened(tmp_path) as directory:
+        for seed in range(30):
+            put(directory, named(seed))
+            unlearn(directory, (), (f"{seed}-3", f"{seed // 2}-4") if seed % 2 == 0 else (f"{seed // 2}-5",))
+        model, _ = directory.add_model("m", key, {})
+        decoded, rebuilds = rows_decoded(monkeypatch), Counted()
+        backfill(directory, [model], directory.position, rebuild=rebuilds)
+        assert (model.failure, rebuilds.events, sum(decoded)) == (None, 0, 30 * 20)
+        assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
+
+
+@pytest.mark.parametrize("key", ["ccipca", "iskm"])
+def test_one_rebuild_covers_all_that_was_unlearned_before_it(tmp_path: Path, key: str) -> None:
+    with opened(tmp_path, m=(key, {})) as directory:
+        model = directory.model("m")
+        put(directory, *(named(seed) for seed in range(5)))
+        backfill(directory, [model], 4)
+        for seed in range(5):
+            unlearn(directory, (), (f"{seed}-1",))
+            put(directory, named(10 + seed))
+        rebuilds = Counted()
+        backfill(directory, [model], directory.position, rebuild=rebuilds)
+        assert rebuilds.events == 5
+        assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
+
+
+@pytest.mark.parametrize("key", ["ccipca", "iskm"])
+def test_what_is_unlearned_during_a_rebuild_takes_one_more(tmp_path: Path, key: str) -> None:
+    with opened(tmp_path, m=(key, {})) as directory:
+        model = directory.model("m")
+        put(directory, *(named(seed) for seed in range(5)))
+        backfill(directory, [model], 4)
+
+        def meanwhile() -> None:
+            for seed in (1, 2, 3):
+                unlearn(directory, (), (f"{seed}-1",))
+                put(directory, named(10 + seed))
+            unlearn(directory, (4,))
+
+        unlearn(directory, (0,))
+        rebuilds = Counted(meanwhile)
+        for _ in range(2):
+            backfill(directory, [model], directory.position, rebuild=rebuilds)
+        assert (model.failure, rebuilds.events) == (None, 4 + 3)
+        assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
+
+
+@pytest.mark.parametrize("key", ["ccipca", "iskm"])
+@pytest.mark.parametrize("stop", [0, 3, 7, 11])
+def test_a_snapshot_on_the_way_says_what_is_left_out_of_it(tmp_path: Path, key: str, stop: int) -> None:
+    with opened(tmp_path) as directory:
+        for seed in range(6):
+            put(directory, named(seed))
+            unlearn(directory, (), (f"{seed}-0", f"{seed // 2}-1") if seed % 2 else (f"{seed}-2",))
+        model, _ = directory.add_model("m", key, {})
+        backfill(directory, [model], stop)
+        snapshot(model, model.freeze(), directory.path)
+        unlearn(directory, (), ("4-7",))
+    with opened(tmp_path) as directory:
+        model, rebuilds = directory.model("m"), Counted()
+        assert model.position == stop
+        put(directory, named(7))
+        backfill(directory, [model], directory.position, rebuild=rebuilds)
+        assert rebuilds.events == 6  # for what came after the snapshot, and not for what it leaves out
+        assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
+
+
+def test_ids_of_a_directory_that_an_earlier_release_wrote(tmp_path: Path) -> None:
+    with opened(tmp_path) as directory:
+        put(directory, *(named(seed) for seed in range(70)))
+        unlearn(directory, (), ("5-1",))
+    with closing(sqlite3.connect(tmp_path / "log" / "index.sqlite")) as earlier:
+        earlier.executescript("DROP TABLE ids; DROP TABLE unindexed")
+    with Directory(tmp_path, writable=False) as directory:
+        assert directory.log.verify().events == 71
+    with Log(tmp_path / "log") as log:  # it is killed before the ids are noted
+        assert log.not_indexed() == [(0, 70)]
+    with opened(tmp_path) as directory:
+        assert directory.log.not_indexed() == []
+        assert directory.history.pick([], ["3-4", "69-19", "3-5"]) == {3: [4, 5], 69: [19]}
+        with pytest.raises(errors.InvalidParameter, match="5-1"):
+            directory.history.pick([], ["5-1"])
+        assert directory.log.verify().events == 71
+
+
+def test_an_id_is_found_wherever_it_is_and_reads_the_events_that_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as directory:
+        for first in range(0, 1200, 40):
+            put(directory, *(named(seed) for seed in range(first, first + 40)))
+        put(directory, dense(1)._replace(ids=list(range(20))), named(7))
+        assert directory.history.pick([], ["7-3", 12]) == {7: [3], 1200: [12], 1201: [3]}
+        decoded = rows_decoded(monkeypatch)
+        assert directory.history.pick([], ["900-19", "3-0", "1199-1"]) == {3: [0], 900: [19], 1199: [1]}
+        assert len(decoded) == 3

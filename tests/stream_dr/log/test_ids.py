@@ -1,0 +1,60 @@
+"""The events that have an id are found, whatever sizes they came in, and whatever was dropped; an id is not in the index."""
+
+import random
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from stream_dr.log.ids import id_hashes
+from stream_dr.log.log import Log, draft
+
+
+def appended(log, names):
+    """Append an event with these ids."""
+    log.append([draft("rows", b"body", len(names))._replace(ids=id_hashes(names))])
+
+
+@pytest.mark.parametrize("sizes", [[1], [1000], [1, 3000, 7], [20_000, 1]])
+def test_ids_of_events_of_any_size(folder, sizes):
+    chance, at = random.Random(0), {}
+    with Log(folder) as log:
+        while len(at) < 40_000 and log.last < 300:
+            names = [f"u{len(at) + i}" for i in range(chance.choice(sizes))]
+            appended(log, [*names, "everywhere"])
+            at |= dict.fromkeys(names, log.last)
+        for name in chance.sample(list(at), min(len(at), 50)):
+            assert at[name] in log.with_ids(id_hashes([name]))
+        some = chance.sample(list(at), min(len(at), 200))
+        assert log.with_ids(id_hashes(some)) == sorted({at[name] for name in some})
+        assert log.with_ids(id_hashes(["everywhere"])) == list(range(log.last + 1))
+        assert log.with_ids(id_hashes(["nobody"])) == []
+        log.verify()
+
+
+def test_what_was_dropped_is_not_found(folder):
+    with Log(folder) as log:
+        for first in range(0, 100_000, 500):
+            appended(log, range(first, first + 500))
+        log.drop_before(150)
+        assert log.with_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
+    with Log(folder) as log:
+        assert log.with_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
+        log.verify()
+
+
+def test_an_event_that_could_not_be_read_may_have_any_id(folder):
+    with Log(folder) as log:
+        for _ in range(3):
+            log.append([draft("rows", b"body", 1)])
+    with closing(sqlite3.connect(folder / "index.sqlite")) as earlier:
+        earlier.executescript("DROP TABLE ids; DROP TABLE unindexed")
+    with Log(folder) as log:
+        assert log.with_ids(id_hashes(["x"])) == [0, 1, 2]
+        log.index_ids(2, 1, {0: id_hashes(["x"])}, [1])
+        assert log.not_indexed() == [(1, 1), (2, 2)]
+        assert (log.with_ids(id_hashes(["x"])), log.with_ids(id_hashes(["y"]))) == ([0, 1, 2], [1, 2])
+        log.index_ids(1, 1, {1: id_hashes(["y"])}, [])
+        log.index_ids(2, 2, {}, [])
+        assert (log.with_ids(id_hashes(["x"])), log.with_ids(id_hashes(["y"]))) == ([0], [1])
+        log.verify()
