@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from stream_dr.arrow.json_targets import NUMBER, check_gaps, name_of, number_array, targets_from_json
+from stream_dr.arrow.json_targets import NUMBER, name_of, number_array, targets_from_json
 from stream_dr.arrow.rows import WIDEST, canonical_csr
-from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, MalformedInput, SchemaMismatch
+from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, LimitExceeded, MalformedInput, SchemaMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
 
@@ -32,13 +32,39 @@ if TYPE_CHECKING:
 
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
 
+GAPS, COLUMN = 1 << 20, 64
+"""Values that a table of JSON rows may lack, beside twice as many as it has; values whose room a column takes by itself."""
+
+
+def check_gaps(obj: Any) -> None:
+    """Raise LimitExceeded where an object's rows, or its targets, lack many more values than they have: gaps take memory,
+    and no byte of the body. O(values)."""
+    rows, target = (obj.get("rows"), obj.get("target")) if isinstance(obj, dict) else (None, None)
+    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse(rows[0]):
+        _bound_gaps(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
+    if isinstance(target, list):
+        width = max((len(v) for v in target if isinstance(v, list)), default=1)
+        _bound_gaps(
+            len(target), width, sum(len(v) if isinstance(v, list) else v is not None for v in target), "targets"
+        )
+
+
+def _bound_gaps(rows: int, columns: int, present: int, what: str) -> None:
+    needed, most = (rows + COLUMN) * columns, 2 * present + GAPS
+    if needed > most:
+        raise LimitExceeded(
+            f"{rows} rows of {columns} {what} take the room of {needed} values, and {present} are given; room for {most} is "
+            "made of so many. Give every row the same ones, or send fewer rows a request.",
+            needed=needed,
+            limit=most,
+        )
+
 
 def block_from_json(obj: Any, n_features: int | None = None, max_features: int | None = None) -> Block:
     """The Block a JSON object (parsed, or as bytes or str) describes.
 
     n_features: width stated for sparse rows by a setting; max_features: refuse sparse indices from there on.
-    Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets, InvalidWeights,
-    LimitExceeded (most values of a table are missing).
+    Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets, InvalidWeights.
     """
     if isinstance(obj, bytes | bytearray | memoryview | str):
         obj = _parse(obj)
@@ -117,7 +143,6 @@ def _rows(rows: list[Any], stated: int | None, limit: int | None) -> tuple[Any, 
     if _is_sparse(rows[0]):
         return _sparse(rows, stated, limit), None, True
     if any(type(value) not in NUMBER for row in rows for value in row.values()):
-        check_gaps(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
         table = raw_from_dicts(rows)
         return table, table.names, False
     names = tuple(rows[0])

@@ -11,13 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.errors import InvalidRows, InvalidTargets, LimitExceeded, SchemaMismatch
+from stream_dr.errors import InvalidRows, InvalidTargets, SchemaMismatch
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 NUMBER = {int, float}
-
-GAPS, COLUMN = 1 << 20, 64
-"""Values that a table of JSON rows may lack, beside twice as many as it has; values whose room a column takes by itself."""
 
 
 def targets_from_json(obj: dict[str, Any], rows: int) -> Targets | None:
@@ -59,7 +56,6 @@ def _check_labels(labels: list[Any], absent: Any = type(None)) -> None:
 def _numbers(given: list[Any]) -> Targets:
     first = next((v for v in given if v is not None), None)
     width = len(first) if isinstance(first, list) else 1
-    check_gaps(len(given), width, sum(len(v) if isinstance(v, list) else v is not None for v in given), "targets")
     table = [v if isinstance(v, list) else [v] for v in given]
     table = [[0.0] * width if v == [None] else v for v in table]
     odd = next((i for i, v in enumerate(table) if len(v) != width or not set(map(type, v)) <= NUMBER), None)
@@ -68,19 +64,6 @@ def _numbers(given: list[Any]) -> Targets:
     targets = continuous_targets(number_array(list(chain.from_iterable(table))).reshape(len(given), width))
     present = np.array([v is not None for v in given], dtype=bool)
     return targets if present.all() else targets._replace(present=present)
-
-
-def check_gaps(rows: int, columns: int, present: int, what: str) -> None:
-    """Raise LimitExceeded where rows × columns are many more values than the `present` ones: gaps take memory, and no byte
-    of the body."""
-    needed, most = (rows + COLUMN) * columns, 2 * present + GAPS
-    if needed > most:
-        raise LimitExceeded(
-            f"{rows} rows of {columns} {what} take the room of {needed} values, and {present} are given; room for {most} is "
-            "made of so many. Give every row the same ones, or send fewer rows a request.",
-            needed=needed,
-            limit=most,
-        )
 
 
 def number_array(numbers: list[Any]) -> np.ndarray:

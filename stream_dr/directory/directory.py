@@ -108,7 +108,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.table = ModelTable(self.path / MODELS_NAME, self.writable)
         self.records = Records(self.path / RECORDS)
         self._appending = threading.Lock()
-        self.history = History(self.log, self.path, self.limits, lambda: self.schema, lambda: self.going_on)
+        self.history = History(self.log, self.path, lambda: self.schema, lambda: self.going_on)
         self.retention = Retention(self.log, self.path, self.history, lambda: self.going_on, self._appending)
         self.recent = Recent()
         self._label_sets: dict[int, set[frozenset[Label]]] = {}  # admitted for each model since it was opened

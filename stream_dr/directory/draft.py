@@ -18,6 +18,7 @@ import orjson
 import scipy.sparse as sp
 
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
+from stream_dr.arrow.json_rows import check_gaps
 from stream_dr.arrow.rows import WIDEST
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, quick_digest, sha256_of
@@ -129,19 +130,23 @@ def removal_of(body: Body) -> Removal:
     return {int(position): rows for position, rows in json.loads(bytes(body))["rows"].items()}
 
 
-def parse_rows(body: Body, media: str, limits: Limits) -> Block:
-    """The Block in an Arrow or JSON body. Raises what arrow.codec raises, and LimitExceeded."""
+def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
+    """The Block in an Arrow or JSON body. limits: None of a body that was taken before, whatever the limits are now. Raises
+    what arrow.codec raises, and LimitExceeded."""
     if media != "json":
-        return block_from_arrow(read_arrow(body, max_bytes=limits.max_body_bytes))
-    if len(body) > limits.max_json_bytes:
+        return block_from_arrow(read_arrow(body, max_bytes=limits.max_body_bytes if limits else None))
+    if limits and len(body) > limits.max_json_bytes:
         raise LimitExceeded(
             f"JSON body of {len(body)} bytes; at most {limits.max_json_bytes} are taken. Send Arrow, or fewer rows.",
             bytes=len(body),
         )
     try:
-        return block_from_json(orjson.loads(body))
+        obj = orjson.loads(body)
     except orjson.JSONDecodeError as e:
         raise MalformedInput(f"body is not JSON ({e}); send {{'rows': [[…], …], 'labels': […]}}.") from e
+    if limits:
+        check_gaps(obj)
+    return block_from_json(obj)
 
 
 def media_of(body: Body) -> str:

@@ -25,7 +25,7 @@ from stream_dr.log.event import Event
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Limits, Schema, columns_in_order
+from stream_dr.models.schema import Schema, columns_in_order
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard
 
@@ -43,8 +43,8 @@ class Decoder:
     """Reads events into Blocks; keeps the shards it has found. directory: whose table says where moved shards are. One owner
     (thread) each."""
 
-    def __init__(self, limits: Limits, directory: Path) -> None:
-        self._limits, self._directory = limits, directory
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._shards: dict[tuple[str, str], Shard] = {}
 
     def decode(self, event: Event, schema: Schema) -> Block | Removal | None:
@@ -64,7 +64,7 @@ class Decoder:
 
     def _block(self, event: Event) -> Block:
         if event.kind != "reference":
-            return parse_rows(event.body, media_of(event.body), self._limits)
+            return parse_rows(event.body, media_of(event.body), None)
         facts = json.loads(bytes(event.body))
         where = (facts["uri"], facts["sha256"])
         if where not in self._shards:
@@ -103,18 +103,17 @@ class History:
         self,
         log: Log,
         path: Path,
-        limits: Limits,
         schema: Callable[[], Schema],
         going_on: Callable[[], Sequence[Model]],
     ) -> None:
-        self._log, self._path, self._limits, self._schema, self._going_on = log, path, limits, schema, going_on
+        self._log, self._path, self._schema, self._going_on = log, path, schema, going_on
         self._lock = threading.Lock()
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}  # by which event, of each position
         self._removals_to = -1
 
     def decoder(self) -> Decoder:
         """A new Decoder of the log's events."""
-        return Decoder(self._limits, self._path)
+        return Decoder(self._path)
 
     def stored(self, event: Event) -> tuple[Block, np.ndarray] | None:
         """The rows that an event still holds, and the numbers (rows,) that they had when it was appended; None where it

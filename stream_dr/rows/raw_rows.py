@@ -117,10 +117,9 @@ class RawRows:
                 f"batch has none of the table's columns {list(kinds)[:5]}; it has {list(self.names[:5])}. Send those."
             )
 
-        columns, missing = (
-            {},
-            {kind: gaps(kind, self.rows) for kind in set(kinds.values())},
-        )  # shared: there may be many
+        lacking = {kind for name, kind in kinds.items() if name not in self.names}
+        missing = {kind: gaps(kind, self.rows) for kind in lacking}  # shared: columns that lack may be many
+        columns = {}
         for name, kind in kinds.items():
             column = self.column(name)
             columns[name] = missing[kind] if column is None else converted(name, column, kind) if kind else column
@@ -233,8 +232,12 @@ def converted(name: str, column: RawColumn, family: str) -> RawColumn:
     Raises SchemaMismatch naming column and row.
     """
     mine = family_of(column)
-    if mine == family or not mine:
-        return column if mine else gaps(family, len(column.values))
+    if mine == family:
+        return column
+    if not mine and "text" in (family, column.kind):
+        return gaps(family, len(column.values))
+    if not mine:
+        return RawColumn("time" if family == "date" else "number", column.values)
     if family == "text":
         return _as_text(column)
     if mine != "text":

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
+import stream_dr
 from stream_dr import errors, failpoints
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft
@@ -264,3 +266,12 @@ def test_a_model_whose_parameters_an_earlier_release_took_fails_by_name_and_the_
             put(directory, dense(1))
             backfill(directory, list(directory.models.values()), directory.position)
             assert directory.model("m").rows == 20 * (directory.position + 1)
+
+
+def test_what_was_taken_before_is_read_whatever_the_limits_are_now(tmp_path: Path) -> None:
+    rows = [{f"k{i % 7}": "a", "n": i} for i in range(20)]
+    with opened(tmp_path, m=("lda", {"gamma": 1.0, "feature_map": stream_dr.table()})) as directory:
+        directory.append([rows_draft(orjson.dumps({"rows": rows, "labels": ["a", "b"] * 10}), "json")])
+    with Directory(tmp_path, limits=SMALL._replace(max_json_bytes=10, max_body_bytes=10)) as again:
+        backfill(again, [again.model("m")], 0)
+        assert again.model("m").rows == 20
