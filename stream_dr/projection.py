@@ -274,8 +274,11 @@ class Mapped(NamedTuple):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns that the map makes, which `loadings` has as rows; None where they have none."""
-        return None if self.table is None else feature_names_of(feature_map(self.feature_map), self.table)
+        """Names of the columns that the map makes, which `loadings` has as rows; None where they have none. Columns that
+        only rows without a target have brought come last, and are left out: nothing was learned of them."""
+        if self.table is None:
+            return None
+        return feature_names_of(feature_map(self.feature_map), self.table)[: self.inner.n_features]
 
     def unseen(self, X: Rows) -> int:
         """Values of which nothing is made: categories never met, columns never met."""

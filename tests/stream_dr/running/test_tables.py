@@ -275,3 +275,18 @@ def test_a_column_that_began_as_texts_stays_one(tmp_path: Path) -> None:
             rows = [{"at": word, "x": float(i)} for i, word in enumerate(words)]
             append(directory, sent({"rows": rows, "labels": ["a", "b"]}))
         assert directory.schema.kinds == ("text", "number")
+
+
+def test_columns_that_rows_without_a_target_bring_do_not_stop_publication(tmp_path: Path) -> None:
+    body, odd = people(1), people(2, 10)
+    odd["rows"] = [row | {"sex": f"never met {i}", "age": None} for i, row in enumerate(odd["rows"])]
+    with opened(tmp_path, m=LEARNER) as directory:
+        append(directory, sent(body))
+        learn(directory).publish(directory.model("m").freeze())
+        for coming in (odd | {"labels": [None] * 10}, people(3)):
+            append(directory, sent(coming))
+            model = learn(directory)
+            published = model.publish(model.freeze())
+            assert len(published.projection.feature_names) == len(published.projection.loadings)
+        assert "sex=never met 3" in published.projection.feature_names
+        assert published.projection.components.shape[1] == len(published.projection.feature_names)
