@@ -9,6 +9,7 @@ Why this way: an error is raised where it is found and shown here, in one form, 
 
 import importlib
 import logging
+import os
 import sys
 from typing import Annotated
 
@@ -38,6 +39,10 @@ COMMANDS = (
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as typer has it too."""
 
+IDLE_THREADS = "OPENBLAS_THREAD_TIMEOUT", "4"
+"""The BLAS of numpy and that of scipy each have threads that wait spinning for their next product, on cores that the other
+needs: for 2**4 ticks then, not 2**26. Read when numpy is loaded."""
+
 RESUMED = ("demo", "learn", "replay", "refine")
 """Commands that go on where they were stopped."""
 
@@ -59,6 +64,7 @@ def make_app(only: str | None = None) -> typer.Typer:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command line and exit with its status."""
+    os.environ.setdefault(*IDLE_THREADS)
     given = sys.argv[1:] if arguments is None else arguments
     named = next((word for word in given if not word.startswith("-")), "")
     try:
