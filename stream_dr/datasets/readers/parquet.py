@@ -22,6 +22,9 @@ from stream_dr.errors import LimitExceeded, MalformedInput, SourceMissing, Strea
 from stream_dr.parquet import open_parquet, rows_at_once, spelt_out
 from stream_dr.rows.block import Block
 
+PIECE = 1 << 20
+"""Bytes that are unpacked at once."""
+
 
 def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, LimitExceeded, MalformedInput naming
@@ -51,8 +54,10 @@ def _whole(path: FileName, packed: IO[bytes]) -> IO[bytes]:
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))
     else:
-        data = packed.read(read_budget() + 1)
-        if len(data) > read_budget():
+        data, budget = bytearray(), read_budget()
+        while len(data) <= budget and (piece := packed.read(PIECE)):
+            data += piece
+        if len(data) > budget:
             raise LimitExceeded(
                 f"{path} unpacks to more than {read_budget()} bytes; unpack it first, for {allow_more()}."
             )
