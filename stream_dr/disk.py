@@ -110,6 +110,14 @@ class Reserve:
             self.path.unlink(missing_ok=True)
 
 
+def holder(directory: FileName) -> str:
+    """The pid in a directory's lock file, or "unknown"."""
+    try:
+        return (Path(directory) / "lock").read_text("ascii", "replace")[:32].strip() or "unknown"
+    except OSError:
+        return "unknown"
+
+
 class DirectoryLock:
     """The right to write to a directory, held by one process at a time, until `release` or the process's end.
 
@@ -126,9 +134,9 @@ class DirectoryLock:
             for descriptor in (folder, file):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
-            pid = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(folder)
             os.close(file)
+            pid = holder(directory)
             raise DirectoryInUse(
                 f"{directory} is being written to by process {pid}; stop it, or use another directory.", pid=pid
             ) from e

@@ -105,7 +105,7 @@ class Directory(AbstractContextManager["Directory"]):
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
         check_there(self.path, self.log.last)
-        self.table = ModelTable(self.path / MODELS_NAME, self.writable)
+        self.table = ModelTable(self.path / MODELS_NAME, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
         self._appending = threading.Lock()
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.going_on)

@@ -61,11 +61,12 @@ def check_there(directory: Path, last: int) -> None:
 class ModelTable:
     """The table at `path`; every method is one transaction and may be called by any thread.
 
+    check_writer: raises what keeps this process from changing it.
     Raises DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
-    def __init__(self, path: Path, writable: bool = True) -> None:
-        self.path, self.writable = path, writable
+    def __init__(self, path: Path, writable: bool = True, check_writer: Callable[[], None] = lambda: None) -> None:
+        self.path, self.writable, self._check_writer = path, writable, check_writer
         if writable and not path.exists():
             self._create()
 
@@ -105,6 +106,7 @@ class ModelTable:
 
     def _reserved(self, name: str) -> int:
         """An id that no model gets but the one to be added next, noted as removed."""
+        self._check_writer()
         with self._connection() as db, transaction(db):
             id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
             db.execute("DELETE FROM models WHERE id = ?", (id,))
@@ -206,6 +208,7 @@ class ModelTable:
     @contextmanager
     def _written(self, table: str, column: str, value: Any) -> Iterator[sqlite3.Connection]:
         """A transaction that changes the row where `column` is `value`; the row's digest is set at its end."""
+        self._check_writer()
         which = f"WHERE {column} = ?"
         with self._connection() as db, transaction(db):
             self._rows(db, table, which, (value,))

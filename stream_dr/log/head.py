@@ -18,7 +18,8 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from stream_dr.errors import DamagedFile
+from stream_dr.disk import holder
+from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone
 from stream_dr.log.event import row_digest
 
 HEAD_NAME = "head"
@@ -56,12 +57,12 @@ class Head:
         """Whether that is the file which was noted as the index."""
         with suppress(struct.error, OSError):
             *noted, check = _FILE.unpack_from(self._bytes(), _FORM.size)
-            return tuple(noted) == _numbers(index) and row_digest(*noted) == check
+            return tuple(noted) == file_numbers(index) and row_digest(*noted) == check
         return False
 
     def note(self, index: Path) -> None:
         """Note which file the index is."""
-        numbers = _numbers(index)
+        numbers = file_numbers(index)
         with suppress(OSError):
             os.pwrite(self._file, _FILE.pack(*numbers, row_digest(*numbers)), _FORM.size)
 
@@ -72,9 +73,28 @@ class Head:
         self._file = -1
 
 
-def _numbers(path: Path) -> tuple[int, int]:
-    status = path.stat()
+def file_numbers(path: Path) -> tuple[int, int]:
+    """What the file system tells a file by, device and inode; zeros where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
     return status.st_dev, status.st_ino
+
+
+def displaced(path: Path, why: str) -> DirectoryInUse:
+    """The error that says that this process may no longer write to a log. path: its folder."""
+    pid = holder(path.parent)
+    return DirectoryInUse(
+        f"{path}: {why} since process {os.getpid()} opened it to write; the directory's lock names process {pid}. "
+        "This one writes no more to it. Let one process write, and start it again.",
+        pid=pid,
+    )
+
+
+def gone(after: int, first: int) -> HistoryGone:
+    """The error that says that what comes after a position is no longer there."""
+    return HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
 
 
 def lost(path: Path, last: int, known: int) -> DamagedFile:

@@ -26,9 +26,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.errors import DamagedFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log import ids
-from stream_dr.log.bodies import BEGIN, BodyFile, bodies_path
+from stream_dr.log.bodies import BEGIN, BodyFile, bodies_path, create_bodies
 from stream_dr.log.event import Event, row_digest
 from stream_dr.log.sqlite_file import Database, check_integrity, created, damaged_file, transaction
 
@@ -123,6 +124,22 @@ def beside(event: Event) -> bool:
     return event.kind == "rows" and len(event.body) > 0
 
 
+def put(
+    folder: Path, events: Sequence[Event], current: Current | None, file_bytes: int, following: int
+) -> tuple[list[Place], Current | None]:
+    """Where each event's body lies, and the file of bodies, written, where one of them lies there. file_bytes: past this a
+    file is begun, named by `following`, the log's next position."""
+    bodies = [e.body for e in events if beside(e)]
+    if not bodies:
+        return [Place()] * len(events), None
+    if current is None or (current.end >= file_bytes and current.first < following):
+        current = Current(following, create_bodies(bodies_path(folder, following)))
+    starts = current.file.write(bodies, current.end)
+    left = iter(starts)
+    places = [Place(current.first, next(left)) if beside(e) else Place() for e in events]
+    return places, current._replace(end=starts[-1] + len(bodies[-1]))
+
+
 def row_of(event: Event, total: int, place: Place) -> Row:
     """The row of an event."""
     e = event
@@ -139,18 +156,15 @@ def append(
     keys: int,
     hashes: Hashes,
 ) -> None:
-    """Add events whose rows these are; keys: how many are remembered; hashes: of ids. All or none."""
-    with transaction(connection):
-        insert(connection, rows)
-        remember(
-            connection, ((e.key, Known(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None), keys
-        )
-        note_schemas(connection, ((e.position, e.schema) for e in events if e.schema is not None))
-        if hashes:
-            ids.note_ids(connection, folder / INDEX_NAME, hashes)
-        if current is not None:
-            note_file(connection, current)
-        failpoint("log.before_commit")
+    """Add events whose rows these are; keys: how many are remembered; hashes: of ids. Within a transaction."""
+    insert(connection, rows)
+    remember(connection, ((e.key, Known(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None), keys)
+    note_schemas(connection, ((e.position, e.schema) for e in events if e.schema is not None))
+    if hashes:
+        ids.note_ids(connection, folder / INDEX_NAME, hashes)
+    if current is not None:
+        note_file(connection, current)
+    failpoint("log.before_commit")
 
 
 def insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
@@ -198,14 +212,13 @@ def add_ids(connection: sqlite3.Connection) -> None:
 def index_ids(
     connection: sqlite3.Connection, folder: Path, last: int, until: int, hashes: Hashes, unread: Sequence[int]
 ) -> None:
-    """As `Log.index_ids`."""
-    with transaction(connection):
-        connection.execute("DELETE FROM unindexed WHERE last=?", (last,))
-        for first, end in [*((p, p) for p in unread), (until + 1, last)]:
-            if first <= end:
-                _note_unindexed(connection, first, end)
-        if hashes:
-            ids.note_ids(connection, folder / INDEX_NAME, hashes)
+    """As `Log.index_ids`. Within a transaction."""
+    connection.execute("DELETE FROM unindexed WHERE last=?", (last,))
+    for first, end in [*((p, p) for p in unread), (until + 1, last)]:
+        if first <= end:
+            _note_unindexed(connection, first, end)
+    if hashes:
+        ids.note_ids(connection, folder / INDEX_NAME, hashes)
 
 
 def _has_ids(connection: sqlite3.Connection) -> bool:
@@ -223,17 +236,15 @@ def note_erasure(connection: sqlite3.Connection, file: int, start: int, size: in
 
 
 def replace(connection: sqlite3.Connection, folder: Path, event: Event, place: Place, current: Current | None) -> None:
-    """Put `event` in the place of the one at its position, and note where the old body lies."""
-    with transaction(connection):
-        *_, total, file, start, size = Index(folder, connection).header(event.position)
-        if file is not None:
-            note_erasure(connection, file, start, size)
-        connection.execute("DELETE FROM events WHERE position=?", (event.position,))
-        insert(connection, [row_of(event, total, place)])
-        if current is not None:
-            note_file(connection, current)
-        failpoint("log.rewrite")
-    failpoint("log.rewritten")
+    """Put `event` in the place of the one at its position, and note where the old body lies. Within a transaction."""
+    *_, total, file, start, size = Index(folder, connection).header(event.position)
+    if file is not None:
+        note_erasure(connection, file, start, size)
+    connection.execute("DELETE FROM events WHERE position=?", (event.position,))
+    insert(connection, [row_of(event, total, place)])
+    if current is not None:
+        note_file(connection, current)
+    failpoint("log.rewrite")
 
 
 def emptied(connection: sqlite3.Connection, patience_ms: int) -> bool:
@@ -246,25 +257,28 @@ def emptied(connection: sqlite3.Connection, patience_ms: int) -> bool:
         connection.execute(f"PRAGMA busy_timeout={usual}").fetchall()
 
 
-def drop_some(connection: sqlite3.Connection, folder: Path, before: int) -> tuple[int, bool]:
-    """Remove the oldest events before a position, a few, with the files that only they named, and give a few free pages
-    back to the file system; how many events, and whether there is more to do."""
-    with transaction(connection):
-        first = connection.execute("SELECT MIN(position) FROM events").fetchone()[0] or 0
-        first = max(first, min(before, first + _AT_ONCE))
-        gone = connection.execute("DELETE FROM events WHERE position < ?", (first,)).rowcount
-        connection.execute("DELETE FROM ids WHERE last < ?", (first,))
-        later = "EXISTS (SELECT 1 FROM files later WHERE later.first > files.first AND later.first <= ?)"
-        files = [file for (file,) in connection.execute(f"SELECT first FROM files WHERE {later}", (first,)).fetchall()]
-        for file in files:
-            connection.execute("DELETE FROM files WHERE first=?", (file,))
-            connection.execute("DELETE FROM erasures WHERE file=?", (file,))
-        failpoint("log.drop")
+def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[int]]:
+    """Remove a few of the events before a position; how many, and the files that only they named. Within a transaction."""
+    first = connection.execute("SELECT MIN(position) FROM events").fetchone()[0] or 0
+    first = max(first, min(before, first + _AT_ONCE))
+    gone = connection.execute("DELETE FROM events WHERE position < ?", (first,)).rowcount
+    connection.execute("DELETE FROM ids WHERE last < ?", (first,))
+    later = "EXISTS (SELECT 1 FROM files later WHERE later.first > files.first AND later.first <= ?)"
+    files = [file for (file,) in connection.execute(f"SELECT first FROM files WHERE {later}", (first,)).fetchall()]
+    for file in files:
+        connection.execute("DELETE FROM files WHERE first=?", (file,))
+        connection.execute("DELETE FROM erasures WHERE file=?", (file,))
+    failpoint("log.drop")
+    return gone, files
+
+
+def give_back(connection: sqlite3.Connection, folder: Path, files: Iterable[int]) -> bool:
+    """Remove files of bodies, by number, and give a few free pages back to the file system; whether there is more to do."""
     for file in files:
         bodies_path(folder, file).unlink(missing_ok=True)
     free = connection.execute("PRAGMA freelist_count").fetchone()[0]
     connection.executescript(f"PRAGMA incremental_vacuum({_AT_ONCE})")  # which alone steps to its end
-    return gone, gone > 0 or 0 < connection.execute("PRAGMA freelist_count").fetchone()[0] < free
+    return 0 < int(connection.execute("PRAGMA freelist_count").fetchone()[0]) < free
 
 
 class Index:
@@ -288,6 +302,12 @@ class Index:
         for row in self._checked(f"{_EVENT} FROM events WHERE position=?", (position,)):
             return row
         raise damaged_file(self._path, f"position {position} is missing")
+
+    def spoilt(self, position: int) -> DamagedFile:
+        """The error that says that an event's body is damaged."""
+        file = self.header(position)[8]
+        path = self._path if file is None else bodies_path(self._folder, file)
+        return damaged_file(path, f"the body of event {position} is not what was written")
 
     def events(self, where: str, values: Row, body_at: Callable[[int, int, int], bytes]) -> Iterator[Event]:
         """Events, in order; `body_at(file, start, size)` reads the files of bodies."""
@@ -327,6 +347,11 @@ class Index:
     def files(self) -> list[Current]:
         """The files of bodies, oldest first."""
         return [self._file(*row) for row in self._checked("SELECT * FROM files ORDER BY first")]
+
+    def current(self) -> Current | None:
+        """The newest file of bodies."""
+        newest = self._checked("SELECT * FROM files ORDER BY first DESC LIMIT 1")
+        return self._file(*newest[0]) if newest else None
 
     def file(self, first: int) -> BodyFile:
         """The file of bodies of that number."""

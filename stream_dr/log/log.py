@@ -8,7 +8,8 @@ and no file on return.
 
 Why this way: kill -9 at any moment leaves a prefix of the transactions with all acknowledged ones. SQLite does the recovery
 because it is well tested: a hand-written log read a zero-filled tail as 42 records. A log that ends before what was
-acknowledged (head.py), and a reader that finds a position missing, raise instead of going on.
+acknowledged (head.py), and a reader that finds a position missing, raise instead of going on. Locks may fail (a file system
+without them, a directory copied into place), so a write looks, within its transaction, whether the log ends as it knows.
 """
 
 import os
@@ -20,19 +21,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from stream_dr.errors import DamagedFile, HistoryGone, StreamDRError
+from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone, StreamDRError, without_frames
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
-from stream_dr.log.bodies import Reader, bodies_path, create_bodies
+from stream_dr.log.bodies import Reader
 from stream_dr.log.event import Event, EventDraft, draft, event_at, sha256_of
 from stream_dr.log.folder import prepare, tidy
-from stream_dr.log.head import Head, lost
-from stream_dr.log.index import Current, Ends, Hashes, Index, Known, Place, beside, row_of
-from stream_dr.log.sqlite_file import damaged_file, one_view
+from stream_dr.log.head import Head, displaced, file_numbers, gone, lost
+from stream_dr.log.index import Current, Ends, Hashes, Index, Known, row_of
+from stream_dr.log.sqlite_file import damaged_file, one_view, transaction
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
@@ -55,7 +56,8 @@ class Log(AbstractContextManager["Log"]):
 
     path: the log's own folder, made if `writable`. file_bytes: a new file of bodies is begun past this. keys: how many
     idempotency keys are remembered. at_least: a position the log has reached, as others know. The caller holds the
-    directory's lock when writable. Thread-safe. Raises DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
+    directory's lock when writable. displaced: why nothing is written any more, else None. Thread-safe. Raises
+    DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
 
     To write, every file of bodies must be there, its own and as long as it was written, and an index that was copied is
     checked as a whole, once: O(events + keys). Each event, key and body is checked when it is read, and all of them by
@@ -75,10 +77,13 @@ class Log(AbstractContextManager["Log"]):
         self._lock, self._erasing = threading.RLock(), threading.Lock()
         self._ends = Ends(0, -1, 0)
         self._current: Current | None = None
+        self._perhaps = self._ends  # where it ends, should a write that raised be in it all the same
         self._unsure = self._noted = writable
+        self.displaced: DirectoryInUse | None = None
         self._closed = False
         prepare(self.path, writable, at_least)
         self._database = tables.database(self.path, writable)
+        self._index = file_numbers(self._database.path)
         self._head = Head(self.path, writable)
         try:
             if writable:
@@ -87,11 +92,7 @@ class Log(AbstractContextManager["Log"]):
                 if not self._head.is_of(self._database.path):
                     with self._view() as index:
                         index.check(self._keys)
-                self._sure()
-                files = self._files()
-                for listed in files:
-                    listed.file.check(listed.end)
-                tidy(self.path, files)
+                self._sure(opening=True)
                 self._head.write(self._ends.last)
                 self._head.note(self._database.path)
                 self.erase()
@@ -120,6 +121,7 @@ class Log(AbstractContextManager["Log"]):
         """Append in order, in one transaction; the positions, durable on return. All or none.
 
         Raises InsufficientStorage when the disk is full; the log is as before and can be appended to when there is room.
+        Raises DirectoryInUse, as every later write does, where another process has written to the log, or it was moved.
         """
         with self._lock:
             if not drafts:
@@ -128,13 +130,13 @@ class Log(AbstractContextManager["Log"]):
             events = [event_at(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
             counts = (0 if e.kind == "unlearn" else e.rows for e in events)
             totals = list(accumulate(counts, initial=self._ends.rows))[1:]
+            self._perhaps = Ends(self._ends.first, events[-1].position, totals[-1])
             with self._write() as connection:
-                places, current = self._place(events)
+                places, current = tables.put(self.path, events, self._current, self._file_bytes, self._ends.last + 1)
                 ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
                 rows = map(row_of, events, totals, places)
                 tables.append(connection, self.path, events, rows, current, self._keys, ids)
-            self._ends = Ends(self._ends.first, events[-1].position, totals[-1])
-            self._current = current or self._current
+            self._ends, self._current = self._perhaps, current or self._current
             self._head.write(self._ends.last)
             failpoint("log.after_commit")
         if self._noted:
@@ -150,7 +152,7 @@ class Log(AbstractContextManager["Log"]):
         ends = self._look()
         end = min(ends.last, _ALL if until is None else until)
         if after + 1 < ends.first:
-            raise _gone(after, ends.first)
+            raise gone(after, ends.first)
         if after >= end:
             return []
         try:
@@ -163,7 +165,7 @@ class Log(AbstractContextManager["Log"]):
                     raise damaged_file(self._database.path, f"position {expected} is missing")
         except DamagedFile:
             if after + 1 < self.first:  # dropped meanwhile
-                raise _gone(after, self.first) from None
+                raise gone(after, self.first) from None
             raise
         return events
 
@@ -230,14 +232,14 @@ class Log(AbstractContextManager["Log"]):
         The old bytes are then overwritten on the disk, or (erase=False, for several events) by `erase`.
         """
         with self._lock:
-            self._sure()
             (event,) = self._events("position = ?", (position,))
             event = event._replace(body=body, rows=rows, checksum=sha256_of(body))
             with self._write() as connection:
                 self._noted = True
-                (place,), current = self._place([event])
+                (place,), current = tables.put(self.path, [event], self._current, self._file_bytes, self._ends.last + 1)
                 tables.replace(connection, self.path, event, place, current)
             self._current = current or self._current
+            failpoint("log.rewritten")
         if erase:
             self.erase()
 
@@ -280,8 +282,10 @@ class Log(AbstractContextManager["Log"]):
             with self._lock:
                 if self._closed:
                     break
+                with self._write() as connection:
+                    some, files = tables.drop_some(connection, first)
                 with self._database.connection() as connection:
-                    some, more = tables.drop_some(connection, self.path, first)
+                    more = tables.give_back(connection, self.path, files) or some > 0
             dropped += some
             time.sleep(time.monotonic() - begun)
         return dropped
@@ -308,11 +312,17 @@ class Log(AbstractContextManager["Log"]):
                 continue
             for event in events:
                 if not event.intact:
-                    raise self._spoilt(event)
+                    with self._view() as index:
+                        raise index.spoilt(event.position)
             count, size, after = count + len(events), size + sum(len(e.body) for e in events), events[-1].position
         if ends.last < known:
             raise lost(self._database.path, ends.last, known)
         return Verified(count, ends.rows, size)
+
+    def check_writer(self) -> None:
+        """Raise DirectoryInUse where another process has written to the log, or it was moved."""
+        with self._lock, self._write():
+            pass
 
     def close(self) -> None:
         """Close every connection; reads in progress finish."""
@@ -332,13 +342,31 @@ class Log(AbstractContextManager["Log"]):
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        """A connection to write with; an error there leaves it open whether it is in the log all the same."""
+        """A transaction in a log that ends where this writer knows it to; an error there leaves it open whether it is in the
+        log all the same. Raises DirectoryInUse."""
+        self._sure()
         try:
-            with self._database.connection() as connection:
+            with self._transaction() as (connection, index):
+                if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
+                    self._stop("another process has written to it")
                 yield connection
         except BaseException:
             self._unsure = True
             raise
+
+    @contextmanager
+    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, Index]]:
+        """A transaction, during which no other process writes, unless this one is no longer to."""
+        if self.displaced is not None:
+            raise without_frames(self.displaced)
+        if file_numbers(self._database.path) != self._index:
+            self._stop("it was moved or replaced")
+        with self._database.connection() as connection, transaction(connection):
+            yield connection, Index(self.path, connection)
+
+    def _stop(self, why: str) -> NoReturn:
+        self.displaced = displaced(self.path, why)
+        raise self.displaced
 
     def _look(self) -> Ends:
         """Where the log begins and ends; a read-only log looks again, because another process may have appended."""
@@ -351,30 +379,20 @@ class Log(AbstractContextManager["Log"]):
         with self._view() as index:
             return index.files()
 
-    def _sure(self) -> None:
-        """Learn from the files where the log ends, at first and where a write raised, and cut what is past it."""
+    def _sure(self, opening: bool = False) -> None:
+        """Learn from the files where the log ends, at first and where a write raised, and remove what is past it."""
         if not self._unsure:
             return
-        with self._view() as index:
+        with self._transaction() as (_, index):  # what another process is about to commit is not past it
             ends, files = index.ends(), index.files()
-        self._ends = ends._replace(first=max(ends.first, self._ends.first))
-        self._current = files[-1] if files else None
-        if self._current is not None:
-            self._current.file.check(self._current.end, cut=True)
+            if not opening and ends[1:] not in (self._ends[1:], self._perhaps[1:]):
+                self._stop("another process has written to it")
+            self._ends = self._perhaps = ends._replace(first=max(ends.first, self._ends.first))
+            self._current = files[-1] if files else None
+            for listed in files if opening else files[-1:]:
+                listed.file.check(listed.end, cut=listed is self._current)
+            tidy(self.path, files)
         self._unsure = False
-
-    def _place(self, events: Sequence[Event]) -> tuple[list[Place], Current | None]:
-        """Where each body is to lie, and the file of bodies, written, where one of them lies there."""
-        bodies = [e.body for e in events if beside(e)]
-        if not bodies:
-            return [Place()] * len(events), None
-        current, following = self._current, self._ends.last + 1
-        if current is None or (current.end >= self._file_bytes and current.first < following):
-            current = Current(following, create_bodies(bodies_path(self.path, following)))
-        starts = current.file.write(bodies, current.end)
-        left = iter(starts)
-        places = [Place(current.first, next(left)) if beside(e) else Place() for e in events]
-        return places, current._replace(end=starts[-1] + len(bodies[-1]))
 
     def _events(self, where: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
         """Events, in order; no more once their bodies pass max_bytes."""
@@ -395,17 +413,7 @@ class Log(AbstractContextManager["Log"]):
                 with suppress(DamagedFile):
                     files[file].erase(start, size)
         failpoint("log.erased")
-        with self._lock, self._database.connection() as connection:
+        with self._lock, self._write() as connection:
             connection.executemany("DELETE FROM erasures WHERE id=?", [(id,) for id, *_ in noted])
             self._noted = bool(Index(self.path, connection).erasures())
             return not self._noted
-
-    def _spoilt(self, event: Event) -> DamagedFile:
-        with self._view() as index:
-            file = index.header(event.position)[8]
-        path = self._database.path if file is None else bodies_path(self.path, file)
-        return damaged_file(path, f"the body of event {event.position} is not what was written")
-
-
-def _gone(after: int, first: int) -> HistoryGone:
-    return HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)

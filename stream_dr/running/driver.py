@@ -141,6 +141,7 @@ class Driver:
     def write(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
         """Snapshot models here, those at a new position or with a new projection, then give up what none needs. What
         cannot be written leaves the others, is logged, and the first such error is raised at the end."""
+        self._directory.log.check_writer()
         errors: list[Exception] = []
         for model, state in frozen:
             if not model.snapshotted(state.position) and self._directory.holds(model):

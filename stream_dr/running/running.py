@@ -224,6 +224,8 @@ class Running:
         """None when batches can be taken, else why not (a sentence)."""
         if self._stopping:
             return "the engine is stopping"
+        if self.directory.log.displaced is not None:
+            return str(self.directory.log.displaced)
         free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
         if free < needed:
             return f"{free} bytes free on the disk, {needed} needed (min_free_bytes)"

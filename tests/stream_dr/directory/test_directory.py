@@ -232,6 +232,7 @@ def test_a_first_batch_that_is_in_the_log_although_its_append_raised_decides_the
 
         def committed(*arguments: Any) -> None:
             append(*arguments)
+            arguments[0].execute("COMMIT")
             raise OSError(5, "Input/output error")
 
         with monkeypatch.context() as patched:

@@ -55,6 +55,7 @@ def test_a_retry_of_an_append_that_raised_after_its_commit_is_known(folder, monk
 
         def committed(*arguments):
             append(*arguments)
+            arguments[0].execute("COMMIT")
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr(index, "append", committed)
