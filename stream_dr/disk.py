@@ -10,6 +10,7 @@ process, however that ended, so there is no stale lock file to clean up; the pid
 import errno
 import fcntl
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeGuard
@@ -46,6 +47,17 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
         if is_full(e) or is_broken(e):
             raise no_room(path, str(e)) from e
         raise
+
+
+def remove_begun(directory: FileName) -> None:
+    """Remove what an ended process was writing to a stream's directory; its lock is held. Sources have names of somebody's
+    own, which may end as they like, and those that are being written begin with a dot."""
+    for folder in (".", "snapshots/*", "sources/*"):
+        for left in Path(directory).glob(f"{folder}/*{TEMPORARY}"):
+            if left.is_file():
+                left.unlink()
+    for left in Path(directory).glob(f"sources/.*{TEMPORARY}"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def fsync_directory(path: FileName) -> None:

@@ -8,11 +8,12 @@ otherwise: `NAME=ACTION[@N]`, several joined by commas. ACTION is `kill` (SIGKIL
 
 The places: of an append, `log.bodies_write`, `log.bodies_sync` (written, not yet synced), `log.before_commit`,
 `log.after_commit`; of a rewrite, `log.rewrite`, `log.rewritten` (committed, old bytes still there), `log.erased`
-(overwritten, still noted); `log.drop` (of a few old events: before the commit); of a
-model that begins with a saved estimator, `models.reserved` (its id is), `models.begun` (its file is there), and of any,
-`models.before_commit`, `models.after_commit`, `models.removed` (its snapshots still there); for each `write_atomically(...,
-point=P)`: `P.tmp` (written, not yet synced), `P.rename` (synced, not yet renamed), `P.dir_fsync` (renamed, directory not
-yet synced).
+(overwritten, still noted); of a few old events, `log.drop` (before the commit), `log.dropped` (their files still there); of
+a model that begins with a saved estimator, `models.reserved` (its id is), `models.begun` (its file is there), and of any,
+`models.before_commit`, `models.after_commit`, `models.removing` (before the commit), `models.removed` (its snapshots still
+there); of a snapshot, `snapshot.noted` (older ones still there); of a backup, `backup.log` (begun), `backup.copied` (all of
+it, checked); for each `write_atomically(..., point=P)`, and of a backup's folder: `P.tmp` (written, not yet synced),
+`P.rename` (synced, not yet renamed), `P.dir_fsync` (renamed, directory not yet synced).
 
 Cost when off: one truth test of an empty dict, about 40 ns, at places that wait for a disk.
 

@@ -26,6 +26,7 @@ from stream_dr.directory.references import PLACES, SOURCES
 from stream_dr.directory.verify import verify
 from stream_dr.disk import TEMPORARY, DirectoryLock, fsync_directory, is_full, no_room
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
+from stream_dr.failpoints import failpoint
 from stream_dr.log.copying import LogCopy, Progress
 from stream_dr.models.snapshot import FAILED, START, snapshot_files, snapshot_folder
 
@@ -45,6 +46,7 @@ def backup(directory: Path, target: Path, progress: Progress = lambda done, tota
     with _made(target) as made:
         copy = LogCopy(directory / "log", made / "log", progress)
         copy.bodies()
+        failpoint("backup.log")
         with ExitStack() as open_files:
             for path, file in _moment(directory, made, copy, open_files).items():
                 _write(file, made / path)
@@ -97,9 +99,12 @@ def _made(target: Path) -> Iterator[Path]:
         try:
             _clear(made)
             yield made
+            failpoint("backup.copied")
             for folder, _, _ in os.walk(made):
                 fsync_directory(folder)
+            failpoint("backup.rename")
             made.rename(target)
+            failpoint("backup.dir_fsync")
             fsync_directory(target.parent)
         except BaseException as e:
             shutil.rmtree(made, ignore_errors=True)

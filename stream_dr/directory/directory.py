@@ -25,7 +25,7 @@ from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
-from stream_dr.disk import DirectoryLock, Reserve, free_bytes
+from stream_dr.disk import DirectoryLock, Reserve, free_bytes, remove_begun
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
@@ -123,6 +123,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.schema = self._known()
         if self.writable:
             self._remove_leftovers()
+            remove_begun(self.path)
             self.table.forget_removed()
 
     def _remove_leftovers(self) -> None:

@@ -119,6 +119,7 @@ class ModelTable:
         with self._written("models", "id", id) as db:
             db.execute("DELETE FROM models WHERE id = ?", (id,))
             db.execute("INSERT OR IGNORE INTO removed VALUES (?)", (id,))
+            failpoint("models.removing")
 
     def removed_folders(self, folders: Sequence[Path]) -> list[Path]:
         """Those folders of snapshots (NAME.ID) whose models were removed. Raises DamagedFile where one is of a model that

@@ -284,6 +284,7 @@ class Log(AbstractContextManager["Log"]):
                     break
                 with self._write() as connection:
                     some, files = tables.drop_some(connection, first)
+                failpoint("log.dropped")
                 with self._database.connection() as connection:
                     more = tables.give_back(connection, self.path, files) or some > 0
             dropped += some

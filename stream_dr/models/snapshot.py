@@ -21,6 +21,7 @@ from stream_dr import __version__
 from stream_dr.disk import fsync_directory, is_full, no_room
 from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.failpoints import failpoint
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.saved import load, plain_spec, save
 from stream_dr.models.schema import Facts
@@ -65,6 +66,7 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         write_file(path, *_snapshot(model, frozen, published))
         model.note_snapshot(frozen.position, published.version if published else 0)
+        failpoint("snapshot.noted")
         for old in snapshot_files(folder)[SNAPSHOTS_KEPT:]:
             old.unlink(missing_ok=True)
     return path

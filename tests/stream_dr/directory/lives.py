@@ -1,0 +1,120 @@
+"""What a directory goes through, step by step, in a process that may be killed at any of them; and what must hold then."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from stream_dr import LDA
+from stream_dr.directory.backup import backup
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import unlearn_draft
+from stream_dr.directory.verify import verify
+from stream_dr.models.snapshot import snapshot
+from stream_dr.running.advance import backfill
+from tests.stream_dr.directory.batches import SMALL, dense, opened, put
+
+X = np.random.default_rng(0).normal(size=(40, 4))
+Y = ["abc"[i % 3] for i in range(40)]
+
+STEPS = ("put", "snapshot", "put", "snapshot", "unlearn", "snapshot", "put", "snapshot", "forget", "drop")
+STEPS = (*STEPS, "saved", "snapshot", "backup", "delete", "put")
+"""Each kind of step, in an order in which each has something to do."""
+
+POINTS = {
+    "put": ("log.bodies_write", "log.bodies_sync", "log.before_commit", "log.after_commit"),
+    "snapshot": ("snapshot.tmp", "snapshot.rename", "snapshot.dir_fsync", "snapshot.noted"),
+    "retention": ("log.rewrite", "log.rewritten", "log.erased", "log.drop", "log.dropped"),
+    "saved": ("models.reserved", "models.begun", "models.before_commit", "models.after_commit"),
+    "delete": ("models.removing", "models.removed"),
+    "backup": ("backup.log", "backup.copied", "backup.rename", "backup.dir_fsync"),
+}
+"""Failpoints by what comes to them."""
+
+
+def step(directory: Directory, what: str, seed: int) -> None:
+    """One step; with nothing to do, none."""
+    models = list(directory.models.values())
+    if what == "put":
+        put(directory, dense(seed))
+    elif what == "snapshot":
+        backfill(directory, models, directory.position)
+        for model in models:
+            snapshot(model, model.freeze(), directory.path)
+    elif what == "unlearn":
+        for event in directory.log.read(directory.log.first - 1, limit=1):
+            if event.kind == "rows" and event.rows > 2:
+                directory.append([unlearn_draft({event.position: [seed % 20]})])
+    elif what == "forget":
+        directory.retention.forget()
+    elif what == "drop":
+        directory.retention.drop(20)
+    elif what == "saved":
+        directory.add_saved("saved", LDA().fit(X, Y))
+    elif what == "delete" and "saved" in directory.models:
+        directory.remove_model("saved")
+    elif what == "backup":
+        target = directory.path.with_name("copy")
+        shutil.rmtree(target, ignore_errors=True)
+        backup(directory.path, target)
+
+
+def live(path: Path, steps: Sequence[str], seed: int) -> None:
+    """Go through steps; tells each once it is done."""
+    with opened(path, m=("class_means", {})) as directory:
+        for number, what in enumerate(steps):
+            step(directory, what, seed + number)
+            print(number, directory.position, directory.rows, flush=True)
+
+
+def killed(path: Path, failpoints: str, steps: Sequence[str] = STEPS, seed: int = 0) -> tuple[int, str]:
+    """The exit status of a process that goes through steps, and what it told."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.stream_dr.directory.lives", str(path), str(seed), *steps],
+        env=os.environ | {"STREAM_DR_FAILPOINTS": failpoints},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.returncode, done.stdout
+
+
+def some_steps(seed: int, count: int = 40) -> list[str]:
+    """Steps drawn at random."""
+    return random.Random(seed).choices(STEPS, k=count)
+
+
+def check(path: Path, told: str) -> None:
+    """Raise AssertionError unless the directory starts, lost nothing that was told, has nothing left over, and goes on."""
+    with Directory(path, limits=SMALL) as directory:
+        left = sorted(str(file.relative_to(path)) for file in path.rglob("*.tmp*"))
+        assert not left, left
+        assert {p.name for p in (path / "snapshots").glob("*")} <= {
+            f"{m.name}.{m.id}" for m in directory.models.values()
+        }
+        if told:
+            _, position, rows = map(int, told.splitlines()[-1].split())
+            assert (directory.position, directory.rows) >= (position, rows)
+        assert directory.retention.forget() >= 0
+        assert directory.log.erase()
+        backfill(directory, list(directory.models.values()), directory.position)
+        assert all(model.failure is None for model in directory.models.values())
+        put(directory, dense(1))
+    assert [finding for finding in verify(path) if finding.error is not None] == []
+
+    copy = path.with_name("copy")
+    if copy.exists():
+        assert [finding for finding in verify(copy) if finding.error is not None] == []
+        shutil.rmtree(copy)
+    backup(path, copy)
+    assert not copy.with_name("copy.tmp").exists()
+
+
+if __name__ == "__main__":
+    live(Path(sys.argv[1]), sys.argv[3:], int(sys.argv[2]))
