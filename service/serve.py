@@ -120,7 +120,9 @@ class Serving:
         self._settings, self._shared, self._ready = settings, app.state.shared, ready
         self._server = uvicorn.Server(_configuration(app, settings))
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: dict[Any, float] = {}  # connections without a request, and since when
+        self._waiting: dict[
+            Any, tuple[Any, float]
+        ] = {}  # connections without a request: the last one's cycle, since when
 
     @property
     def started(self) -> bool:
@@ -183,10 +185,13 @@ class Serving:
 
     def _close_waiting(self, now: float) -> None:
         connections: set[Any] = set(self._server.server_state.connections)
-        waiting = [c for c in connections if c.cycle is None or c.cycle.response_complete]
-        self._waiting = {c: self._waiting.get(c, now) for c in waiting}
+        waiting = {c: c.cycle for c in connections if c.cycle is None or c.cycle.response_complete}
+        before, self._waiting = self._waiting, {}
+        for connection, cycle in waiting.items():  # another cycle: there was a request since the last look
+            last, since = before.get(connection, (cycle, now))
+            self._waiting[connection] = (cycle, since if last is cycle else now)
         full = len(connections) >= self._settings.max_connections + 1
-        for connection, since in self._waiting.items():
+        for connection, (_, since) in self._waiting.items():
             if full or now - since > self._settings.head_timeout:
                 connection.shutdown()
 

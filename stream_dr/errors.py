@@ -254,7 +254,7 @@ class DamagedFile(StreamDRError):
 
 
 class DirectoryInUse(StreamDRError):
-    """Raised when another process writes to the directory; names its pid."""
+    """Raised when another process writes to the directory, or has written to it, or it was moved; names its pid."""
 
     code = "directory_in_use"
 

@@ -1,5 +1,6 @@
 """Heads of requests are bounded in bytes and time, before any token is asked for."""
 
+import http.client
 import socket
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.service.serving import Process
+from tests.service.serving import Process, in_thread
 
 KIB, MIB = 1 << 10, 1 << 20
 CONNECTIONS, HEAD, WAIT = 400, 60 * KIB, 2.0
@@ -73,3 +74,17 @@ def test_a_connection_that_says_nothing_is_closed(process: Process) -> None:
     with closing(connected(process)) as connection:
         connection.settimeout(10 * WAIT)
         assert connection.recv(1) == b""
+
+
+def test_a_connection_that_asks_now_and_then_is_kept(tmp_path: Path) -> None:
+    """However often it is looked at between two requests."""
+    with in_thread(tmp_path, head_timeout=1.0) as served:
+        connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=10)
+        connection.connect()
+        first = connection.sock
+        for _ in range(12):
+            connection.request("GET", "/livez")
+            assert connection.getresponse().read() == b'{"status":"alive"}'
+            time.sleep(0.25)
+        assert connection.sock is first
+        connection.close()

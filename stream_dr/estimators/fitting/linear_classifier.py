@@ -49,13 +49,15 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def predict_proba(self, X: Any) -> np.ndarray:
         """(rows, classes) float64 posterior probabilities, in the order of `classes_`. Warns Uncalibrated where the solution
         is diagonal: features that go together are counted as often as there are of them."""
+        scores = self._scores(X)
         self._tell_uncalibrated()
-        return self._readout().probabilities(self._scores(X))
+        return self._readout().probabilities(scores)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """(rows, classes) float64 logarithms of the posterior probabilities. Warns Uncalibrated, as predict_proba."""
+        scores = self._scores(X)
         self._tell_uncalibrated()
-        return np.asarray(log_softmax(self._scores(X), axis=1))
+        return np.asarray(log_softmax(scores, axis=1))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """(rows, classes) float64 log posteriors but for a term all classes share; of two classes (rows,), the second's less

@@ -87,7 +87,9 @@ def test_there_are_many() -> None:
 
 @pytest.mark.test_all
 @pytest.mark.filterwarnings(
-    "ignore::stream_dr.errors.FewerComponents", "ignore::sklearn.exceptions.EstimatorCheckFailedWarning"
+    "ignore::stream_dr.errors.FewerComponents",
+    "ignore::stream_dr.errors.Uncalibrated",
+    "ignore::sklearn.exceptions.EstimatorCheckFailedWarning",
 )
 @pytest.mark.parametrize("estimator", settings(), ids=lambda estimator: " ".join(str(estimator).split()))
 def test_scikit_learns_checks_over_settings(estimator: Any) -> None:
