@@ -12,11 +12,10 @@ read again to find it.
 import csv
 import io
 import itertools
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ import pyarrow.csv as pacsv
 from stream_dr.budget import SETTING
 from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of, without_blanks
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, MARK, longest, open_bytes
+from stream_dr.datasets.readers.read_ahead import ReadAhead
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -96,11 +96,12 @@ def read_csv(
     file.gaps = bool(roles.raw)
     texts = [name for name in features if types[name] == pa.string()]
     whole: bool | None = None
-    for batch in file.batches(types, [name for name in file.names if name not in roles.drop], some):
-        if roles.id is not None and whole is not False:
-            batch, whole = _with_whole_ids(batch, roles.id, whole, partial(file.blame, types=types, line=line))
-        yield from blocks_of(_without_blanks(batch, texts), features, roles, rows, fail)
-        line += batch.num_rows
+    with closing(file.batches(types, [name for name in file.names if name not in roles.drop], some)) as batches:
+        for batch in batches:
+            if roles.id is not None and whole is not False:
+                batch, whole = _with_whole_ids(batch, roles.id, whole, partial(file.blame, types=types, line=line))
+            yield from blocks_of(_without_blanks(batch, texts), features, roles, rows, fail)
+            line += batch.num_rows
 
 
 def _with_whole_ids(
@@ -145,48 +146,40 @@ class CsvFile:
         )
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
         with self._opened({}, None, some=True) as reader:
-            self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
+            self.first = next(reader.batches(), None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
         self.gaps = False
         binary = next((f.name for f in self.first.schema if pa.types.is_binary(f.type)), None)
         if binary is not None:
             self._name_the_line({})  # where it is no UTF-8
 
-    def batches(self, types: dict[str, pa.DataType], columns: list[str], some: bool) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, types: dict[str, pa.DataType], columns: list[str], some: bool
+    ) -> Generator[pa.RecordBatch, None, None]:
         """The rows, or some of the first, columns of these types. Raises MalformedInput naming the line that does not
         parse."""
         with self._opened(types, columns, some) as reader:
-            yield from itertools.islice(reader, 1) if some else reader
+            yield from itertools.islice(reader.batches(), 1 if some else None)
 
     @contextmanager
-    def _opened(
-        self, types: dict[str, pa.DataType], columns: Any, some: bool = False
-    ) -> Iterator[pacsv.CSVStreamingReader]:
+    def _opened(self, types: dict[str, pa.DataType], columns: Any, some: bool = False) -> Iterator[ReadAhead]:
+        """Arrow's reader of the first bytes, or of all; its thread is done after it, also where Python ends within."""
         convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
-        with open_bytes(self.path) as file:
-            counted = _Quotes(file)
+        widest = 1 if self.form.encoding == "utf-8" else 4  # bytes a character, where one becomes one byte
+        begin = 2 * widest * self._read.block_size if some else None
+        with open_bytes(self.path) as file, ReadAhead(file) as reader:
             try:
-                with self._arrow(counted, convert, some) as reader:
-                    try:
-                        yield reader
-                        if counted.quotes % 2 and counted.ended:
-                            self._refuse_open_quote()
-                    finally:
-                        counted.leave(reader)
+                reader.open(
+                    partial(
+                        pacsv.open_csv, read_options=self._read, parse_options=self._parse, convert_options=convert
+                    ),
+                    begin,
+                )
+                yield reader
+                if reader.quotes % 2 and reader.ended:
+                    self._refuse_open_quote()
             except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
                 self._name_the_line(types)
                 raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
-
-    def _arrow(self, file: "_Quotes", convert: pacsv.ConvertOptions, some: bool) -> pacsv.CSVStreamingReader:
-        """Arrow's reader, of the first bytes alone, or of all. Raises what it raises."""
-        if some:
-            widest = 1 if self.form.encoding == "utf-8" else 4  # bytes a character, where one becomes one byte
-            begin = file.begin(2 * widest * self._read.block_size)
-            return pacsv.open_csv(begin, self._read, self._parse, convert)
-        try:
-            return pacsv.open_csv(file, self._read, self._parse, convert)
-        except BaseException:
-            file.end()
-            raise
 
     def check_commas(self, names: list[str]) -> None:
         """Raise MalformedInput where a column's texts are numbers with a comma before the fraction."""
@@ -323,42 +316,6 @@ class CsvFile:
 
     def _fail(self, line: int, why: str, column: int | None = None) -> NoReturn:
         raise MalformedInput(f"{self.path}, line {line}: {why}", file=self.path, line=line, column=column)
-
-
-class _Quotes:
-    """A file that counts its quotes. ended: whether it was read to its end."""
-
-    closed = False
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.quotes, self.ended, self._left, self._told = file, 0, False, False, threading.Event()
-
-    def begin(self, size: int) -> pa.BufferReader:
-        """Its first bytes, in memory."""
-        data = self.read(size)
-        self.ended = len(data) < size
-        return pa.BufferReader(data)
-
-    def end(self) -> None:
-        """Have the thread of a reader that could not be made read no more, and wait until it knows, unless it has paused."""
-        self._left = True
-        self._told.wait(0.2)
-
-    def leave(self, reader: pacsv.CSVStreamingReader) -> None:
-        """Have Arrow's thread read no further, and wait for it: a Python that ends while it reads is aborted."""
-        self._left = True
-        with suppress(pa.ArrowException, UnicodeError, OSError, EOFError):
-            for _ in reader:
-                pass
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
-        data = b"" if self._left else self._file.read(size)
-        self.quotes += data.count(b'"')
-        if not data:
-            self.ended = self.ended or not self._left
-            self._told.set()
-        return data
 
 
 def _word(field: str, kind: pa.DataType) -> str:

@@ -7,6 +7,7 @@ Types are those of the first piece, but for features, which are floats.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ import pyarrow.json as pajson
 from stream_dr.budget import allow_more, read_budget
 from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw, type_of
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes, read_lines
+from stream_dr.datasets.readers.read_ahead import ReadAhead
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -32,7 +34,7 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
     _check_keys(path)
     with _opened(path, None, {}) as reader:
         schema = reader.schema
-        first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
+        first = next(reader.batches(), None) or pa.RecordBatch.from_pylist([], schema=schema)
     features = feature_columns(schema.names, roles)
     floats = {name: _floats(schema.field(name).type) for name in (*(features or ()), *roles.numbers())}
     if needs_raw(first, features, roles):
@@ -49,7 +51,7 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
         raise MalformedInput(f"{path}, row {at}: {error}", file=str(path), row=at) from error
 
     with _opened(path, schema, floats) as reader:
-        for batch in reader:
+        for batch in reader.batches():
             yield from blocks_of(batch, features, roles, rows, fail)
             row += batch.num_rows
 
@@ -88,12 +90,13 @@ def _floats(kind: pa.DataType) -> pa.DataType:
 
 
 @contextmanager
-def _opened(path: FileName, schema: pa.Schema | None, floats: dict[str, Any]) -> Iterator[Any]:
+def _opened(path: FileName, schema: pa.Schema | None, floats: dict[str, Any]) -> Iterator[ReadAhead]:
     parse = pajson.ParseOptions(explicit_schema=schema, newlines_in_values=False)
-    with open_bytes(path) as file:
+    with open_bytes(path) as file, ReadAhead(file) as reader:
         try:
-            with pajson.open_json(file, pajson.ReadOptions(block_size=PIECE), parse) as reader:
-                yield reader
+            read = pajson.ReadOptions(block_size=PIECE)
+            reader.open(partial(pajson.open_json, read_options=read, parse_options=parse))
+            yield reader
         except (pa.ArrowException, OSError, EOFError) as e:
             _name_the_line(path, floats)
             raise MalformedInput(f"{path}: {e}", file=str(path)) from e
