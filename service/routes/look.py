@@ -36,7 +36,9 @@ POLICY = {
 """Scripts come from here alone, and from no text of the page's; plotly's WebGL makes functions of strings."""
 
 PAGE: schemas.Answers = {200: {"content": {"text/html": {"schema": {"type": "string"}, "example": "<!doctype html>"}}}}
-FIGURES: schemas.Answers = {200: {"content": {media.JSON: {"schema": {"type": "object", "additionalProperties": True}}}}}
+FIGURES: schemas.Answers = {
+    200: {"content": {media.JSON: {"schema": {"type": "object", "additionalProperties": True}}}}
+}
 
 
 @router.get("/", response_class=FileResponse, responses=PAGE)
