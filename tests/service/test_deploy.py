@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -28,6 +29,7 @@ import yaml
 import stream_dr
 from service.settings import PREFIX, Settings
 from tests.service.serving import ARROW, ROOT, Process, in_thread
+from tests.service.test_heads import MIB, anonymous
 
 IMAGE = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -106,8 +108,8 @@ def test_the_start_command_is_ours(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def nginx(folder: Path, service: str, **changed: str) -> Iterator[str]:
-    """nginx by the documented configuration, on a free port, in front of a service; its URL."""
+def nginx(folder: Path, service: str, under: tuple[str, ...] = (), **changed: str) -> Iterator[str]:
+    """nginx by the documented configuration, on a free port, in front of a service; its URL. under: what runs it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -119,7 +121,7 @@ def nginx(folder: Path, service: str, **changed: str) -> Iterator[str]:
         text = text.replace(documented, here)
     (folder / "nginx.conf").write_text(text)
     told = f"daemon off; pid {folder}/pid; error_log {folder}/error.log;"
-    command = ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", told]
+    command = [*under, "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", told]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         try:
             deadline = time.monotonic() + 10
@@ -162,6 +164,51 @@ def test_behind_nginx_clients_are_bounded(tmp_path: Path) -> None:
         for _ in range(4):
             assert lines.enter_context(http.stream("GET", "/events")).status_code == 200
         assert http.get("/stream").status_code == 429
+
+
+def slowest_livez(url: str, count: int) -> float:
+    """The longest that one of so many answers took, each over a connection of its own."""
+    taken = []
+    for _ in range(count):
+        begun = time.monotonic()
+        assert httpx.get(f"{url}/livez", timeout=30).status_code == 200
+        taken.append(time.monotonic() - begun)
+    return max(taken)
+
+
+@pytest.mark.test_all
+@pytest.mark.skipif(None in map(shutil.which, ("nginx", "prlimit")), reason="nginx or prlimit is not installed")
+def test_behind_nginx_unfinished_heads_hold_up_nobody(tmp_path: Path) -> None:
+    """2,000 connections to one worker, where the system lets it open 1,024 files unasked; none of their heads ends."""
+    (tmp_path / "proxy").mkdir()
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files[1], files[1]))
+    process = Process(tmp_path / "D", write_token="a-long-write-token")
+    head = b"GET /stream HTTP/1.1\r\nHost: a\r\n" + (b"X: " + b"x" * 7_000 + b"\r\n") * 4
+    try:
+        with (
+            nginx(
+                tmp_path / "proxy",
+                process.url,
+                ("prlimit", "--nofile=1024:"),
+                **{"worker_processes auto": "worker_processes 1"},
+            ) as url,
+            contextlib.ExitStack() as held,
+        ):
+            slowest_livez(url, 5)
+            before, begun = anonymous(process), time.monotonic()
+            address = ("127.0.0.1", int(url.rpartition(":")[2]))
+            lines = [held.enter_context(socket.create_connection(address, 20)) for _ in range(2_000)]
+            for line in lines:
+                line.sendall(head)
+            assert slowest_livez(url, 10) < 2
+            assert anonymous(process) - before < MIB  # nothing is passed on
+            with contextlib.suppress(ConnectionResetError):
+                assert lines[-1].recv(1) == b""
+            assert 9 < time.monotonic() - begun < 20
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, files)
+        assert process.stop() == 0
 
 
 @pytest.mark.slow
