@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
@@ -158,6 +158,43 @@ def test_a_visit(browser: Any, tmp_path: Path) -> None:
         page.click("#make button")
         page.wait_for_selector("#said.bad:has-text('gamma')")
         visit.errors = [error for error in visit.errors if not re.search("status of 422", error)]
+        visit.end()
+    finally:
+        served.kill()
+
+
+HOSTILE = [
+    SCRIPT,
+    '"><img src=x onerror=alert(1)>',
+    "');alert(1);('",
+    "&lt;b&gt; &amp; <b>%{x}</b>",
+    "\u202egnp.exe",
+    "\u05d0\u05d1 a \u200f",
+    "l" * 5_000,
+]
+"""Names that end an attribute, a string or an element, are entities or a template, turn the writing, or are very long."""
+
+
+def test_hostile_names_of_columns_and_labels_are_text(browser: Any, tmp_path: Path) -> None:
+    served = Process(tmp_path)
+    try:
+        rows = [dict(zip(HOSTILE, map(float, row), strict=True)) for row in X[:100, 2 : 2 + len(HOSTILE)]]
+        labels = [HOSTILE[digit % len(HOSTILE)] for digit in digits[:100]]
+        with httpx.Client(base_url=served.url, timeout=30) as http:
+            for name in HOSTILE:
+                refused = http.put(f"/models/{quote(name, safe='')}", json={"estimator": "lda"})
+                assert refused.status_code in (404, 422), refused.text  # 404: with a slash in it
+            http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+            taken = http.post("/partial_fit?wait=applied", json={"rows": rows, "labels": labels})
+            taken.raise_for_status()
+
+        visit = Visit(browser, served.url)
+        visit.live()
+        visit.until(f"{DRAWN} > 0")
+        shown = visit.page.locator("#classes td.name").all_text_contents()
+        assert [name for name in HOSTILE if name not in shown] == []
+        assert visit.page.locator("img[src=x]").count() == 0
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         visit.end()
     finally:
         served.kill()
