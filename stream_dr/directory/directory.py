@@ -37,14 +37,13 @@ from stream_dr.errors import (
     UnknownModel,
     without_frames,
 )
-from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.log.log import Log
 from stream_dr.models.entry import Entry, Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
 from stream_dr.models.opening import READ_TRIES, bring_back, made
-from stream_dr.models.saved import plain_spec, spec_of
+from stream_dr.models.saved import completed, estimator_of, plain_spec, same_model, spec_of
 from stream_dr.models.schema import Limits, Schema, grown, with_learned
 from stream_dr.models.snapshot import (
     begin_with,
@@ -187,12 +186,12 @@ class Directory(AbstractContextManager["Directory"]):
         cannot learn from this stream.
         """
         check_name(name)
-        estimator = make(key, params)
-        spec = Spec(key, dict(params))
+        spec = completed(Spec(key, dict(params)))
+        estimator = estimator_of(spec)
         with self.retention.lock, self._appending:
             known = self.models.get(name)
             if known is not None:
-                return self._under(policy, refine, self._same(known, spec, estimator)), False
+                return self._under(policy, refine, self._same(known, spec)), False
             first = self._first_position(start)
             admit_model(estimator, self.schema, self.limits)
             entry = self.table.add(name, spec, first, policy, refine)
@@ -225,7 +224,7 @@ class Directory(AbstractContextManager["Directory"]):
         with self.retention.lock, self._appending:
             known = self.models.get(name)
             if known is not None:
-                return self._under(policy, None, self._same(known, spec, estimator)), False
+                return self._under(policy, None, self._same(known, spec)), False
             admit_saved(estimator, self.schema, self.limits)
             if (full := self._storage()) is not None:
                 raise full
@@ -362,10 +361,9 @@ class Directory(AbstractContextManager["Directory"]):
                 schema = with_learned(schema, model.accumulator, model.names)
         return schema
 
-    def _same(self, known: Model, spec: Spec, estimator: Estimator) -> Model:
-        """The known model, if the spec is its own; a parameter left out is the same as its default."""
-        same = type(estimator) is type(known.estimator) and spec.saved in (None, known.spec.saved)
-        if not same or estimator.get_params(deep=False) != known.estimator.get_params(deep=False):
+    def _same(self, known: Model, spec: Spec) -> Model:
+        """The known model, if the spec is its own; a parameter left out is, for one that is there, as it was stored."""
+        if spec.saved not in (None, known.spec.saved) or not same_model(known.spec, spec):
             raise ModelExists(
                 f"model {known.name!r} is {known.spec.estimator} with {known.spec.params}, not {spec.estimator} with "
                 f"{spec.params}{' and what the file has learned' if spec.saved else ''}. Choose another name, or delete it "

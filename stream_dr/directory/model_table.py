@@ -22,6 +22,7 @@ from stream_dr.errors import DamagedFile, InvalidParameter
 from stream_dr.failpoints import failpoint
 from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged_file, transaction, translated
 from stream_dr.models.entry import Entry, Failure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.models.saved import stored_spec
 
 MODELS_NAME = "models.db"
 _APPLICATION = 0x5344524D  # "SDRM"
@@ -249,7 +250,7 @@ def _entry(id: int, name: str, spec: str, start: int, policy: Any, failure: Any,
     return Entry(
         id,
         name,
-        Spec(**json.loads(spec)),
+        stored_spec(json.loads(spec)),
         start,
         PublishPolicy(**told) if told else None,
         RefinePolicy(**refine) if refine else None,

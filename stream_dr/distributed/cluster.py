@@ -27,8 +27,8 @@ from stream_dr.distributed.kept import Kept, Run, once
 from stream_dr.distributed.parts import Part, Told, learn, merge
 from stream_dr.distributed.plan import LEAST_ROWS, Node, Plan, Task
 from stream_dr.errors import ClusterError, SourceMissing
-from stream_dr.estimators import make
 from stream_dr.models.entry import Spec
+from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Limits, Schema
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def check_workers(client: "Client", needed: int = 0) -> None:
 def _state_bytes(plan: Plan) -> int:
     features, targets = plan.schema.features, max(1, plan.schema.n_targets)
     specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
-    return sum(make(spec.estimator, spec.params).state_bytes(features, targets) for spec in specs)
+    return sum(estimator_of(spec).state_bytes(features, targets) for spec in specs)
 
 
 def gathered(client: "Client", futures: "Sequence[Future]") -> list[Any]:

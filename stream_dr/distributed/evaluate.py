@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from stream_dr.distributed.cluster import check_workers, connected, gathered, on_worker
-from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, Shuffled, evaluate
 from stream_dr.models.entry import Spec
+from stream_dr.models.saved import estimator_of
 from stream_dr.shards.dataset import Dataset
 
 
@@ -51,7 +51,7 @@ def _evaluated(
     evaluation: Evaluation, models: dict[str, Spec], settings: EvaluateSettings
 ) -> tuple[list[Score], list[Point]]:
     points = list[Point]()
-    made: dict[str, Any] = {name: make(spec.estimator, spec.params) for name, spec in models.items()}
+    made: dict[str, Any] = {name: estimator_of(spec) for name, spec in models.items()}
     with on_worker():
         rows = Shuffled(evaluation.source, settings.seed) if evaluation.shuffle else evaluation.source
         return evaluate(rows, made, settings, None, evaluation.test, points.append), points

@@ -22,8 +22,8 @@ from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, read_arrow
 from stream_dr.distributed.parts import Part, Told
 from stream_dr.distributed.plan import Plan
 from stream_dr.errors import DamagedFile, StreamDRError
-from stream_dr.estimators import make
 from stream_dr.models.entry import Spec
+from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Facts
 from stream_dr.models.snapshot_file import Arrays, contents_of, file_bytes, packed, part, read_bytes
 from stream_dr.rows.block import Block
@@ -97,7 +97,7 @@ class Kept:
 
 def _part(arrays: Arrays, facts: Facts, specs: Sequence[Spec]) -> Part:
     """The part of a file. Raises DamagedFile, and whatever else wrong facts lead to."""
-    estimators = [make(spec.estimator, spec.params) for spec in specs]
+    estimators = [estimator_of(spec) for spec in specs]
     states = [unpack(e.state_type, part(f"{n}", arrays), facts[f"{n}"]) for n, e in enumerate(estimators)]
     for estimator, state in zip(estimators, states, strict=True):
         estimator.accumulator(state)  # refuses a state of another spec

@@ -16,9 +16,9 @@ from stream_dr.directory.admit import admit_block, label_sets
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed.plan import Task
 from stream_dr.errors import StreamDRError
-from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
+from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Limits, Schema, columns_in_order, learned_by
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
@@ -55,7 +55,7 @@ def learn(
 ) -> Part:
     """Learn a task's batches. states: what the models go on from; none: from nothing. Raises SourceMissing and
     DamagedShard; a batch that the stream or a model refuses is told in `refused`."""
-    learners = [_Learner(make(spec.estimator, spec.params)) for spec in specs]
+    learners = [_Learner(estimator_of(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
     accumulators = [e.accumulator(s) for e, s in zip(estimators, states or [None] * len(specs), strict=True)]
     outlines = []

@@ -16,12 +16,12 @@ from stream_dr.directory.references import find_shard, uri_of
 from stream_dr.distributed.cluster import STATES_HELD, check_workers, connected, gathered, on_worker
 from stream_dr.distributed.plan import Task, tasks_of
 from stream_dr.errors import CannotMerge, CannotRefine
-from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.moments import moments_of
 from stream_dr.estimators.fitting.replayed import Replayed, Sums, unmapped
 from stream_dr.models.entry import Spec
 from stream_dr.models.model import Frozen, Model
+from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Schema, columns_in_order, learned_by
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
@@ -123,7 +123,7 @@ class _Shards:
 
     def events(self, after: int = -1, until: int | None = None) -> Any:
         """(number, Block) of all of them."""
-        estimator = make(self._given.spec.estimator, self._given.spec.params)
+        estimator = estimator_of(self._given.spec)
         for number, r in enumerate(self._task.references):
             block: Block = open_shard(r.uri, r.sha256).read(r.batch)
             yield number, learned_by(estimator, columns_in_order(block, self._given.schema))
@@ -135,7 +135,7 @@ def _sums(task: Task, given: _Given, columns: np.ndarray, check: bool) -> Sums:
 
 
 def _summed(given: _Given, source: Any, columns: np.ndarray, check: bool) -> Sums:
-    estimator = make(given.spec.estimator, given.spec.params)
+    estimator = estimator_of(given.spec)
     estimator, state, source, names = unmapped(estimator, given.state, source, given.schema.names)
     replayed = Replayed(estimator, state, moments_of(state, estimator.standardize), names)
     return replayed.sums(source, columns, check)

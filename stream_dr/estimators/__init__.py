@@ -35,6 +35,10 @@ _PLACES = {
 }
 
 
+EARLIER: dict[str, dict[str, Any]] = {}
+"""By estimator's key, what a stored spec means that does not say it, where that is not today's default."""
+
+
 class Registry(Mapping[str, type]):
     """Key → estimator class, loaded when looked up."""
 

@@ -46,6 +46,9 @@ MAPS: dict[str, Any] = {
 """Every map by the name its spec has under "map"."""
 
 
+EARLIER_MAPS: dict[str, dict[str, Any]] = {}
+"""By map, what a stored spec means that does not say it, where that is not today's default."""
+
 P = ParamSpec("P")
 
 
@@ -53,7 +56,7 @@ def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str) -> Callable
     """The function that gives the spec of a map from the map's own parameters."""
 
     def spec(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        return _spec(name, kind(*args, **kwargs))
+        return _spec(kind(*args, **kwargs))
 
     spec.__name__ = spec.__qualname__ = name
     place = f"{kind.__module__.rpartition('.')[2]}.{getattr(kind, '__name__', name)}"
@@ -82,11 +85,12 @@ def nystroem(
 
     landmarks: how many, or the rows themselves: an array, a sparse matrix or a table (landmarks, features).
     """
-    return _spec("nystroem", Nystroem(plain_rows(landmarks), kernel, gamma, degree, coef0, first, seed))
+    return _spec(Nystroem(plain_rows(landmarks), kernel, gamma, degree, coef0, first, seed))
 
 
 def feature_map(spec: Any) -> Any:
-    """The map of a spec (a dict, or its JSON). Raises InvalidParameter naming what is wrong."""
+    """The map of a spec: a dict, or JSON from a state, whose defaults are those of the release that wrote it. Raises
+    InvalidParameter naming what is wrong."""
     given = _parsed(spec) if isinstance(spec, str) else spec
     if not isinstance(given, dict) or not isinstance(given.get("map"), str) or given["map"] not in MAPS:
         raise InvalidParameter(
@@ -94,6 +98,8 @@ def feature_map(spec: Any) -> Any:
             "as stream_dr.random_fourier(), nystroem(), polynomial(), hashing(), table() and text() give it."
         )
     kind, values = MAPS[given["map"]], {k: v for k, v in given.items() if k != "map"}
+    if isinstance(spec, str):
+        values = {**EARLIER_MAPS.get(given["map"], {}), **values}
     known = [field.name for field in fields(kind)]
     unknown = [name for name in values if name not in known]
     if unknown:
@@ -103,10 +109,14 @@ def feature_map(spec: Any) -> Any:
     return made
 
 
-def canonical_spec(spec: dict[str, Any]) -> str:
-    """A spec as JSON, the same for equal maps."""
-    made: Any = feature_map(spec)
-    return json.dumps({"map": spec["map"], **vars(made)}, sort_keys=True)
+def canonical_spec(spec: dict[str, Any] | str) -> str:
+    """A spec, or what a state has of one, as JSON: the same for equal maps."""
+    return json.dumps(whole_spec(spec), sort_keys=True)
+
+
+def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
+    """A spec, or what a state has of one, with what it leaves out. Raises InvalidParameter."""
+    return _plain(feature_map(spec))
 
 
 def _parsed(text: str) -> Any:
@@ -116,7 +126,12 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _spec(name: str, made: FeatureMap) -> dict[str, Any]:
+def _spec(made: FeatureMap) -> dict[str, Any]:
     made.check()
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in vars(made).items()}  # as JSON has it
-    return {"map": name} | plain
+    return _plain(made)
+
+
+def _plain(made: FeatureMap) -> dict[str, Any]:
+    """A map's whole spec, as JSON has it."""
+    name = next(name for name, kind in MAPS.items() if type(made) is kind)
+    return {"map": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in vars(made).items()}

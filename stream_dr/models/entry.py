@@ -1,5 +1,6 @@
 """Entry: what the table of models keeps of one: its name, its spec, its policies, and why it failed."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, InsufficientStorage, SourceMissing, StreamDRError
@@ -53,11 +54,17 @@ class RefinePolicy(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What a model is: registry key and parameters; saved: sha256 of the state of a saved estimator that it began with."""
+    """What a model is.
+
+    estimator: registry key. params: parameters, as they were given. saved: sha256 of the state of a saved estimator that it
+    began with. defaults: what was left out of `params`, and under "feature_map" what was left out of that, as the defaults
+    were then: a later release may have others.
+    """
 
     estimator: str
     params: dict[str, Any]
     saved: str | None = None
+    defaults: Mapping[str, Any] = {}
 
 
 class Entry(NamedTuple):

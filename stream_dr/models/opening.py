@@ -8,6 +8,7 @@ from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
 from stream_dr.estimators import make
 from stream_dr.models.entry import Entry, Failure
 from stream_dr.models.model import Model
+from stream_dr.models.saved import completed, estimator_of
 from stream_dr.models.snapshot import restore, restore_published
 from stream_dr.models.versions import Versions
 
@@ -22,11 +23,12 @@ def made(entry: Entry, keep: int, folder: Path | None, reserve: Callable[[int, i
     """
     refused = None
     try:
-        estimator = make(entry.spec.estimator, entry.spec.params)
+        spec = completed(entry.spec)
+        estimator = estimator_of(spec)
     except InvalidParameter as e:  # an earlier release took it
-        estimator, refused = make(entry.spec.estimator), e
+        spec, estimator, refused = entry.spec, make(entry.spec.estimator), e
     versions, reserved = Versions(keep, folder), partial(reserve, entry.id)
-    model = Model(entry.name, entry.id, entry.spec, entry.start, estimator, versions, entry.version_ceiling, reserved)
+    model = Model(entry.name, entry.id, spec, entry.start, estimator, versions, entry.version_ceiling, reserved)
     model.set_policies(entry.policy, entry.refine)
     if refused is not None:
         model.failed_before(Failure(entry.start, refused.code, str(refused)))

@@ -13,10 +13,11 @@ import numpy as np
 
 from stream_dr import __version__
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, LimitExceeded
-from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
+from stream_dr.estimators import CLASSIFIERS, EARLIER, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.k_nearest import KNearest
+from stream_dr.feature_maps import EARLIER_MAPS, whole_spec
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Facts, Limits
 from stream_dr.models.snapshot_file import (
@@ -83,7 +84,7 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
 def spec_of(estimator: Any) -> Spec:
     """An estimator's registry key and all its parameters. Raises UnknownEstimator."""
     known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
-    return Spec(known.key_of(estimator), estimator.get_params(deep=False))
+    return completed(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
 
 
 def plain_spec(spec: Spec) -> Facts:
@@ -94,16 +95,60 @@ def plain_spec(spec: Spec) -> Facts:
             raise InvalidParameter(
                 f"{name}={value!r} cannot be stored; use a plain value (str, int, float, bool, None)."
             )
-    return {"estimator": spec.estimator, "params": plain} | ({"saved": spec.saved} if spec.saved else {})
+    told = {"estimator": spec.estimator, "params": plain, "defaults": dict(spec.defaults)}
+    return told | ({"saved": spec.saved} if spec.saved else {})
+
+
+def every_parameter(spec: Spec) -> dict[str, Any]:
+    """The values of a spec's parameters, given or left out."""
+    values = {**spec.defaults, **spec.params}
+    if isinstance(spec.params.get("feature_map"), dict):
+        values["feature_map"] = {**(spec.defaults.get("feature_map") or {}), **spec.params["feature_map"]}
+    return values
+
+
+def estimator_of(spec: Spec) -> Any:
+    """An unfitted estimator of a spec. Raises UnknownEstimator or InvalidParameter."""
+    return make(spec.estimator, every_parameter(spec), CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
+
+
+def stored_spec(told: dict[str, Any]) -> Spec:
+    """The spec that was stored as these facts; what they do not say is as in the releases that did not say it. Raises
+    TypeError for what is none."""
+    spec = Spec(**told)
+    if not isinstance(spec.params, dict) or not isinstance(spec.defaults, dict):
+        raise TypeError(f"the parameters are {type(spec.params).__name__}, no object")
+    defaults = {**EARLIER.get(spec.estimator, {}), **spec.defaults}
+    given, left_out = spec.params.get("feature_map"), defaults.get("feature_map") or {}
+    if isinstance(given, dict):
+        defaults["feature_map"] = {**EARLIER_MAPS.get(str(given.get("map")), {}), **left_out}
+    return spec._replace(defaults=defaults)
+
+
+def completed(spec: Spec) -> Spec:
+    """The spec with all that it leaves out: as its own defaults are, else today's. Raises UnknownEstimator or
+    InvalidParameter."""
+    values = estimator_of(spec).get_params(deep=False)
+    defaults = {name: value for name, value in values.items() if name not in spec.params}
+    given = spec.params.get("feature_map")
+    if given is not None:
+        defaults["feature_map"] = {k: v for k, v in whole_spec(values["feature_map"]).items() if k not in given}
+    return spec._replace(defaults=defaults)
+
+
+def same_model(known: Spec, given: Spec) -> bool:
+    """Whether a spec is that of a known model, if what it leaves out is what was left out there. Raises InvalidParameter."""
+    maps = {(spec.params.get("feature_map") or {}).get("map") for spec in (known, given)}
+    if given.estimator != known.estimator or len(maps) > 1:
+        return False
+    return every_parameter(completed(given._replace(defaults=known.defaults))) == every_parameter(known)
 
 
 def _unfitted(what: object, facts: Facts) -> Any:
     """The estimator of the file's spec. Raises UnknownEstimator, InvalidParameter or, where it is no spec, DamagedFile."""
     with contents_of(what):
-        spec = Spec(**facts["spec"])
-        registry = CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS
-        params = dict(spec.params)
-    return make(spec.estimator, params, registry)
+        spec = stored_spec(facts["spec"])
+    return estimator_of(completed(spec))
 
 
 def _check_size(what: object, estimator: Any, facts: Facts, max_bytes: int | None) -> None:

@@ -23,7 +23,7 @@ from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.models.model import Frozen, Model
-from stream_dr.models.saved import load, plain_spec, save
+from stream_dr.models.saved import completed, load, plain_spec, save, stored_spec
 from stream_dr.models.schema import Facts
 from stream_dr.models.snapshot_file import (
     Arrays,
@@ -238,7 +238,7 @@ def state_sha256(state: State) -> str:
 
 def _restore_file(model: Model, path: Path, last: int) -> None:
     arrays, facts = read_file(path)
-    if facts.get("kind") != "model" or facts["spec"] != plain_spec(model.spec):
+    if facts.get("kind") != "model" or plain_spec(completed(stored_spec(facts["spec"]))) != plain_spec(model.spec):
         raise ForeignFile(f"{path} is of another model ({facts.get('spec')}).")
     removed_to = facts.get("removed_to", -1)  # earlier releases did not look ahead
     if max(facts["position"], removed_to) > last:

@@ -117,7 +117,8 @@ class MappedAccumulator:
     def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
         self._spec = canonical_spec(spec)
         self._map = feature_map(spec)
-        if state is not None and getattr(state, "feature_map", None) != self._spec:
+        learned = None if state is None else getattr(state, "feature_map", None)
+        if state is not None and learned != self._spec and (learned is None or canonical_spec(learned) != self._spec):
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
         self._build, self.inner = build, build(None if state is None else state.inner)
         self.n_features = 0 if state is None else state.n_features

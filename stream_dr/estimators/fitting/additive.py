@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.holder import held
+from stream_dr.estimators.fitting.mapping import same_parameters
 from stream_dr.rows.batches import as_block, split
 
 
@@ -32,7 +33,7 @@ class AdditiveEstimator(Estimator):
 
         Columns go by their place, so where both have names, one's are the other's or their beginning. Raises CannotMerge.
         """
-        if type(other) is not type(self) or other.get_params() != self.get_params():
+        if type(other) is not type(self) or not same_parameters(other, self):
             raise CannotMerge(
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_dr.errors import InvalidParameter, OtherColumns
-from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps import feature_map, whole_spec
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import check_columns, check_most_columns
 from stream_dr.projection import Mapped, Projection
@@ -89,6 +89,15 @@ def tell_columns(accumulator: Any, block: Block) -> None:
     told += [f"{', '.join(new)} was not among the first rows' columns, and is left out"] if new else []
     if told:
         warnings.warn(f"{'; '.join(told)}.", OtherColumns, stacklevel=4)
+
+
+def same_parameters(a: Any, b: Any) -> bool:
+    """Whether two estimators of one class have the same parameters; what a map's spec leaves out is its default."""
+    mine, theirs = a.get_params(), b.get_params()
+    for given in (mine, theirs):
+        if given.get("feature_map") is not None:
+            given["feature_map"] = whole_spec(given["feature_map"])
+    return bool(mine == theirs)
 
 
 def merges_parts(estimator: Any) -> bool:
