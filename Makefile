@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint,docs]'
 	touch $(STAMP)
 
-run: $(STAMP) ## Learn handwritten digits, start the service on 127.0.0.1:8000, print a table, write a report (ARGS=--exit: end after it)
+run: $(STAMP) ## Learn 24,000 made-up documents, start the service on 127.0.0.1:8000, print a table, write a report (ARGS=--exit: end after it)
 	$(BIN)/stream-dr demo $(ARGS)
 
 test: $(STAMP) ## Run the tests (ARGS="-n 0 tests/service": a part of them)

@@ -30,14 +30,14 @@ OF_THE_SERVICE = {
     "invalid_request": "The query or body has not the form that `/docs` shows, or says too little or too much.",
     "bad_request": "The request is not whole HTTP, or the client went away.",
     "unauthorized": "A token is needed, or is not the right one.",
-    "forbidden": "Without tokens: the request comes from a page of another origin, or by a name that is not this machine's.",
+    "forbidden": "Without tokens: a page of an origin not in `cors_origins` asks, or the name asked is not this machine's.",
     "not_found": "There is nothing at this address.",
     "method_not_allowed": "This address does not take that method.",
     "not_acceptable": "`Accept` names no form that this route can answer in.",
     "request_timeout": "The body took longer than `STREAM_DR_BODY_TIMEOUT` to arrive.",
     "model_refuses_stream": "The model cannot learn from this stream's targets or weights; `reason` has the narrower code.",
-    "body_too_large": "The body is above its limit, as sent or as decompressed.",
-    "unsupported_media_type": "The body is neither JSON nor an Arrow stream.",
+    "body_too_large": "The body is above its limit, as sent or as unpacked.",
+    "unsupported_media_type": "The body is neither JSON nor an Arrow stream, or is packed otherwise than by gzip or zstd.",
     "internal": "Nobody foresaw this; the log has the details.",
     "not_ready": "Of `/readyz`: the service compiles, stops, or has no room on its disk; `detail` says which.",
 }
@@ -68,10 +68,9 @@ def routes() -> Iterator[str]:
     with _application() as app:
         for path, methods in app.openapi()["paths"].items():
             for method, told in methods.items():
-                does = " ".join(told["description"].partition("\n\n")[0].split())
                 right = needed(method.upper(), path) or "–"
                 answers = ", ".join(sorted(told["responses"].keys() - anywhere))
-                yield f"| `{method.upper()} {path}` | {does} | {right} | {answers} |"
+                yield f"| `{method.upper()} {path}` | {told['summary']} | {right} | {answers} |"
 
 
 def codes() -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
+from starlette.middleware.cors import CORSMiddleware
 
 import stream_dr
 from service import problems, schemas
@@ -81,13 +82,27 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     ):
         app.include_router(router)
     look.install(app)
-    app.add_middleware(BodyLimits, settings=settings, held=held)
-    app.add_middleware(Access, settings=settings)
-    app.add_middleware(Observed, metrics=metrics)  # the outermost
+    _add_middleware(app, shared)
     app.openapi = functools.partial(  # type: ignore[method-assign]  # as FastAPI's documentation has it
         schemas.describe, app, settings.write_token is not None
     )
     return app
+
+
+def _add_middleware(app: FastAPI, shared: Shared) -> None:
+    """What stands around all routes; the last one added is the outermost."""
+    settings = shared.settings
+    app.add_middleware(BodyLimits, settings=settings, held=shared.held)
+    app.add_middleware(Access, settings=settings)
+    app.add_middleware(Observed, metrics=shared.metrics)
+    if settings.cors_origins:  # outside of Access: browsers ask first, without a token, and pages read errors, too
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=("GET", "POST", "PUT", "DELETE"),
+            allow_headers=("Authorization", "Content-Encoding", "Idempotency-Key"),
+            expose_headers=("Location", "Retry-After"),
+        )
 
 
 def limits(settings: Settings) -> stream_dr.Limits:

@@ -5,8 +5,8 @@ With tokens set, everything but /livez, /readyz and pages that hold no data (the
 made of) needs one: reading takes either (reading is free to all only when no token is set), writing takes the write token.
 Transport encryption is a proxy's part (docs/deploy).
 
-Without tokens any page in a local browser could reach the service, so requests that carry a foreign `Origin`, or a `Host`
-that is not this machine, are refused.
+Without tokens any page in a local browser could reach the service, so requests that carry a foreign `Origin` (but those of
+cors_origins), or a `Host` that is not this machine, are refused.
 """
 
 import hmac
@@ -63,7 +63,7 @@ def needed(method: str, path: str) -> Right | None:
 def check(settings: Settings, headers: Headers, right: Right) -> None:
     """Raise Problem unless a request of these headers has the right."""
     if settings.write_token is None:
-        _check_local(headers)
+        _check_local(headers, settings.cors_origins)
         return
     given = _bearer(headers)
     accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
@@ -90,11 +90,14 @@ def _bearer(headers: Headers) -> bytes:
     return token.strip().encode() if scheme.lower() == "bearer" else b""
 
 
-def _check_local(headers: Headers) -> None:
+def _check_local(headers: Headers, origins: tuple[str, ...]) -> None:
     origin = headers.get("origin")
     host = headers.get("host", "")
-    if origin is not None and origin.partition("://")[2] != host:
-        raise Problem("forbidden", "Without a token only pages of this service itself may call it; set a token.")
+    if origin is not None and origin.partition("://")[2] != host and origin not in origins:
+        raise Problem(
+            "forbidden",
+            f"Without a token only pages of this service itself may call it, and none of {origin}; name it in cors_origins.",
+        )
     if not _local(host):
         raise Problem("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
 

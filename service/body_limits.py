@@ -4,11 +4,16 @@ A middleware around all routes. A body of a type that no route reads is 415, one
 one that turns out too long (chunked) is 413 at the byte that is too many, one that does not arrive in time is 408, and one
 for which there is no memory left just now is 429. Bytes count as held from the head that declares them, or from their
 arrival, until the request is answered: that bounds what waits to be parsed and written, too.
+
+A body that was packed as a whole (Content-Encoding) is unpacked here: routes, idempotency keys and the log know plain bytes
+alone. Its packed and its plain bytes are held, and the limit is asked after each step of unpacking.
 """
 
 import asyncio
+import functools
 from typing import Literal, NamedTuple
 
+import pyarrow as pa
 from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,12 +24,19 @@ from service.settings import Settings
 
 ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
 
+PACKINGS = ("gzip", "zstd")
+"""Content encodings that are unpacked, as pyarrow calls them, too."""
+
+STEP = 1 << 20
+"""Bytes unpacked at once."""
+
 
 class Limit(NamedTuple):
-    """Most bytes a body may have, and the setting that says so."""
+    """Most bytes a body may have, the setting that says so, and what to do about more."""
 
     bytes: int
     setting: str
+    advice: str
 
 
 class Held:
@@ -33,8 +45,11 @@ class Held:
     def __init__(self, most: int) -> None:
         self.bytes, self._most = 0, most
 
-    def add(self, more: int) -> None:
-        """Count that many bytes more. Raises Problem `overloaded` when they would not fit."""
+    def add(self, more: int, own: int = 0) -> None:
+        """Count that many bytes more, of a body of which `own` are counted. Raises Problem `overloaded` when they would not
+        fit, and `body_too_large` when they would not with all other bodies gone."""
+        if own + more > self._most:
+            raise _too_large(Limit(self._most, "max_queue_bytes", "Send fewer rows a batch."), f"{own + more:,}")
         if self.bytes + more > self._most:
             raise Problem(
                 "overloaded",
@@ -57,10 +72,17 @@ class BodyLimits:
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)
             return
-        limit = largest(_media(scope, headers), self.settings)
-        body = _Body(self.held, limit, _length(headers), self.settings.body_timeout, receive)
+        media, packing = _form(scope, headers)
+        body = _Body(
+            self.held,
+            largest(media, scope["path"], self.settings),
+            _length(headers),
+            self.settings.body_timeout,
+            receive,
+        )
+        plain = functools.partial(_unpacked, body, packing) if packing in PACKINGS else body.receive
         try:
-            await self.app(scope, body.receive, send)
+            await self.app(scope, plain, send)
         finally:
             self.held.bytes -= body.bytes
 
@@ -74,7 +96,7 @@ class _Body:
         held.add(declared)
         self._held, self._limit, self._seconds, self._receive = held, limit, seconds, receive
         self._deadline = asyncio.get_running_loop().time() + seconds
-        self.bytes, self._come, self._complete = declared, 0, False
+        self.bytes, self._come, self._plain, self._complete = declared, 0, 0, False
 
     async def receive(self) -> Message:
         """The next piece of the body. Raises Problem."""
@@ -91,9 +113,44 @@ class _Body:
         if self._come > self._limit.bytes:
             raise _too_large(self._limit, f"more than {self._limit.bytes:,}")
         if self._come > self.bytes:
-            self._held.add(self._come - self.bytes)
-            self.bytes = self._come
+            self._hold(self._come - self.bytes)
         return message
+
+    def unpack(self, more: int) -> None:
+        """Count so many bytes of what it unpacks to. Raises Problem."""
+        self._plain += more
+        if self._plain > self._limit.bytes:
+            raise _too_large(self._limit, f"more than {self._limit.bytes:,} unpacked")
+        self._hold(more)
+
+    def _hold(self, more: int) -> None:
+        self._held.add(more, self.bytes)
+        self.bytes += more
+
+
+async def _unpacked(body: _Body, packing: str) -> Message:
+    """A whole body as it was before it was packed. Raises Problem."""
+    packed, more = pa.BufferOutputStream(), True
+    while more:
+        message = await body.receive()
+        packed.write(message.get("body", b""))
+        more = message.get("more_body", False)
+    if message["type"] == "http.disconnect":
+        return message
+
+    # In a thread, a step at a time: the event loop goes on, and what would unpack to gigabytes is refused early.
+    stream, pieces = pa.CompressedInputStream(pa.BufferReader(packed.getvalue()), packing), []
+    try:
+        while piece := await asyncio.to_thread(stream.read, STEP):
+            body.unpack(len(piece))
+            pieces.append(piece)
+    except OSError as e:
+        raise Problem(
+            "malformed_input",
+            f"The body is said to be {packing} (Content-Encoding), and cannot be unpacked: {e}. Send it whole, and nothing "
+            "after it.",
+        ) from None
+    return {**message, "body": b"".join(pieces)}
 
 
 def media_type(header: str) -> str:
@@ -113,23 +170,32 @@ def rows_medium(request: Request) -> Literal["arrow", "json"]:
     )
 
 
-def largest(media: str, settings: Settings) -> Limit:
-    """How large a body of a type may be. What could never be held with all others gone is too large, too."""
-    own = "max_json_bytes" if media == JSON else "max_body_bytes"
-    return min(Limit(getattr(settings, name), name) for name in (own, "max_queue_bytes"))
+def largest(media: str, path: str, settings: Settings) -> Limit:
+    """How large a body of a type may be, packed and plain."""
+    if media != JSON:
+        return Limit(settings.max_body_bytes, "max_body_bytes", "Send fewer rows a batch.")
+    if path not in ARROW_PATHS:
+        return Limit(settings.max_json_bytes, "max_json_bytes", "Send less a request.")
+
+    arrow = (
+        f"as an Arrow stream ({ARROW_STREAM}), of which {settings.max_body_bytes:,} bytes are taken (max_body_bytes)"
+    )
+    return Limit(settings.max_json_bytes, "max_json_bytes", f"Send the rows {arrow}, or fewer of them.")
 
 
-def _media(scope: Scope, headers: Headers) -> str:
+def _form(scope: Scope, headers: Headers) -> tuple[str, str]:
+    """The body's media type, and how it is packed. Raises Problem `unsupported_media_type`."""
     media = media_type(headers.get("content-type", ""))
-    encoding = headers.get("content-encoding", "identity")
+    packing = ", ".join(headers.getlist("content-encoding")).strip().lower() or "identity"
     wanted = (JSON, *(SAVED if scope["method"] == "PUT" else ARROW if scope["path"] in ARROW_PATHS else ()))
-    if media not in wanted or encoding != "identity":
+    if media not in wanted or packing not in ("identity", *PACKINGS):
         raise Problem(
             "unsupported_media_type",
-            f"The body is {media or 'of no stated type'}, encoding {encoding}; send {' or '.join(wanted)}, "
-            "not compressed as a whole.",
+            f"The body is {media or 'of no stated type'}, encoding {packing}; send {' or '.join(wanted)}, as it is or "
+            f"with Content-Encoding {' or '.join(PACKINGS)}.",
+            {"Accept-Encoding": ", ".join(PACKINGS)},
         )
-    return media
+    return media, packing
 
 
 def _length(headers: Headers) -> int:
@@ -142,6 +208,6 @@ def _length(headers: Headers) -> int:
 def _too_large(limit: Limit, given: str) -> Problem:
     return Problem(
         "body_too_large",
-        f"The body has {given} bytes; at most {limit.bytes:,} are taken ({limit.setting}). Send fewer rows a batch.",
+        f"The body has {given} bytes; at most {limit.bytes:,} are taken ({limit.setting}). {limit.advice}",
         limit=limit.bytes,
     )

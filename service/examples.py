@@ -17,6 +17,7 @@ _MODEL = {
     "published_position": 812,
     "components": 1,
     "classes": ["a", "b"],
+    "classes_waiting": [],
     "eigenvalues": [0.7],
     "solution": "exact",
     "refined_at": None,
@@ -66,8 +67,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "stated": 0,
         "target_kind": "class",
         "labels": ["a", "b"],
+        "label_rows": [4400, 4600],
         "outputs": 0,
         "weighted": False,
+        "allowed_labels": [],
     },
     "Overview": {
         "position": 812,

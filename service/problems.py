@@ -154,13 +154,16 @@ def _what(error: Any) -> str:
     """What is wrong at one place, what was given there, and what could be."""
     place, kind = error["loc"], error["type"]
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return f'no estimator is named that there is; "estimator" is one of {", ".join(stream_dr.ESTIMATORS)}'
+        meant = stream_dr.errors.did_you_mean(error.get("ctx", {}).get("tag", ""), stream_dr.ESTIMATORS)
+        return f'no estimator is named that there is{meant}; "estimator" is one of {", ".join(stream_dr.ESTIMATORS)}'
     if kind == "extra_forbidden" and len(place) > 3 and place[2] == "params" and place[1] in stream_dr.ESTIMATORS:
         known = [name for name, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[place[1]])]
-        return f"{place[1]} has no such parameter; it has {', '.join(known)}"
+        meant = stream_dr.errors.did_you_mean(place[-1], known)
+        return f"{place[1]} has no such parameter{meant}; it has {', '.join(known)}"
     if kind in ("extra_forbidden", "missing", "json_invalid"):
         return str(error["msg"])
-    return f"{error['msg']}; given is {repr(error.get('input'))[:60]}"
+    said = error["msg"].removeprefix("Value error, ")  # one of our own
+    return f"{said}; given is {repr(error.get('input'))[:60]}"
 
 
 def _place(where: list[Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from fastapi import FastAPI, Header, Path
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import models_json_schema
 
 import stream_dr
@@ -57,7 +57,9 @@ class UnlearnQuery(Query):
 class TransformQuery(Query):
     """By which model rows are projected."""
 
-    model: str = Field(description="the model's name", examples=["lda"])
+    model: str | None = Field(
+        None, description="the model's name; may be left out where there is only one", examples=["lda"]
+    )
 
 
 class OneRowQuery(TransformQuery):
@@ -121,6 +123,14 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
 
     positions: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field([], max_length=10_000)
     ids: list[Annotated[str, Field(max_length=1_000)] | int] = Field([], max_length=10_000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_one_of_both(cls, given: object) -> object:
+        """Name both keys whatever is wrong with them, which pydantic's own "extra inputs" and "field required" do not."""
+        if isinstance(given, dict) and given.keys() <= cls.model_fields.keys() and sum(map(bool, given.values())) == 1:
+            return given
+        raise ValueError('give either {"positions": […]} or {"ids": […]}')
 
 
 class Refine(BaseModel, extra="forbid", strict=True):
@@ -235,6 +245,7 @@ class ModelState(BaseModel):
     published_position: int | None
     components: int
     classes: list[Label]
+    classes_waiting: list[Label]
     eigenvalues: list[float]
     solution: str | None
     refined_at: int | None
@@ -278,8 +289,9 @@ class JobState(BaseModel):
 
 class StreamState(BaseModel):
     """What the stream is so far. kinds: of a table's columns, "number", "date" or "text" ("": no value yet); stated: the
-    width its first batch stated (0: none); outputs: columns of continuous targets; weighted: whether batches carry
-    weights."""
+    width its first batch stated (0: none); labels: those that have rows; label_rows: how many each has (null: not known, as
+    of a log whose first events were dropped before labels were counted); outputs: columns of continuous targets; weighted:
+    whether batches carry weights; allowed_labels: those that batches may have (none: any)."""
 
     position: int
     rows: int
@@ -291,8 +303,10 @@ class StreamState(BaseModel):
     stated: int
     target_kind: TargetKind | None
     labels: list[Label]
+    label_rows: list[int] | None
     outputs: int
     weighted: bool | None
+    allowed_labels: list[Label]
 
 
 class ModelOverview(BaseModel):
@@ -362,8 +376,8 @@ MODEL = problems(404, 409)
 
 
 def describe(app: FastAPI, guarded: bool) -> dict[str, Any]:
-    """The OpenAPI document: FastAPI's own, with the form of problems and, where the service is guarded by tokens, which
-    operations need one. Made once."""
+    """The OpenAPI document: FastAPI's own, with the form of problems, each operation's first paragraph as its summary and,
+    where the service is guarded by tokens, which operations need one. Made once."""
     if app.openapi_schema is None:
         told = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         told["components"]["schemas"] |= models_json_schema(
@@ -375,9 +389,11 @@ def describe(app: FastAPI, guarded: bool) -> dict[str, Any]:
             meaning = "Reading takes the read or the write token, writing the write token."
             token = {"type": "http", "scheme": "bearer", "description": meaning}
             told["components"]["securitySchemes"] = {"token": token}
-            for path, methods in told["paths"].items():
-                for method, operation in methods.items():
-                    if auth.needed(method.upper(), path) is not None:
-                        operation["security"] = [{"token": []}]
+
+        for path, methods in told["paths"].items():
+            for method, operation in methods.items():
+                operation["summary"] = " ".join(operation["description"].partition("\n\n")[0].split())
+                if guarded and auth.needed(method.upper(), path) is not None:
+                    operation["security"] = [{"token": []}]
         app.openapi_schema = told
     return app.openapi_schema

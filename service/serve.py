@@ -244,8 +244,13 @@ def open_directory(settings: Settings) -> stream_dr.Directory:
     from service.app import limits
 
     os.environ[f"{PREFIX}MAX_READ_BYTES"] = str(settings.max_read_bytes)  # what reads shards asks there
-    kind = settings.target_kind
-    return stream_dr.Directory(settings.dir, limits=limits(settings), n_features=settings.n_features, target_kind=kind)
+    return stream_dr.Directory(
+        settings.dir,
+        limits=limits(settings),
+        n_features=settings.n_features,
+        target_kind=settings.target_kind,
+        allowed_labels=settings.allowed_labels,
+    )
 
 
 def tell_passed_over(settings: Settings, directory: stream_dr.Directory) -> None:

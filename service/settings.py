@@ -8,11 +8,12 @@ Why this way: a setting that is not in the table cannot exist, and a misspelled 
 
 import ipaddress
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -51,17 +52,25 @@ class Settings(BaseSettings):
     port: int = _setting(8000, "port", "port to listen on; 0 takes a free one", ge=0, le=65535)
     read_token: SecretStr | None = _setting(None, "secret", "bearer token for reading; the write token reads too")
     write_token: SecretStr | None = _setting(None, "secret", "bearer token for writing")
+    cors_origins: tuple[str, ...] = _setting(
+        (), "list", 'pages\' origins that may call, as JSON: ["https://app.example"]; ["*"]: any, where tokens are set'
+    )
     n_features: Count | None = _setting(
         None, "features", "width of a new stream's sparse rows, where batches do not state it", ge=1
     )
     target_kind: Literal["class", "multilabel", "continuous", "none"] | None = _setting(
         None, "kind", "kind of targets of a stream that has had none; unset: the first batch with targets decides"
     )
+    allowed_labels: tuple[str | int | bool, ...] | None = _setting(
+        None, "list", "labels that batches may have from now on, as JSON; []: any; unset: as before"
+    )
     max_features: Count = _setting(1_000_000, "features", "widest stream admitted", ge=1)
     max_labels: Count = _setting(1_000, "labels", "most distinct labels or target columns admitted", ge=1)
     max_state_bytes: Count = _setting(2 * GIB, "bytes", "largest state of one model, with what solving it takes", ge=1)
-    max_body_bytes: Count = _setting(64 * MIB, "bytes", "largest Arrow body, as sent and as decompressed", ge=1)
-    max_json_bytes: Count = _setting(MIB, "bytes", "largest JSON body (reading JSON holds the interpreter lock)", ge=1)
+    max_body_bytes: Count = _setting(64 * MIB, "bytes", "largest Arrow body, as sent and as unpacked", ge=1)
+    max_json_bytes: Count = _setting(
+        MIB, "bytes", "largest JSON body, as sent and as unpacked (reading JSON holds the interpreter lock)", ge=1
+    )
     max_queue_bytes: Count = _setting(
         256 * MIB,
         "bytes",
@@ -152,6 +161,8 @@ class Settings(BaseSettings):
     def _tokens(self) -> "Settings":
         if self.read_token is not None and self.write_token is None:
             raise ValueError("read_token is set without write_token: anybody could write; set write_token too.")
+        if "*" in self.cors_origins and self.write_token is None:
+            raise ValueError('cors_origins has "*" and no token is set: any page could write; set write_token too.')
         for name in ("read_token", "write_token"):
             token = getattr(self, name)
             if token is None:
@@ -164,6 +175,16 @@ class Settings(BaseSettings):
             if len(token.get_secret_value()) < 8:
                 raise ValueError(f"{name} has fewer than 8 characters; use a long random one.")
         return self
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not re.fullmatch(r"\*|https?://[^/\sA-Z]+", origin):
+                raise ValueError(
+                    f"{origin!r} is no origin; give https://app.example or http://localhost:3000, without a path."
+                )
+        return origins
 
     @property
     def loopback(self) -> bool:
@@ -197,6 +218,6 @@ def table() -> str:
 
 
 def _shown(default: Any) -> str:
-    if default is None:
+    if default in (None, ()):
         return "unset"
     return f"{default:,}" if isinstance(default, int) and default > 9_999 else f"{default}"

@@ -36,6 +36,7 @@ from .estimators.skm import SKM as SKM
 from .estimators.spca import SPCA as SPCA
 from .estimators.srp import SRP as SRP
 from .estimators.wmv import WMV as WMV
+from .evaluation.comparison import suggest as suggest
 from .feature_maps import hashing as hashing
 from .feature_maps import nystroem as nystroem
 from .feature_maps import polynomial as polynomial

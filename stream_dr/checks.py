@@ -22,6 +22,9 @@ MOST_ROWS = 2**53
 WIDEST = 2**31
 """Features are fewer: a sparse row's indices are int32."""
 
+EXACT_WIDTH = 4096
+"""Widest rows whose whole scatter is kept."""
+
 
 def typed(fields: Any) -> None:
     """Raise DamagedFile unless every field is what the NamedTuple's annotations say. Floats are finite."""

@@ -17,6 +17,7 @@ import typer
 
 COMMANDS = (
     "demo",
+    "suggest",
     "learn",
     "replay",
     "serve",
@@ -34,7 +35,10 @@ COMMANDS = (
     "generate",
     "evaluate",
 )
-"""Each is a function of that name in stream_dr/commands/NAME.py."""
+"""Each is a function of that name in stream_dr/commands/NAME.py, or in the module that `_ELSEWHERE` says."""
+
+_ELSEWHERE = {"suggest": "suggesting"}
+"""A public function is called `suggest`, and no module may be."""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as typer has it too."""
@@ -57,7 +61,7 @@ def make_app(only: str | None = None) -> typer.Typer:
     )
     app.callback()(_stream_dr)
     for name in COMMANDS if only is None else (only,):
-        module = importlib.import_module(f"stream_dr.commands.{name}")
+        module = importlib.import_module(f"stream_dr.commands.{_ELSEWHERE.get(name, name)}")
         app.command(name)(getattr(module, name))
     return app
 
@@ -81,7 +85,7 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
     from stream_dr.errors import StreamDRError
 
     try:
-        return app(arguments, standalone_mode=False, prog_name="stream-dr") or 0
+        return app(arguments, standalone_mode=False, prog_name="stream-dr", obj=arguments) or 0
     except StreamDRError as e:
         return _refuse(e.code, str(e))
     except OSError as e:

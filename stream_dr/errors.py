@@ -7,6 +7,9 @@ message says what was given, what was needed and what to do. The service maps `c
 Why this way: callers match on a class or on a code, never on words; a code never changes its meaning.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 _Error = TypeVar("_Error", bound=BaseException)
@@ -14,6 +17,9 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 _LONGEST = 4_000
 """Characters of a message, or of a detail: a column's name may be as long as a body."""
+
+_LONGEST_NAME, _MOST_COMPARED = 200, 10_000
+"""Characters, and number, of names that are compared letter by letter: who sends others can make them cost seconds."""
 
 
 class StreamDRError(ValueError):
@@ -28,6 +34,16 @@ class StreamDRError(ValueError):
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+def did_you_mean(wrong: object, names: Iterable[object]) -> str:
+    """What a message says behind a name that is not there: " (did you mean 'age'?)", the nearest of the names that are, in
+    whatever letter case; "" where none is near. A list that is cut off may follow: the wanted name was said before it."""
+    text, folded = str(wrong).casefold(), {str(name).casefold(): name for name in names}
+    if len(text) > _LONGEST_NAME:
+        return ""
+    near = [text] if text in folded else get_close_matches(text, list(islice(folded, _MOST_COMPARED)), n=1)
+    return f" (did you mean {folded[near[0]]!r}?)" if near else ""
 
 
 def without_frames(error: _Error) -> _Error:
@@ -63,6 +79,15 @@ class InvalidParameter(StreamDRError):
     """Raised when a parameter, of an estimator or of a request, has an unknown name or a value outside its range."""
 
     code = "invalid_parameter"
+
+
+def unknown_parameter(who: str, given: Iterable[str], known: Iterable[str]) -> InvalidParameter | None:
+    """What is said of the first parameter given that `who` does not have; None where it has all."""
+    for name in given:
+        if name not in known:
+            meant = did_you_mean(name, known)
+            return InvalidParameter(f"{who} has no parameter {name!r}{meant}; it has {', '.join(known) or 'none'}.")
+    return None
 
 
 class UnknownEstimator(StreamDRError):
@@ -218,7 +243,7 @@ class NeedsRefine(NotFitted):
 
 
 class MalformedInput(StreamDRError):
-    """Raised when bytes are not the Arrow stream or JSON they are said to be."""
+    """Raised when bytes are not the Arrow stream or JSON, gzip or zstd they are said to be."""
 
     code = "malformed_input"
 
@@ -227,6 +252,17 @@ class SchemaMismatch(StreamDRError):
     """Raised when a batch's columns are not a layout stream_dr knows, or not this stream's; names the column."""
 
     code = "schema_mismatch"
+
+
+def other_table(known: tuple[str, ...], given: tuple[str, ...]) -> SchemaMismatch:
+    """What is said of rows that have none of a table's columns; an array's are called x0, x1 …"""
+    way = "Send those"
+    if given == tuple(f"x{i}" for i in range(len(given))):
+        way = "An array's columns have no names of their own: send a frame, or objects, with those"
+    return SchemaMismatch(
+        f"batch has none of the table's columns {list(known[:5])}; it has {list(given[:5])}. {way}, or start a new model.",
+        column=known[0],
+    )
 
 
 class DamagedShard(StreamDRError):

@@ -10,12 +10,13 @@ error.
 Why this way: a reader that holds a Projection needs no lock; publishing is the swap of one reference.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import WIDEST, finite, matrix, one_of, same, shaped, within, wrong
+from stream_dr.checks import WIDEST, at_least, finite, matrix, one_of, same, shaped, within, wrong
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
@@ -212,7 +213,8 @@ class Mapped(NamedTuple):
 
     feature_map: the map's spec as JSON. names: the columns' names where the map goes by name and all batches had the
     same, else None. width: features seen. inner: the projection of mapped rows; `loadings`, `mean`, … are its own. table:
-    a table's statistics as they were, where the map has some. landmarks: as they were, likewise.
+    a table's statistics as they were, where the map has some. landmarks: as they were, likewise. scale: what a table's
+    mapped columns are multiplied by, (columns,) float64, or None.
     """
 
     feature_map: str
@@ -221,6 +223,7 @@ class Mapped(NamedTuple):
     inner: Any
     table: TableState | None = None
     landmarks: Landmarks | None = None
+    scale: np.ndarray | None = None
 
     def check(self) -> None:
         """Raise DamagedFile unless the map has the statistics it needs, and `inner` is a projection."""
@@ -230,6 +233,9 @@ class Mapped(NamedTuple):
             raise wrong(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
         if made.learns and self.table is None:
             raise wrong(self, "table", "None", "there, rows having been learned")
+        if self.scale is not None:
+            shaped(self, np.float64, scale=(self.table.width if self.table else 0,))
+            at_least(self, 0.0, "scale")
         self.inner.check()
 
     @property
@@ -289,34 +295,37 @@ class Mapped(NamedTuple):
 
         names: of X's columns, for a map that goes by name; any may come. For a map with statistics X may be a table's.
         """
+        out = np.empty((X.shape[0], self.n_components))
+        for part, rows in self.mapped(X, names):
+            out[part] = self.inner.apply(rows)
+        return out
+
+    def mapped(self, X: Rows, names: tuple[str, ...] | None = None) -> Iterator[tuple[slice, Rows]]:
+        """What the map makes of rows, as `apply` projects it: some rows' place among them, and these (rows, mapped)."""
         made, names = feature_map(self.feature_map), names or self.names
         if self.table is not None:
             if kind_of(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
-            return self._of_table(made, self.table, raw_of(X, names))
+            raw = raw_of(X, names)
+            for part in table_parts(made, self.table, raw):
+                yield part, mapped_rows(made, self.table, raw[part], self.scale)
+            return
         refuse_table(X)
         if names is None or not made.by_name:
             if not sp.issparse(X):
                 check_width(X, self.width)
             X = _fit_width(X, self.width)
-        out = np.empty((X.shape[0], self.n_components))
         for part in mapped_parts(X.shape[0], made, PROJECTED_AT_ONCE):
             marks = self.landmarks
-            rows = made.apply(X[part], self.width, names) if marks is None else made.coordinates(marks, X[part])
-            out[part] = self.inner.apply(rows)
-        return out
-
-    def _of_table(self, made: Any, table: TableState, rows: Rows) -> np.ndarray:
-        out = np.empty((rows.shape[0], self.n_components))
-        for part in table_parts(made, table, rows):
-            out[part] = self.inner.apply(mapped_rows(made, table, rows[part]))
-        return out
+            yield part, made.apply(X[part], self.width, names) if marks is None else made.coordinates(marks, X[part])
 
 
 def check_map(state: Any, width: int) -> Any:
     """The map of a state or a projection behind one, of rows of `width`. Raises DamagedFile unless it is well said, and its
     names and statistics are its own."""
     made = feature_map(state.feature_map)
+    if width and not made.settled:
+        raise wrong(state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers")
     if state.names is not None and (not made.by_name or len(state.names) != width):
         raise wrong(state, "names", f"{len(state.names)} names", f"{width} of a map that goes by name, or None")
     if not made.learns:
@@ -330,6 +339,15 @@ def check_map(state: Any, width: int) -> Any:
     if draws:
         state.landmarks.check(width, made.most)
     return made
+
+
+def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
+    """Rows X (rows, features) as the columns that a linear projection's loadings are of, some thousand at a time."""
+    if isinstance(projection, Mapped):
+        for _, rows in projection.mapped(X):
+            yield _fit_width(rows, projection.inner.n_features)
+    else:
+        yield _fit_width(X, projection.n_features)
 
 
 MAPPED_AT_ONCE = 1 << 22

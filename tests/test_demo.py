@@ -12,8 +12,14 @@ import pytest
 
 from stream_dr import demo
 from stream_dr.directory.inspect import inspect
+from stream_dr.errors import OutputExists
 
 COMMAND = [sys.executable, "-m", "stream_dr.cli", "demo", "--port", "0"]
+
+
+def number(cell: str) -> float:
+    """A cell's number."""
+    return float(cell.replace(",", ""))
 
 
 def lines(text: str) -> dict[str, list[str]]:
@@ -28,13 +34,18 @@ def test_two_runs_on_one_directory(tmp_path: Path) -> None:
         [*COMMAND, "--exit", "--dir", str(tmp_path / "d")], capture_output=True, text=True, timeout=240
     )
     assert first.returncode == 0, first.stderr
-    for heading in ("model", "components", "rows seen", "rows/s", "1-NN projected", "1-NN full"):
+    for heading in ("model", "components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):
         assert heading in first.stdout
     table = lines(first.stdout)
-    assert table.keys() == demo.MODELS.keys()
-    assert {row[1] for row in table.values()} == {"1438"}
-    assert float(table["lda"][3]) > float(table["lda"][4]) - 0.08
-    assert all(float(row[2].replace(",", "")) > 0 for row in table.values())
+    assert table.keys() == {*demo.MODELS, demo.EVERY_WORD}
+    assert {row[1] for row in table.values()} == {"24000"}
+    accuracy = {name: float(row[2]) for name, row in table.items()}
+    assert max(accuracy, key=accuracy.__getitem__) == "lda"
+    assert accuracy["lda"] > accuracy["ccipca"] + 0.02 > accuracy[demo.EVERY_WORD] + 0.05
+    assert float(table["lda"][3]) * 30 < number(table[demo.EVERY_WORD][3])
+    assert all(number(row[5]) > 0 for name, row in table.items() if name in demo.MODELS)
+    others = [line.strip(" │┃") for line in first.stdout.splitlines() if not line.startswith("│")]
+    assert not [line for line in others if line.startswith(tuple(demo.MODELS))]
 
     second = subprocess.run(
         [*COMMAND, "--exit", "--dir", str(tmp_path / "d")], capture_output=True, text=True, timeout=240
@@ -42,11 +53,23 @@ def test_two_runs_on_one_directory(tmp_path: Path) -> None:
     assert second.returncode == 0, second.stderr
     again = lines(second.stdout)
     for name, row in table.items():
-        assert again[name][:2] + again[name][3:] == row[:2] + row[3:]
-        assert again[name][2] == "–"
+        assert again[name][:4] == row[:4]
+        assert again[name][5] == "–"
+    assert _about_digits(second.stdout) == _about_digits(first.stdout)
     told = inspect(tmp_path / "d")
-    assert told["rows"] == 1438
-    assert {model["rows"] for model in told["models"].values()} == {1438}
+    assert told["rows"] == 24_000
+    assert {model["rows"] for model in told["models"].values()} == {24_000}
+
+
+def _about_digits(text: str) -> str:
+    (line,) = [line for line in text.splitlines() if line.startswith("digits")]
+    return line
+
+
+def test_a_directory_of_another_demo_is_told(tmp_path: Path) -> None:
+    demo.shards_of(tmp_path / "shards", demo.digits())
+    with pytest.raises(OutputExists, match="1438 rows, of an earlier demo: take another --dir"):
+        demo.shards_of(tmp_path / "shards", demo.documents())
 
 
 @pytest.mark.test_all
@@ -66,7 +89,7 @@ def test_it_serves_on_and_its_curl_lines_work(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0, process.stderr and process.stderr.read()
     assert answers[0].json()["models"].keys() == demo.MODELS.keys()
-    assert len(answers[1].json()["z"][0]) == 9
+    assert len(answers[1].json()["z"][0]) == 3
     assert len(answers[2].json()["z"][0]) == 10
 
 

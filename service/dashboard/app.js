@@ -52,12 +52,26 @@ function cells(values, numbers) {
   return values.map((value, i) => element("td", { textContent: value, className: numbers.includes(i) ? "n" : i ? "" : "name" }));
 }
 
+// What is best, how good, and since when.
+function best(told) {
+  const [[name, m] = [], [, next] = []] = ranked(told.models);
+  const since = told.best && told.best.model === name ? `, since ${new Date(1000 * told.best.since).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
+  const others = next && next.tested ? `; the next best ${share(next.accuracy)}` : "";
+  at("best").textContent = m && m.tested
+    ? `${name} is best${since}: ${share(m.accuracy)} of ${show(m.tested)} rows got their label before they were learned${others}; `
+      + `always the last label would be right for ${share(m.baseline)}.`
+    : "No model was tested yet: rows with a label are, before they are learned.";
+}
+
+// The best first; those not tested last, as they are.
+const ranked = models => Object.entries(models).sort(([, a], [, b]) => (b.accuracy ?? -1) - (a.accuracy ?? -1));
+
 function models(told) {
-  const all = Object.entries(told.models);
+  const all = ranked(told.models);
   at("models").tBodies[0].replaceChildren(...all.flatMap(([name, m]) => {
-    const values = [name, m.estimator, m.state.replace("_", " "), show(m.rows), show(m.lag), show(m.stale_rows), show(m.version),
-      m.components, m.solution || "–", share(m.accuracy), share(m.baseline)];
-    const row = element("tr", { className: m.state }, ...cells(values, [3, 4, 5, 6, 7, 9, 10]));
+    const values = [name, share(m.accuracy), share(m.baseline), m.estimator, m.state.replace("_", " "), show(m.rows), show(m.lag),
+      show(m.stale_rows), show(m.version), m.components, m.solution || "–"];
+    const row = element("tr", { className: m.state }, ...cells(values, [1, 2, 5, 6, 7, 8, 9]));
     const failure = m.failure ?? m.publish_failure;
     if (!failure) return [row];
     const what = m.failure ? "failed" : "cannot be published";
@@ -74,12 +88,18 @@ function models(told) {
   at("models-part").hidden = at("look").hidden = at("progress-part").hidden = at("of-model").hidden = !names.length;
   at("begin").hidden = names.length > 0;
   at("component").max = (told.models[wanted] || {}).components || 1;
+  at("refine").hidden = !(told.models[wanted] || {}).refines;
 }
+
+// A label as it is named where it stands among others: of booleans True and False.
+const named = label => label === true ? "True" : label === false ? "False" : String(label);
 
 function classes(told) {
   const total = told.counts.reduce((sum, [, rows]) => sum + rows, 0);
+  const tests = (told.models[wanted] || {}).confusion, labels = tests ? tests.labels.map(named) : [];
+  const right = label => { const i = labels.indexOf(label); return i < 0 ? null : tests.counts[i][i] / tests.rows[i]; };
   at("classes").tBodies[0].replaceChildren(...told.counts.map(([label, rows]) =>
-    element("tr", {}, ...cells([label, show(rows), share(rows / total)], [1, 2]))));
+    element("tr", {}, ...cells([label, show(rows), share(rows / total), share(right(label))], [1, 2, 3]))));
   at("classes-part").hidden = false;
   at("classes-title").textContent = told.counts.length ? "Labels of these rows" : "These rows have no labels";
 }
@@ -125,6 +145,7 @@ async function look() {
   const answer = { ...figured, ...told };
   facts(answer);
   models(answer);
+  best(answer);
   jobs(answer);
   at("forms").hidden = !answer.may_write;
   at("begin-form").hidden = !answer.may_write;

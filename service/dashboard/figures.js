@@ -18,6 +18,7 @@ function draw(id) {
   const element = document.getElementById(id);
   const narrow = crowded(element);
   const data = figure.data.map(t => ({ ...t, ...(!webgl && t.type === "scattergl" && { type: "scatter" }),
+    ...(t.type === "heatmap" && { textfont: { color: getComputedStyle(document.documentElement).getPropertyValue("--text").trim() } }),
     ...(narrow && t.name && { name: short(t.name) }) }));
   Plotly.react(element, data, layout(figure.layout, element), { displaylogo: false, responsive: true });
 }

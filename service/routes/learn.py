@@ -6,12 +6,11 @@ An answer that carries a position is a promise that survives a kill: it is sent 
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 
 import stream_dr
 from service import schemas
 from service.body_limits import rows_medium
-from service.problems import Problem
 from service.schemas import Key
 from service.shared import Service, Shared
 
@@ -52,18 +51,17 @@ async def partial_fit(
 @router.post(
     "/unlearn",
     response_model_exclude_unset=True,
+    openapi_extra={"requestBody": {"required": True}},
     responses=ANSWERS | schemas.BODY | schemas.problems(409, 507),
 )
 async def unlearn(
     response: Response,
     shared: Service,
-    rows: schemas.Unlearn,
+    rows: Annotated[schemas.Unlearn, Body(default_factory=dict, validate_default=True)],
     query: Annotated[schemas.UnlearnQuery, Query()],
     key: Key = None,
 ) -> schemas.Receipt:
     """Take rows out again: additive models subtract them, the others are rebuilt from the log without them."""
-    if bool(rows.positions) == bool(rows.ids):
-        raise Problem("invalid_request", 'Give either {"positions": [...]} or {"ids": [...]}.')
     loop = asyncio.get_running_loop()
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
     return await _answer(shared, await asyncio.wrap_future(appended), query.wait is not None, response)

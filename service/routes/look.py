@@ -88,7 +88,8 @@ def told(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str
     models = {}
     for name, model in directory.models.items():
         facts = schemas.ModelState(**model.describe(last)).model_dump(exclude={"classes", "eigenvalues"})
-        models[name] = facts | {"classes": len(model.classes), **running.scores(model)}
+        models[name] = facts | {"classes": len(model.classes), "refines": running.refinable(model)}
+        models[name] |= running.scores(model)
     stream = {"position": last, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
     return {
         "stream": stream | {"target_kind": schema.target_kind, "labels": len(schema.labels)},

@@ -41,7 +41,7 @@ def _many(model: type[BaseModel]) -> dict[str, Any]:
 @router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL)
 async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
     """Project one row: ?model=lda&x=0.1,0.2 or ?model=lda&indices=3,17&values=0.5,1.2."""
-    told = _project(shared, shared.directory.model(query.model), _row(query)).to_json()
+    told = _project(shared, _model(shared, query.model), _row(query)).to_json()
     return schemas.Projected(**{name: fact for name, fact in told.items() if name not in ("id", "unseen") or fact})
 
 
@@ -60,13 +60,13 @@ async def predict(request: Request, shared: Service, query: Annotated[schemas.Tr
 async def _answer(
     request: Request,
     shared: Shared,
-    name: str,
+    name: str | None,
     ask: Callable[[Shared, stream_dr.Model, stream_dr.Block], Any],
     width: Callable[[stream_dr.Model], int],
 ) -> Response:
     """What is asked of a model about a body of rows, in a thread. width: numbers that the answer has a row."""
     medium, accept = rows_medium(request), accepted(request, (JSON, ARROW_STREAM))
-    model = shared.directory.model(name)
+    model = _model(shared, name)
     body = b"".join([piece async for piece in request.stream()])
 
     def answered() -> Response:
@@ -76,6 +76,16 @@ async def _answer(
         return Response(told.to_arrow() if accept == ARROW_STREAM else orjson.dumps(told.to_json()), media_type=accept)
 
     return await asyncio.get_running_loop().run_in_executor(shared.queries, answered)
+
+
+def _model(shared: Shared, name: str | None) -> stream_dr.Model:
+    """The model of that name, or the only one. Raises UnknownModel, Problem `invalid_request`."""
+    there = sorted(shared.directory.models)
+    if name is None and len(there) != 1:
+        raise Problem(
+            "invalid_request", f"No model is named; there are: {', '.join(there) or 'none'}. Give model=NAME."
+        )
+    return shared.directory.model(there[0] if name is None else name)
 
 
 def _check_answer(rows: int, width: int, accept: str, given: int) -> None:

@@ -30,7 +30,7 @@ def convert(
 ) -> None:
     """Convert files to Arrow shards with a manifest (rows, width, labels, a sha256 per shard).
 
-    Tables are csv, jsonl, parquet and arrow files, whose columns, but for labels and ids, hold numbers. Memory does not grow
+    Tables (csv, jsonl, parquet, arrow, sqlite, duckdb) have numbers in all columns but labels and ids. Memory does not grow
     with the file, except that MATLAB's format hands over whole variables.
 
         stream-dr convert train.svm --out shards/

@@ -8,23 +8,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from stream_dr.commands.learn import report_files
 from stream_dr.commands.output import Bar, result, say
-from stream_dr.commands.reading import ReadAs, reads_files
-from stream_dr.commands.specs import SkipDamaged, Sources, Specs, parse_spec, path_or_uri
-from stream_dr.rows.source import Source
+from stream_dr.commands.reading import ReadAs, reads_tables
+from stream_dr.commands.specs import SkipDamaged, Sources, Specs, parse_specs, path_or_uri, through_table
 
 if TYPE_CHECKING:
     from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score
 
-Rows = tuple[Source, Source | None, bool]
-"""What is learned, what it is tested with (None: itself), and whether in random order."""
+
+class Paths(NamedTuple):
+    """sources: what is learned. test: what it is tested with; None: itself. shuffle: in random order. skip_damaged: shards
+    are."""
+
+    sources: list[Path]
+    test: list[Path] | None
+    shuffle: bool
+    skip_damaged: bool
 
 
-@reads_files
+@reads_tables
 def evaluate(
     sources: Sources,
     read_as: ReadAs,
@@ -57,26 +64,23 @@ def evaluate(
 
     accuracy, micro F1, macro F1; for several labels a row also the area under the ROC curve, averaged over labels, and
     accuracy means all labels of a row right. Figures are in the order of the stream; nothing is kept. "no change" says of
-    each row what the row before it was: a stream whose labels come in runs flatters whoever follows them.
+    each row what the row before it was: a stream whose labels come in runs flatters whoever follows them. Tables are taken
+    as `learn` takes them, files of several formats as one stream.
 
         stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20 --full
     """
     from stream_dr.evaluation.test_then_train import EvaluateSettings
 
-    specs = [parse_spec(text) for text in models or []]
+    specs = parse_specs(models)
     if not specs and not full:
         raise typer.BadParameter("name at least one model with --models NAME=KEY, or --full.", param_hint="--models")
-    source: Source = read_as.open(sources, skip_damaged)
-    if getattr(source, "raw", False):
-        specs = [(name, key, {"feature_map": read_as.table(), **params}) for name, key, params in specs]
-    chosen = tuple(name.strip() for name in probes.split(",") if name.strip())
-    settings = EvaluateSettings(
-        first=first, reservoir=reservoir, neighbours=neighbours, probes=chosen, full=full, seed=seed, baseline=True
-    )
-    held_out = read_as.open(test, skip_damaged) if test else None
+    chosen = tuple(filter(None, map(str.strip, probes.split(","))))
+    settings = EvaluateSettings(first, 1.2, reservoir, neighbours, chosen, full, seed, baseline=True)
+    settings.check()
+    read_as.check([*sources, *(test or [])])
     run = _here if scheduler is None else partial(_on_workers, scheduler)
     with _curve(curve) as points:
-        scores = run((source, held_out, shuffle), specs, settings, points)
+        scores = run(read_as, Paths(sources, test, shuffle, skip_damaged), specs, settings, points)
     _warn_of_runs(scores[-1].figures, shuffle)
     if not any(s.figures["rows"] for s in scores):
         say(
@@ -87,34 +91,43 @@ def evaluate(
 
 
 def _here(
-    rows: Rows, specs: Specs, settings: "EvaluateSettings", curve: "Callable[[Point], object] | None"
+    read_as: ReadAs, paths: Paths, specs: Specs, settings: "EvaluateSettings", curve: "Callable[[Point], object] | None"
 ) -> list["Score"]:
     from stream_dr.estimators import make
     from stream_dr.evaluation.test_then_train import Shuffled, evaluate
+    from stream_dr.running.warm_up import warm_up
 
-    (source, test, shuffle), made = rows, {name: make(key, params) for name, key, params in specs}
+    files = read_as.files([*paths.sources, *(paths.test or [])])
+    if any(file.raw for file in files.values()):
+        specs = [(name, key, through_table(params, read_as.table())) for name, key, params in specs]
+        read_as = read_as.with_options(raw=True)
+        report_files(files, read_as.table())
+    models = {name: make(key, params) for name, key, params in specs}
+    source = read_as.open_all(paths.sources, paths.skip_damaged)
+    test = read_as.open_all(paths.test, paths.skip_damaged) if paths.test else None
+
+    warm_up(models.values(), say, json=False)  # so that the time left has no compiling in it
     total = getattr(source, "rows", 0)
     with Bar("evaluate", total) as bar:
-        given = Shuffled(source, settings.seed) if shuffle else source
-        return evaluate(given, made, settings, lambda done: bar.show(done, total), test, curve)
+        given = Shuffled(source, settings.seed) if paths.shuffle else source
+        return evaluate(given, models, settings, lambda done: bar.show(done, total), test, curve)
 
 
 def _on_workers(
     scheduler: str,
-    rows: Rows,
+    read_as: ReadAs,
+    paths: Paths,
     specs: Specs,
     settings: "EvaluateSettings",
     curve: "Callable[[Point], object] | None",
 ) -> list["Score"]:
     from stream_dr.distributed.evaluate import Evaluation, evaluate_on
     from stream_dr.models.entry import Spec
-    from stream_dr.shards.dataset import Dataset
 
-    source, test, shuffle = rows
-    if not isinstance(source, Dataset) or not (test is None or isinstance(test, Dataset)):
-        raise typer.BadParameter("workers read shards alone; make some with convert.", param_hint="SRC")
+    shards = read_as.shards(paths.sources, paths.skip_damaged)
+    test = read_as.shards(paths.test, paths.skip_damaged) if paths.test else None
     models = {name: Spec(key, params) for name, key, params in specs}
-    return evaluate_on(scheduler, Evaluation(source, test, shuffle), models, settings, curve)
+    return evaluate_on(scheduler, Evaluation(shards, test, paths.shuffle), models, settings, curve)
 
 
 def _tell(scores: list["Score"], as_json: bool) -> None:
@@ -149,6 +162,9 @@ def _curve(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
         return
     from stream_dr.disk import write_atomically
     from stream_dr.evaluation.test_then_train import Point
+
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {path.parent}; make it first.", param_hint="--curve")
 
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")

@@ -1,5 +1,6 @@
 """`stream-dr learn`: files of any format through models, into a directory."""
 
+import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,42 +11,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stream_dr.commands.output import Bar, say
-from stream_dr.commands.reading import ReadAs, reads_files
+from stream_dr.commands.reading import AsClasses, ReadAs, reads_tables, stop_at_ids
 from stream_dr.commands.replaying import replay_into
-from stream_dr.commands.specs import SAVED, Dir, Models, Sources, Specs, check_specs, parse_spec
+from stream_dr.commands.specs import (
+    SAVED,
+    AnyDir,
+    Models,
+    Sources,
+    Specs,
+    check_specs,
+    has_models,
+    parse_specs,
+    spec_text,
+    through_table,
+)
 from stream_dr.errors import SchemaMismatch
 
 if TYPE_CHECKING:
     from stream_dr.datasets.sources import FileSource
     from stream_dr.running.replay import ReplaySettings
 
-Names = list[str] | None
 
-
-@reads_files
+@reads_tables
 def learn(
+    ctx: typer.Context,
     sources: Sources,
     read_as: ReadAs,
-    dir: Dir | None = None,
+    dir: AnyDir = None,
     model: Models = None,
     check: Annotated[bool, typer.Option("--check", help="Only tell what the columns are taken for.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="OUT", help="Project the rows, too, into a .parquet or .arrow file."),
+        typer.Option(
+            "--out", "-o", metavar="OUT", help="Project the rows, too: a .parquet, .arrow, .csv or .npz file."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What one file is kept as, where its own name is taken.")] = None,
-    one_hot: Annotated[
-        Names, typer.Option(metavar="COLUMN", help="Tables: a column whose categories are never hashed.")
-    ] = None,
-    hash: Annotated[
-        Names, typer.Option(metavar="COLUMN", help="Tables: a column whose categories are all hashed.")
-    ] = None,
-    keep: Annotated[
-        Names, typer.Option(metavar="COLUMN", help="Tables: a column taken though it looks like an id or constant.")
-    ] = None,
-    text: Annotated[Names, typer.Option(metavar="COLUMN", help="Tables: a column of texts.")] = None,
-    impute: Annotated[str, typer.Option(help="Tables: what a missing number is: mean, or a number.")] = "mean",
     loops: Annotated[int, typer.Option(min=1, help="Passes over the rows to reach.")] = 1,
+    as_classes: AsClasses = False,
 ) -> None:
     """Learn files: tell what each column is taken for, keep the rows as shards in the directory, replay them through models.
 
@@ -53,22 +56,76 @@ def learn(
     is; one with words, dates or gaps through feature_map=table, whose options these are: --one-hot, --hash, --keep, --text,
     --as, --impute. The report goes to stderr before anything is written.
 
-        stream-dr learn data.csv --label y --dir D --model lda=lda -o projected.parquet
-        stream-dr serve --dir D
+    Without --model, a directory that has none gets lda, or opls where numbers (labels with a fraction are) or several labels
+    a row are to be predicted; for sparse rows and texts with gamma=1. A solution from the diagonal is refined then.
+
+        stream-dr learn data.csv --label y --dir D -o projected.parquet
+        stream-dr learn texts.csv --label y --dir D --model lda=lda:gamma=1,feature_map=text
     """
     from stream_dr.running.replay import ReplaySettings
 
+    _check_places(dir, check, out)
+    specs = parse_specs(model)
+    _check_name(name, sources, read_as)
+    read_as.check(sources)
+    if not as_classes and (numbers := read_as.predicting_numbers(sources)) is not read_as:
+        read_as, y = numbers, read_as.options.label
+        say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")
+    files = read_as.files(sources)
+    report_files(files, read_as.table())
+    _propose_id(read_as, files)
+    if not as_classes:
+        stop_at_ids(files, ctx.obj)
+
+    if dir is not None and not check:
+        if not specs and not has_models(dir):
+            specs = [_default_model(sources, files, read_as.table())]
+        settings = ReplaySettings(loops, test=True)
+        learn_files(dir, sources, files, specs, read_as.table(), settings, name, out, refine=not model)
+
+
+def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
+    """Raise what is wrong with where rows are to be learned and written."""
+    from stream_dr.running.projected_file import check_out
+
     if dir is None and not check:
         raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
-    read_as = read_as.with_options(kinds=(*read_as.options.kinds, *((name, "text") for name in text or ())))
-    spec = _table_spec(read_as, one_hot, hash, keep, impute)
-    files = read_as.files(sources, said=len(spec) > 1)
-    if name is not None and (len(files) != 1 or len(sources) != 1):
+    if out is not None:
+        check_out(out)
+
+
+def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
+    if name is not None and (len(sources) != 1 or read_as.takes_shards(sources[0])):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
-    report_files(files, spec)
-    if dir is not None and not check:
-        specs = [parse_spec(told) for told in model or []]
-        learn_files(dir, sources, files, specs, spec, ReplaySettings(loops), name, out)
+
+
+def _propose_id(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
+    if (column := read_as.likely_id(files)) is not None:
+        say(
+            f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else not."
+        )
+
+
+def _default_model(
+    sources: list[Path], files: dict[Path, "FileSource"], table: dict[str, Any]
+) -> tuple[str, str, dict[str, Any]]:
+    """The model of a directory without one, by the first rows; said on stderr. Raises typer.BadParameter where they have no
+    targets."""
+    from stream_dr.evaluation.comparison import default_method
+    from stream_dr.shards.dataset import open_dataset
+
+    first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
+    if first is None or first.y is None:
+        raise typer.BadParameter(
+            "the rows have no targets to learn from. Name their column with --label or --targets, or a model that needs "
+            "none: --model pca=pca.",
+            param_hint="--model",
+        )
+    key, params = default_method(first, first.y.kind, table)
+    say(
+        f"no --model is named: --model {spec_text(key, key, params)} is taken. `stream-dr suggest` compares it with others."
+    )
+    return key, key, params
 
 
 def learn_files(
@@ -80,31 +137,21 @@ def learn_files(
     settings: "ReplaySettings",
     name: str | None = None,
     out: Path | None = None,
+    refine: bool = False,
 ) -> None:
     """Keep the files as shards in the directory, and replay those and the shards among the sources.
 
-    table: the feature map of models without one, where a file is a table of more than numbers.
+    table: the feature map of models without one, where a file is a table of more than numbers. refine: as of replay_into.
     """
     from stream_dr.shards.dataset import open_dataset
 
     if any(source.raw for source in files.values()):
-        specs = [(n, key, p if key.endswith(SAVED) else {"feature_map": table} | p) for n, key, p in specs]
-    check_specs(specs, dir)
+        specs = [(n, key, p if key.endswith(SAVED) else through_table(p, table)) for n, key, p in specs]
+    check_specs(specs)
     with _made(dir):
         kept = _keep(dir, files, name)
         dataset = open_dataset([kept.get(path, path) for path in sources], settings.skip_damaged)
-        replay_into(dir, dataset, specs, settings, out)
-
-
-def _table_spec(read_as: ReadAs, one_hot: Names, hash: Names, keep: Names, impute: str) -> dict[str, Any]:
-    """The spec of the feature map that the options say. Raises typer.BadParameter."""
-    spec = read_as.table() | {k: v for k, v in {"one_hot": one_hot, "hash": hash, "keep": keep}.items() if v}
-    if impute == "mean":
-        return spec
-    try:
-        return spec | {"impute": float(impute)}
-    except ValueError as e:
-        raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
+        replay_into(dir, dataset, specs, settings, out, refine=refine)
 
 
 def report_files(files: dict[Path, "FileSource"], spec: dict[str, Any], hints: bool = True) -> None:
@@ -120,9 +167,8 @@ def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool)
     first = source.first or next(source.blocks())  # which refuses a file without a row
     if source.raw:
         report = describe(first.X, spec)
-        columns = tuple(
-            c._replace(options=tuple(map(_on_the_line, c.options if hints else ()))) for c in report.columns
-        )
+        lines = {c.name: " ".join(map(_on_the_line, c.options)) for c in report.columns if hints and c.options}
+        columns = tuple(c._replace(options=(lines[c.name],) if c.name in lines else ()) for c in report.columns)
         say(
             f"{path} ({source.format}), by its first {first.rows} rows:\n{report._replace(columns=columns, problems=())}"
         )
@@ -136,10 +182,11 @@ def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool)
 
 
 def _on_the_line(option: str) -> str:
-    """as_=age:category as --as age=category."""
+    """as_={"age": "category"} as --as age=category, and drop=["age"] as --drop age."""
     name, _, value = option.partition("=")
-    column, colon, kind = value.rpartition(":") if name == "as_" else (value, "", "")
-    return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(f'{column}={kind}' if colon else column)}"
+    said = json.loads(value)
+    words = [f"{column}={kind}" for column, kind in said.items()] if isinstance(said, dict) else said
+    return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
 
 
 def _keep(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:

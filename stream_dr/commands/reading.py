@@ -1,24 +1,46 @@
 """Reading: the options that say how a file is read, the same ones in every command that reads files."""
 
 import inspect
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from stream_dr.commands.output import say
+from stream_dr.errors import StreamDRError
+from stream_dr.rows.source import Source
 
 if TYPE_CHECKING:
     from stream_dr.datasets.sources import FileSource, Options
+    from stream_dr.rows.block import Block
     from stream_dr.shards.dataset import Dataset
 
 
+class _InTurn:
+    """Sources, one after the other."""
+
+    def __init__(self, parts: Sequence[Source]) -> None:
+        self._parts = parts
+
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
+        """(number, Block) of the batches, for after < number ≤ until."""
+        blocks = (block for part in self._parts for _, block in part.events())
+        return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))
+
+
+AsClasses = Annotated[
+    bool, typer.Option("--as-classes", help="The label column holds classes, though they look like numbers or ids.")
+]
+
+
 class ReadAs(NamedTuple):
-    """format: None: by the name. options: what was said of the file, by name."""
+    """format: None: by the name. options: what was said of the file, by name. map: and of a table's feature map."""
 
     format: str | None
     options: "Options"
+    map: dict[str, Any] = {}
 
     def with_options(self, **said: Any) -> "ReadAs":
         """With other options."""
@@ -27,7 +49,7 @@ class ReadAs(NamedTuple):
     def table(self) -> dict[str, Any]:
         """The spec of the feature map that a table is learned through where nothing else is said."""
         kinds = self.options.kinds
-        return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {})
+        return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
     def takes_shards(self, path: Path) -> bool:
         """Whether a path is to be read as shards: where nothing is said of how a file is read, any file of shards."""
@@ -39,9 +61,15 @@ class ReadAs(NamedTuple):
         plain = self.format is None and self.options == Options()
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 
-    def files(self, sources: Sequence[Path], said: bool) -> dict[Path, "FileSource"]:
+    def check(self, sources: Sequence[Path]) -> None:
+        """Raise what is wrong with the options for these files. No row is read."""
+        for path in sources:
+            if not self.takes_shards(path):
+                self.with_options(raw=True).file([path])  # told that it is a table, it need not look
+
+    def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
         """The sources that are no shards; where one is a table of more than numbers, or options say so, all are read so."""
-        table = self.with_options(raw=said or None)
+        table = self.with_options(raw=len(self.table()) > 1 or None)
         found = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
         if any(source.raw for source in found.values()):
             return {path: table.with_options(raw=True).file([path]) for path in found}
@@ -53,29 +81,98 @@ class ReadAs(NamedTuple):
 
         return open_source(list(sources), self.format, self.options)
 
+    def predicting_numbers(self, sources: Sequence[Path]) -> "ReadAs":
+        """With the label's column as targets where a table's first rows have a number with a fraction in it."""
+        label = self.options.label
+        numbers = self.with_options(label=None, targets=label)
+        return numbers if label is not None and any(map(numbers.has_fractions, sources)) else self
+
+    def has_fractions(self, path: Path) -> bool:
+        """Whether a file's first rows have numbers for targets, and not only whole ones."""
+        try:
+            first = None if self.takes_shards(path) else self.file([path]).first
+        except StreamDRError:  # words or gaps; or no such file, which is said when it is read
+            return False
+        values = None if first is None or first.y is None else first.y.values
+        return values is not None and any(not value.is_integer() for value in values.ravel().tolist())
+
+    def likely_id(self, files: dict[Path, "FileSource"]) -> str | None:
+        """The column of the first file that probably says whose row it is, where none is named."""
+        from stream_dr.feature_maps.taken_for import likely_id
+
+        first = next(iter(files.values())).first if files and self.options.id is None else None
+        return None if first is None or first.names is None else likely_id(first.X, first.names)
+
+    def open_all(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
+        """Shards and files of any formats, one after the other."""
+        files = self.files(sources)
+        if not files:
+            return self.shards(sources, skip_damaged)
+        return _InTurn([files[path] if path in files else self.shards([path], skip_damaged) for path in sources])
+
     def open(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset | FileSource":
         """Shards or files, as one source."""
+        if all(map(self.takes_shards, sources)):
+            return self.shards(sources, skip_damaged)
+        return self.file(sources)
+
+    def check_shards(self, sources: Sequence[Path]) -> None:
+        """Raise typer.BadParameter for files."""
+        if files := [str(path) for path in sources if not self.takes_shards(path)]:
+            raise typer.BadParameter(
+                f"workers read shards alone, and {', '.join(files)} hold none; make some with convert.",
+                param_hint="SRC",
+            )
+
+    def shards(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset":
+        """Shards, as one data set. Raises typer.BadParameter for files, before one is read."""
         from stream_dr.shards.dataset import open_dataset
 
-        if all(map(self.takes_shards, sources)):
-            dataset = open_dataset(list(sources), skip_damaged=skip_damaged)
-            for text in dataset.skipped:
-                say(f"skipped: {text}")
-            return dataset
-        return self.file(sources)
+        self.check_shards(sources)
+        dataset = open_dataset(list(sources), skip_damaged=skip_damaged)
+        for text in dataset.skipped:
+            say(f"skipped: {text}")
+        return dataset
+
+
+def stop_at_ids(files: dict[Path, "FileSource"], words: list[str]) -> None:
+    """Raise typer.BadParameter where a file's labels are probably numbers or ids. words: the command line's."""
+    from stream_dr.targets.kind import look_like_numbers
+
+    for path, source in files.items():
+        first, column = source.first, source.options.label
+        if first is None or first.y is None or not look_like_numbers(first.y):
+            continue
+
+        numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in words]
+        other = f"numbers to predict: stream-dr {shlex.join(numbers)}"
+        if isinstance(first.y.labels[0], str):
+            other = (
+                f"ids, and another column holds the classes: stream-dr {words[0]} {path} --id {column} --label COLUMN …"
+            )
+        raise typer.BadParameter(
+            f"{column} has {len(first.y.labels)} values in the first {first.rows} rows of {path}. Are they\n  {other}\n"
+            f"  classes: stream-dr {shlex.join([*words, '--as-classes'])}",
+            param_hint="--label",
+        )
 
 
 def _file_options(
     format: Annotated[
         str | None,
-        typer.Option(help="csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff or mat; by default the name says it."),
+        typer.Option(
+            help="csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy, npz, sqlite or duckdb; by default the name "
+            "says it."
+        ),
     ] = None,
     label: Annotated[
         str | None, typer.Option(help="Tables, arff: the column or attribute that holds the class.")
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option(help="Tables: indicator columns, by comma. arff: MULAN's XML. mat: the labels' variable."),
+        typer.Option(
+            help="Tables: indicator columns, by comma. arff: MULAN's XML. mat, npz: the labels' variable. npy: a file."
+        ),
     ] = None,
     targets: Annotated[str | None, typer.Option(help="Tables: columns of continuous targets, by comma.")] = None,
     weight: Annotated[str | None, typer.Option(help="Tables: the column of weights.")] = None,
@@ -96,30 +193,60 @@ def _file_options(
     decimal: Annotated[str, typer.Option(help="csv: what stands before a number's fraction.")] = ".",
     encoding: Annotated[str, typer.Option(help="csv: of its characters, such as latin-1 or utf-16.")] = "utf-8",
     target: Annotated[
-        str, typer.Option(help="libsvm, vw: class, multilabel or continuous; auto asks the first rows.")
+        str, typer.Option(help="libsvm, vw, npy, npz: class, multilabel or continuous; auto asks the first rows.")
     ] = "auto",
     zero_based: Annotated[bool, typer.Option("--zero-based", help="libsvm: columns are numbered from 0.")] = False,
     one_based: Annotated[bool, typer.Option("--one-based", help="vw: columns are numbered from 1.")] = False,
     n_features: Annotated[int | None, typer.Option(min=1, help="Width of sparse rows, where it is known.")] = None,
     topics: Annotated[Path | None, typer.Option(metavar="FILE", help="rcv1: the topics file.")] = None,
-    features: Annotated[str | None, typer.Option(help="mat: the variable of rows (fea).")] = None,
+    features: Annotated[str | None, typer.Option(help="The variable of rows: mat (fea), npz (X).")] = None,
     subset: Annotated[str | None, typer.Option(help="mat: the variable of row numbers to take, say trainIdx.")] = None,
 ) -> None:
     """What every command takes that reads files."""
 
 
+def _table_options(
+    one_hot: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Tables: a column whose categories are never hashed.")
+    ] = None,
+    hash: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Tables: a column whose categories are all hashed.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Tables: a column taken though it looks like an id or constant."),
+    ] = None,
+    text: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Tables: a column of texts.")] = None,
+    impute: Annotated[str, typer.Option(help="Tables: what a missing number is: mean, or a number.")] = "mean",
+) -> None:
+    """What a command takes beside that learns tables through a feature map."""
+
+
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options that say how files are read; it gets them as its argument `read_as`."""
-    shared = inspect.signature(_file_options).parameters
+    return _with_options(command, _file_options)
+
+
+def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of `reads_files`, and those that say what is made of a table's columns."""
+    return _with_options(command, _file_options, _table_options)
+
+
+def _with_options(command: Callable[..., None], *options: Callable[..., None]) -> Callable[..., None]:
+    shared = {name: p for function in options for name, p in inspect.signature(function).parameters.items()}
 
     def run(**given: Any) -> None:
         from stream_dr.datasets.sources import Options
+        from stream_dr.feature_maps import feature_map
 
         said = {name: given.pop(name) for name in shared}
+        made_of, texts = _map(said), said.pop("text", None) or ()
         said["drop"] = ",".join(said["drop"] or ()) or None
-        said["kinds"] = tuple(map(_kind, said.pop("as_") or ()))
+        said["kinds"] = (*map(_kind, said.pop("as_") or ()), *((name, "text") for name in texts))
         said["delimiter"] = said["delimiter"].replace("\\t", "\t")
-        command(**given, read_as=ReadAs(said.pop("format"), Options(**said)))
+        read_as = ReadAs(said.pop("format"), Options(**said), made_of)
+        feature_map(read_as.table())
+        command(**given, read_as=read_as)
 
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
@@ -128,8 +255,20 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def _map(said: dict[str, Any]) -> dict[str, Any]:
+    """What options say of a table's feature map; they are taken out. Raises typer.BadParameter."""
+    impute = said.pop("impute", "mean")
+    columns = {name: value for name in ("one_hot", "hash", "keep") if (value := said.pop(name, None))}
+    try:
+        return columns if impute == "mean" else columns | {"impute": float(impute)}
+    except ValueError as e:
+        raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
+
+
 def _kind(told: str) -> tuple[str, str]:
+    from stream_dr.feature_maps.taken_for import AS
+
     column, sign, kind = told.rpartition("=")
-    if not sign:
-        raise typer.BadParameter(f"{told!r}; give COLUMN=KIND.", param_hint="--as")
+    if not sign or kind not in AS:
+        raise typer.BadParameter(f"{told!r}; give COLUMN=KIND, of {', '.join(AS)}.", param_hint="--as")
     return column, kind

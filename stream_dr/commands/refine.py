@@ -1,11 +1,15 @@
 """`stream-dr refine`: a model's exact projection by passes over the log."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stream_dr.commands.output import Bar, result, say
+
+if TYPE_CHECKING:
+    from stream_dr.directory.directory import Directory
+    from stream_dr.models.model import Model
 
 
 def refine(
@@ -26,35 +30,49 @@ def refine(
     Interrupted, the same command goes on at the next pass. Models that are behind the log catch up first.
     """
     from stream_dr.directory.directory import Directory
+
+    with Directory(directory) as opened:
+        refine_and_say(opened, opened.model(model), tol, max_passes, workers, scheduler)
+
+
+def refine_and_say(
+    opened: "Directory",
+    model: "Model",
+    tol: float,
+    max_passes: int,
+    workers: int = 1,
+    scheduler: str | None = None,
+) -> None:
+    """Refine a model of a directory with a bar, and say each pass and what came of them. Raises as refine_model."""
     from stream_dr.distributed.refine import refine_on
     from stream_dr.estimators.fitting.refining import not_reached
     from stream_dr.running.refine import refine_model
 
-    with Directory(directory) as opened:
-        chosen, last = opened.model(model), {}
-        with Bar("refine", None) as bar:
+    last: dict[str, Any] = {}
+    with Bar("refine", None) as bar:
 
-            def show(facts: dict[str, Any]) -> None:
-                last.update(facts)
-                if "exact" in facts:
-                    return
-                bar.show(facts["rows"], facts["total_rows"], f"pass {facts['pass']}")
-                if "residual" in facts:
-                    say(
-                        f"pass {facts['pass']}: residual {facts['residual']:.3g}, angle {facts['angle']:.3g} rad, "
-                        f"{facts['seconds']:.1f} s"
-                    )
+        def show(facts: dict[str, Any]) -> None:
+            last.update(facts)
+            if "exact" in facts:
+                return
+            bar.show(facts["rows"], facts["total_rows"], f"pass {facts['pass']}")
+            if "residual" in facts:
+                say(
+                    f"pass {facts['pass']}: residual {facts['residual']:.3g}, angle {facts['angle']:.3g} rad, "
+                    f"{facts['seconds']:.1f} s"
+                )
 
-            if scheduler is None:
-                published = refine_model(opened, chosen, tol, max_passes, show, workers)
-            else:
-                published = refine_on(scheduler, opened, chosen, tol, max_passes, show)
-        if not last.get("converged", True):
-            say(f"warning (not_converged): {not_reached(last['pass'], last['residual'], last['angle'], tol)}")
-        if last.get("exact"):
-            result(f"{model}: exact already, from one pass; nothing was changed")
-            return
-        result(
-            f"{model}: refined at position {published.position}, residual {published.residual:.3g}, version "
-            f"{published.version}, {published.projection.n_components} components"
-        )
+        if scheduler is None:
+            published = refine_model(opened, model, tol, max_passes, show, workers)
+        else:
+            published = refine_on(scheduler, opened, model, tol, max_passes, show)
+
+    if not last.get("converged", True):
+        say(f"warning (not_converged): {not_reached(last['pass'], last['residual'], last['angle'], tol)}")
+    if last.get("exact"):
+        result(f"{model.name}: exact already, from one pass; nothing was changed")
+        return
+    result(
+        f"{model.name}: refined at position {published.position}, residual {published.residual:.3g}, version "
+        f"{published.version}, {published.projection.n_components} components"
+    )

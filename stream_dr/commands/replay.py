@@ -1,6 +1,5 @@
 """`stream-dr replay`: shards through models, into a directory."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +9,20 @@ from stream_dr.commands.learn import learn_files, report_files
 from stream_dr.commands.output import say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.replaying import replay_into
-from stream_dr.commands.specs import Dir, Models, SkipDamaged, Sources, check_specs, parse_spec
+from stream_dr.commands.specs import Dir, Models, SkipDamaged, Sources, Specs, has_models, parse_specs
 
 if TYPE_CHECKING:
     from stream_dr.distributed.kept import Kept, Run
+    from stream_dr.running.replay import ReplaySettings
+
+
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Learn parts of the shards side by side in N threads, and merge them."),
+]
+Tested = Annotated[
+    bool, typer.Option("--test", help="Test the models on some rows before they learn them, for a tenth of the time.")
+]
 
 
 @reads_files
@@ -33,10 +42,11 @@ def replay(
         int | None, typer.Option(metavar="SEED", help="Shuffle the shards' order in each pass.")
     ] = None,
     skip_damaged: SkipDamaged = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Learn parts of the shards side by side in N threads, and merge them."),
-    ] = None,
+    test: Annotated[
+        bool,
+        typer.Option("--test", help="Test the models on some rows before they learn them, for a tenth of the time."),
+    ] = False,
+    workers: Workers = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="tcp://HOST:PORT", help="Learn them on a Dask cluster (extra [distributed]).")
     ] = None,
@@ -61,26 +71,30 @@ def replay(
     from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import open_dataset
 
-    specs = [parse_spec(text) for text in model or []]
-    settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, RunSettings(snapshot_rows=snapshot_rows))
-    table = read_as.table()
-    if files := read_as.files(sources, said=len(table) > 1):
-        _say_no_shards(files)
-        report_files(files, table, hints=False)
-        learn_files(dir, sources, files, specs, table, settings)
+    specs = parse_specs(model)
+    kept = _kept(work, workers, scheduler)
+    if workers is not None or scheduler is not None:
+        read_as.check_shards(sources)
+    read_as.check(sources)
+    dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.takes_shards, sources)) else None
+    if not specs and not has_models(dir):
+        raise typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
+    run = RunSettings(snapshot_rows=snapshot_rows)
+    settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, run, test)
+    if dataset is None:
+        _learn(read_as, dir, sources, specs, settings)
         return
-    dataset = open_dataset(sources, skip_damaged=skip_damaged)
-    check_specs(specs, dir)
-    replay_into(
-        dir, dataset, specs, settings, None, _parts(workers, scheduler, task_seconds), _kept(work, workers, scheduler)
-    )
+    replay_into(dir, dataset, specs, settings, None, _parts(workers, scheduler, task_seconds), kept)
 
 
-def _say_no_shards(files: Iterable[Path]) -> None:
+def _learn(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settings: "ReplaySettings") -> None:
+    table, files = read_as.table(), read_as.files(sources)
     say(
         f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
         "options for a table's columns."
     )
+    report_files(files, table, hints=False)
+    learn_files(dir, sources, files, specs, table, settings)
 
 
 def _parts(workers: int | None, scheduler: str | None, task_seconds: float) -> "Run | None":

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stream_dr.commands.output import Bar, result, say
-from stream_dr.commands.specs import Specs, add_model, no_model
+from stream_dr.commands.refine import refine_and_say
+from stream_dr.commands.specs import Specs, add_model
 from stream_dr.errors import StreamDRError
+from stream_dr.shards.uri import RemotePath
 
 if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
@@ -25,9 +27,11 @@ def replay_into(
     out: Path | None = None,
     parts: "Run | None" = None,
     kept: "Kept | None" = None,
+    refine: bool = False,
 ) -> None:
     """Replay shards and say what was done; with `out`, project them through the first model named, too. parts: what runs a
-    plan; None: one batch is learned after the other. kept: where a plan's finished parts are kept."""
+    plan; None: one batch is learned after the other. kept: where a plan's finished parts are kept. refine: solutions from
+    the diagonal too, before they project, unless the model was made so or shards lie on another machine."""
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.replay import replay_in_parts
     from stream_dr.running.query import project
@@ -36,8 +40,6 @@ def replay_into(
     from stream_dr.running.warm_up import warm_up
 
     with Directory(dir, n_features=dataset.n_features) as directory, _made(directory, specs):
-        if not directory.models:
-            raise no_model(dir)
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with Bar("replay", dataset.rows) as bar:
 
@@ -56,11 +58,38 @@ def replay_into(
         )
         for name, model in directory.models.items():
             result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
+        if settings.test and report.rows:
+            _say_tests(directory)
+        if refine:
+            _refine_diagonal(directory, dataset)
         if out is not None:
             name = specs[0][0] if specs else next(iter(directory.models))
             with Bar("transform", dataset.rows) as bar:
                 rows = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
             result(f"{rows} rows projected by {name} written to {out}")
+
+
+def _say_tests(directory: "Directory") -> None:
+    """Say what the models scored on rows before they learned them."""
+    tested = directory.records.last_tested()
+    for name, model in directory.models.items():
+        if facts := tested.get(model.id):
+            say(
+                f"note: {name} told the labels of {facts['accuracy']:.1%} of {facts['tested']:,} rows unlearned yet (by "
+                f"the nearest class mean); the label of the row before is right for {facts['baseline']:.1%}."
+            )
+
+
+def _refine_diagonal(directory: "Directory", dataset: "Dataset") -> None:
+    for name, model in directory.models.items():
+        solution = model.published.projection.solution if model.published else ""
+        stale = solution == "diagonal" or (solution == "refined" and model.stale_rows)
+        if not stale or model.spec.params.get("scatter") == "diagonal":
+            continue
+        if any(isinstance(shard.path, RemotePath) for shard in dataset.shards):
+            say(f"note: {name} is solved from the diagonal; stream-dr refine {directory.path} --model {name} is exact.")
+        else:
+            refine_and_say(directory, model, tol=1e-3, max_passes=20)
 
 
 def _rates(directory: "Directory") -> str:

@@ -1,5 +1,6 @@
-"""Specs: `NAME=KEY[:param=value,…]` from the command line; a value in braces is JSON, such as a feature map's spec. In the
-place of KEY may stand the file of a saved estimator, `NAME=FILE.safetensors`."""
+"""Specs: `NAME=KEY[:param=value,…]` from the command line; a value in braces is JSON, such as a feature map's spec, of which
+the name alone will do (feature_map=text). In the place of KEY may stand the file of a saved estimator,
+`NAME=FILE.safetensors`."""
 
 import json
 import re
@@ -12,12 +13,14 @@ if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
     from stream_dr.models.model import Model
 
-Dir = Annotated[
-    Path,
-    typer.Option(
-        "--dir", envvar="STREAM_DR_DIR", help="The directory: log, models, snapshots. Made if it is not there."
-    ),
-]
+_DIR = typer.Option(
+    "--dir",
+    envvar="STREAM_DR_DIR",
+    file_okay=False,
+    help="The directory: log, models, snapshots. Made if it is not there.",
+)
+Dir = Annotated[Path, _DIR]
+AnyDir = Annotated[Path | None, _DIR]
 Models = Annotated[
     list[str] | None,
     typer.Option(
@@ -47,7 +50,7 @@ SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over dam
 Specs = list[tuple[str, str, dict[str, Any]]]
 """Models' names, estimators' keys (or saved estimators' files) and parameters."""
 SAVED = ".safetensors"
-Value = str | int | float | bool | None | dict[str, Any]
+Value = str | int | float | bool | None | dict[str, Any] | list[Any]
 
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
@@ -61,19 +64,21 @@ def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
     if not (name and equals and key):
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
     params: dict[str, Value] = {}
-    for part in filter(None, re.split(r",(?![^{]*\})", given)):
+    for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", given)):
         param, sign, value = part.partition("=")
         if not (param and sign):
             raise typer.BadParameter(f"{part!r} in {text!r}; give param=value.")
         params[param.strip()] = parse_value(value.strip())
+    if isinstance(params.get("feature_map"), str):
+        params["feature_map"] = {"map": params["feature_map"]}
     return name.strip(), key.strip(), params
 
 
 def parse_value(text: str) -> Value:
-    """A number, true, false, none, JSON in braces, or else the text itself. Raises typer.BadParameter."""
-    if text.startswith("{"):
+    """A number, true, false, none, JSON in braces or brackets, or else the text itself. Raises typer.BadParameter."""
+    if text.startswith(("{", "[")):
         try:
-            found: dict[str, Any] = json.loads(text)
+            found: dict[str, Any] | list[Any] = json.loads(text)
             return found
         except ValueError as e:
             raise typer.BadParameter(f"{text!r} is not JSON ({e}).") from e
@@ -87,17 +92,50 @@ def parse_value(text: str) -> Value:
     return text
 
 
-def check_specs(specs: Specs, dir: Path) -> None:
-    """Raise what is wrong with the models that are named, before the directory is made."""
+def spec_text(name: str, key: str, params: dict[str, Any]) -> str:
+    """What parse_spec reads."""
+    params = {k: v["map"] if isinstance(v, dict) and v.keys() == {"map"} else v for k, v in params.items()}
+    told = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
+    return f"{name}={key}{':' if params else ''}{','.join(told)}"
+
+
+def parse_specs(texts: list[str] | None) -> Specs:
+    """The models that are named. Raises what is wrong with one, before a row is read."""
+    specs = [parse_spec(text) for text in texts or []]
+    check_specs(specs)
+    return specs
+
+
+def check_specs(specs: Specs) -> None:
+    """Raise what is wrong with models."""
     from stream_dr.directory.model_table import check_name
     from stream_dr.estimators import make
     from stream_dr.models.saved import load
 
+    names = [name for name, _, _ in specs]
     for name, key, params in specs:
         check_name(name)
+        if names.count(name) > 1:
+            raise typer.BadParameter(
+                f"two models are called {name!r}; give each a name of its own.", param_hint="--model"
+            )
         load(key, max_bytes=None) if key.endswith(SAVED) else make(key, params)
-    if not specs and not dir.exists():
-        raise no_model(dir)
+
+
+def through_table(params: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """A model's parameters with that map of a table, unless they have another map, or say more of it than its name."""
+    by_name = {"map": "table"}
+    return {**params, "feature_map": table} if params.get("feature_map", by_name) == by_name else params
+
+
+def has_models(dir: Path) -> bool:
+    """Whether a directory is there and has models."""
+    from stream_dr.directory.directory import Directory
+
+    if not (dir / "log").exists():
+        return False
+    with Directory(dir, writable=False) as directory:
+        return bool(directory.models)
 
 
 def add_model(directory: "Directory", name: str, key: str, params: dict[str, Any]) -> tuple["Model", bool]:
@@ -107,8 +145,3 @@ def add_model(directory: "Directory", name: str, key: str, params: dict[str, Any
     if not key.endswith(SAVED):
         return directory.add_model(name, key, params)
     return directory.add_saved(name, load(key, directory.limits.max_state_bytes))
-
-
-def no_model(dir: Path) -> typer.BadParameter:
-    """What says that there is no model to learn with."""
-    return typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")

@@ -14,9 +14,10 @@ from pathlib import Path
 from stream_dr.datasets.sources import Options, open_source
 from stream_dr.datasets.tfidf import DocumentFrequencies, TfIdf, load_tfidf
 from stream_dr.disk import FileName
+from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import WriteProgress, write_shards
+from stream_dr.shards.writer import WriteProgress, check_empty, write_shards
 
 TFIDF = "tfidf.safetensors"
 """Name of the frozen weighting beside the shards."""
@@ -39,6 +40,9 @@ def convert(
     tfidf: weight raw counts by frequencies counted in a pass of its own. tfidf_from: by those a file holds. Raises
     OutputExists, InsufficientStorage and what `open_source` and reading raise; then no manifest is written.
     """
+    if tfidf and tfidf_from is not None:
+        raise InvalidParameter("weights are counted from the files (tfidf) or those of another (tfidf_from); give one.")
+    check_empty(out)
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
     weighting = None if tfidf_from is None else load_tfidf(tfidf_from)
     if tfidf:

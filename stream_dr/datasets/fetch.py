@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from stream_dr.datasets.readers.lines import BLOCK_ROWS
 from stream_dr.datasets.readers.rcv1 import read_indicator
 from stream_dr.disk import FileName
-from stream_dr.errors import InvalidParameter, SourceMissing
+from stream_dr.errors import InvalidParameter, SourceMissing, did_you_mean
 from stream_dr.rows.block import Block
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.shards.manifest import Manifest
@@ -59,7 +59,9 @@ def _parts(name: str) -> list[tuple[str, int | None, Iterator[Block]]]:
         return parts
     if name.startswith("openml:"):
         return [_openml(name)]
-    raise InvalidParameter(f"there is no data set {name!r} to fetch; names are {NAMES}.")
+    raise InvalidParameter(
+        f"there is no data set {name!r} to fetch{did_you_mean(name, ('rcv1', 'news20'))}; names are {NAMES}."
+    )
 
 
 def _openml(name: str) -> tuple[str, int | None, Iterator[Block]]:

@@ -4,6 +4,7 @@ Each format is a reader in datasets/readers; this file knows a file's format by 
 Memory is one block, whatever the file's size (MATLAB's format excepted, see its reader).
 """
 
+import codecs
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
@@ -14,29 +15,41 @@ from stream_dr.arrow.rows import BESIDE, is_layout
 from stream_dr.budget import read_budget
 from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.readers.csv import read_csv
+from stream_dr.datasets.readers.databases import read_duckdb, read_sqlite
 from stream_dr.datasets.readers.jsonl import read_jsonl
 from stream_dr.datasets.readers.libsvm import read_libsvm
 from stream_dr.datasets.readers.lines import PACKED
 from stream_dr.datasets.readers.matlab import read_matlab
 from stream_dr.datasets.readers.mulan import read_arff
+from stream_dr.datasets.readers.npy import read_npy, read_npz
 from stream_dr.datasets.readers.parquet import read_ipc, read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.vw import read_vw
 from stream_dr.disk import FileName
-from stream_dr.errors import DamagedShard, InvalidParameter, MalformedInput, SourceMissing
+from stream_dr.errors import (
+    DamagedShard,
+    InvalidParameter,
+    InvalidTargets,
+    MalformedInput,
+    SourceMissing,
+    did_you_mean,
+    unknown_parameter,
+)
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import plain
 from stream_dr.shards.dataset import open_shard
 from stream_dr.shards.file import begins_as_shard
+from stream_dr.targets.targets import KINDS
 
 
 class Options(NamedTuple):
     """How a file is to be read; what a format has no use for must be left alone.
 
-    target: libsvm, vw: "auto" or the kind of targets. zero_based, one_based: where columns are numbered from. n_features:
-    width to state for sparse rows. topics: rcv1's topics file. labels: arff: MULAN's XML; mat: the labels' variable;
-    of tables: indicator columns, separated by commas. label: the class attribute or column. targets, weight, id, drop:
-    columns of tables. raw, kinds: as in Roles. features, subset: mat's variables. delimiter, header, decimal, encoding: csv.
+    target: libsvm, vw, npy, npz: "auto" or the kind of targets. zero_based, one_based: where columns are numbered from.
+    n_features: width to state for sparse rows. topics: rcv1's topics file. labels: arff: MULAN's XML; mat, npz: the labels'
+    variable; npy, npz: a .npy file of them; of tables: indicator columns, separated by commas. label: the class attribute or
+    column. targets, weight, id, drop: columns of tables. raw, kinds: as in Roles. features: mat's and npz's variable of
+    rows. subset: mat's of row numbers. delimiter, header, decimal, encoding: csv.
     """
 
     target: str = "auto"
@@ -71,22 +84,34 @@ _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
     "jsonl": (read_jsonl, _COLUMNS),
     "parquet": (read_parquet, _COLUMNS),
     "arrow": (read_ipc, _COLUMNS),
+    "npy": (read_npy, ("labels", "target")),
+    "npz": (read_npz, ("features", "labels", "target")),
+    "sqlite": (read_sqlite, _COLUMNS),
+    "duckdb": (read_duckdb, _COLUMNS),
 }
 """The reader of each format, and which options it has a use for."""
 FORMATS = tuple(_READERS)
-TABLES = ("csv", "jsonl", "parquet", "arrow")
+DATABASES = ("sqlite", "duckdb")
+"""Formats whose files hold several tables, each a source: FILE!TABLE."""
+TABLES = ("csv", "jsonl", "parquet", "arrow", *DATABASES)
 """Formats whose columns have names and parts to play."""
 
 _SUFFIXES = {
     ".svm": "libsvm", ".svmlight": "libsvm", ".libsvm": "libsvm", ".vw": "vw", ".arff": "arff", ".mat": "mat",
     ".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".arrows": "arrow", ".ipc": "arrow", ".feather": "arrow",
+    ".npy": "npy", ".npz": "npz", ".db": "sqlite", ".db3": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite",
+    ".duckdb": "duckdb", ".ddb": "duckdb",
 }  # fmt: skip
 
 
 def format_of(path: FileName) -> str:
-    """A file's format by its name, of a packed one by what stands before. Raises InvalidParameter."""
-    name = Path(str(path).partition("!")[2] or str(path))
+    """A file's format by its name, of a packed one by what stands before, of a table by its database's. Raises
+    InvalidParameter."""
+    archive, _, member = str(path).partition("!")
+    if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
+        return str(format)
+    name = Path(member or archive)
     if name.suffix.lower() in PACKED:
         name = name.with_suffix("")
     if name.suffix.lower() not in _SUFFIXES:
@@ -100,13 +125,14 @@ class FileSource:
     """Files read as one stream of batches, in the order given: a Source for refine and evaluate.
 
     paths: the files. format: of all of them. options: how they are read; of a table whose first piece settles whether its
-    features are numbers alone, `raw` says which. Raises InvalidParameter (an option that the format has no use for) and what
-    looking at a table's first piece raises.
+    features are numbers alone, `raw` says which. Raises InvalidParameter (an option that the format has no use for, a value
+    that is none) and InvalidTargets (two kinds of them) before a row is read, then what a table's first piece raises.
     """
 
     def __init__(self, paths: Sequence[FileName], format: str, options: Options = Options()) -> None:
         if format not in FORMATS:
-            raise InvalidParameter(f"there is no format {format!r}; formats are {', '.join(FORMATS)}.")
+            meant = did_you_mean(format, FORMATS)
+            raise InvalidParameter(f"there is no format {format!r}{meant}; formats are {', '.join(FORMATS)}.")
         self.paths, self.format = tuple(Path(path) for path in paths), format
         reader, takes = _READERS[format]
         given = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
@@ -115,6 +141,7 @@ class FileSource:
                 raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
         if format == "rcv1" and options.topics is None:
             raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
+        _check(format, options)
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
             options = options._replace(delimiter="\t")
         self.options = options
@@ -180,8 +207,8 @@ class FileSource:
 def open_source(
     paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **given: Any
 ) -> FileSource:
-    """A file, or several as one, as batches that are read when asked for: csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff
-    or mat, packed (gz, bz2, xz, zip members) or not.
+    """A file, or several as one, as batches that are read when asked for: csv, jsonl, parquet, arrow, libsvm, vw, rcv1,
+    arff, mat, npy or npz, packed (gz, bz2, xz, zip members) or not, or a table of SQLite or DuckDB (shop.db!orders).
 
     format: by the first file's name where it is None. given: Options by name: label="y", weight=…, id=…, drop="a,b" … Raises
     InvalidParameter, SourceMissing, MalformedInput.
@@ -189,9 +216,8 @@ def open_source(
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not several:
         raise InvalidParameter("no file is named; name one or several.")
-    unknown = set(given) - set(Options._fields)
-    if unknown:
-        raise InvalidParameter(f"{', '.join(sorted(unknown))}: no option; options are {', '.join(Options._fields)}.")
+    if error := unknown_parameter("reading a file", given, Options._fields):
+        raise error
     return FileSource(several, format or format_of(several[0]), (options or Options())._replace(**given))
 
 
@@ -211,6 +237,21 @@ def are_shards(path: Path) -> bool:
         return False  # a row group of many rows, to be read some rows at a time
     features = [field for field in schema if field.name not in BESIDE]
     return is_layout(schema.names) or all(plain(field.type) for field in features)
+
+
+def _check(format: str, options: Options) -> None:
+    """Raise InvalidParameter, InvalidTargets for values that no file can be read with."""
+    if format in TABLES:
+        _roles(options).taken()
+    if options.target not in ("auto", *KINDS):
+        raise InvalidTargets(f"target={options.target!r}; it must be auto, {', '.join(KINDS)}.")
+    for name, value in (("delimiter", options.delimiter), ("decimal", options.decimal)):
+        if len(value.encode()) != 1:
+            raise InvalidParameter(f"{name}={value!r}; it must be one character of ASCII.")
+    try:
+        codecs.lookup(options.encoding)
+    except LookupError as e:
+        raise InvalidParameter(f"encoding={options.encoding!r}; name one that Python knows, such as latin-1.") from e
 
 
 def _identity(path: Path) -> tuple[int, int]:

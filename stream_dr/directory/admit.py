@@ -51,6 +51,7 @@ from stream_dr.models.model import Learner, Model
 from stream_dr.models.schema import (
     Limits,
     Schema,
+    bytes_needed,
     check_stated,
     columns_in_order,
     columns_missing,
@@ -61,7 +62,15 @@ from stream_dr.models.schema import (
 )
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import State
-from stream_dr.targets.targets import Label, Targets, all_absent, check_label_type, labelled_rows, refuse_kind
+from stream_dr.targets.targets import (
+    Label,
+    Targets,
+    all_absent,
+    check_allowed,
+    check_label_type,
+    labelled_rows,
+    refuse_kind,
+)
 
 log = logging.getLogger("stream_dr.admit")
 
@@ -73,8 +82,11 @@ NONE = "none"
 """The kind of a stream that is set to carry no targets."""
 
 
-def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits) -> Schema:
-    """The schema once the block is in. Raises the error that refuses it; O(rows + labels)."""
+def admit_block(
+    block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits, empty: Callable[[], int] = int
+) -> Schema:
+    """The schema once the block is in. empty: how many of its labels have no row left. Raises the error that refuses it;
+    O(rows + labels)."""
     if block is None:
         return schema
     if block.rows == 0 or (block.features == 0 and not block.sparse):
@@ -85,7 +97,7 @@ def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], 
     grown = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
     if grown == schema:
         return schema
-    _check_limits(grown, limits)
+    _check_limits(grown, limits, empty)
     first_targets = schema.n_targets == 0 < grown.n_targets
     decides = schema.layout is None or schema.target_kind != grown.target_kind or first_targets
     for model in models:
@@ -110,7 +122,7 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
     _check_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
     solving = estimator.solve_bytes()
-    needed = estimator.state_bytes(schema.features, max(1, schema.n_targets)) + solving
+    needed = bytes_needed(estimator, schema) + solving
     if needed > limits.max_state_bytes:
         raise LimitExceeded(
             f"{type(estimator).__name__} would need {needed} bytes for {schema.features} features and {schema.n_targets} "
@@ -229,7 +241,8 @@ def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
         )
     if targets.values is not None:
         return _with_outputs(targets.values.shape[1], schema)
-    check_label_type(schema.labels, targets.labels)
+    check_label_type(schema.labels or schema.allowed_labels, targets.labels)
+    check_allowed(schema.allowed_labels, targets.labels)
     known = set(schema.labels)
     new = tuple(label for label in targets.labels if label not in known)
     return schema._replace(target_kind=targets.kind, labels=schema.labels + new)
@@ -243,7 +256,7 @@ def _with_outputs(outputs: int, schema: Schema) -> Schema:
     return schema._replace(target_kind="continuous", outputs=outputs)
 
 
-def _check_limits(schema: Schema, limits: Limits) -> None:
+def _check_limits(schema: Schema, limits: Limits, empty: Callable[[], int]) -> None:
     if schema.features > limits.max_features:
         kind = InvalidIndex if schema.layout == "sparse" else LimitExceeded
         raise kind(
@@ -252,11 +265,11 @@ def _check_limits(schema: Schema, limits: Limits) -> None:
             needed=schema.features,
             limit=limits.max_features,
         )
-    if schema.n_targets > limits.max_labels:
+    if schema.n_targets > limits.max_labels and (labels := schema.n_targets - empty()) > limits.max_labels:
         raise LimitExceeded(
-            f"the batch would make {schema.n_targets} labels; at most {limits.max_labels} are allowed (max_labels). "
+            f"the batch would make {labels} labels; at most {limits.max_labels} are allowed (max_labels). "
             "Check the labels, or raise the limit.",
-            needed=schema.n_targets,
+            needed=labels,
             limit=limits.max_labels,
         )
 
@@ -276,8 +289,8 @@ class _Place(NamedTuple):
 class Group:
     """One group commit. schema: as the drafts find it; written: the same without the settings, as the log has it. models:
     that learn. admitted: label sets admitted for each model, by its id, and perhaps not in its state yet. removable:
-    raises what keeps rows from being taken out. Attributes: events, drafts (those of the events), schema, written,
-    label_sets (of the drafts)."""
+    raises what keeps rows from being taken out. empty: how many labels have no row. Attributes: events, drafts (those of
+    the events), schema, written, label_sets (of the drafts)."""
 
     def __init__(
         self,
@@ -288,9 +301,10 @@ class Group:
         limits: Limits,
         admitted: dict[int, set[frozenset[Label]]],
         removable: Callable[[Removal], None],
+        empty: Callable[[], int],
     ) -> None:
         self.schema, self.written, self.models = schema, written, models
-        self._log, self._limits, self._admitted, self._removable = log, limits, admitted, removable
+        self._log, self._limits, self._admitted, self._removable, self._empty = log, limits, admitted, removable, empty
         self.events: list[EventDraft] = []
         self.drafts: list[Draft] = []
         self.label_sets: set[frozenset[Label]] = set()
@@ -329,7 +343,7 @@ class Group:
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
         if draft.kind == "unlearn":
             self._removable(removal_of(draft.body))
-        schema = admit_block(draft.block, self.schema, self.models, self._limits)
+        schema = admit_block(draft.block, self.schema, self.models, self._limits, self._empty)
         return schema, self._check_label_sets(draft, schema)
 
     def _missing(self, draft: Draft) -> tuple[str, ...]:
@@ -378,7 +392,7 @@ class Group:
         bounded = [(model, most) for model, most in bounds if most is not None]
         if not bounded or draft.block is None:
             return frozenset()
-        given = label_sets(draft.block.y)
+        given = frozenset() if draft.block.y is None else draft.block.y.label_sets()
         for model, most in bounded:
             self._check_bound(model, given, most)
         return given
@@ -397,15 +411,3 @@ class Group:
                 needed=needed,
                 limit=most,
             )
-
-
-def label_sets(targets: Targets | None) -> MetSets:
-    """The distinct, non-empty label sets of a batch's rows; none where targets are not labels."""
-    if targets is None or targets.values is not None:
-        return frozenset()
-    if targets.indptr is None:
-        codes = targets.codes if targets.present is None else targets.codes[targets.present]
-        return {frozenset((targets.labels[c],)) for c in np.unique(codes).tolist()}
-    codes, at = targets.codes.tolist(), targets.indptr.tolist()
-    sets = {tuple(codes[at[i] : at[i + 1]]) for i in range(targets.rows)} - {()}
-    return {frozenset(targets.labels[c] for c in s) for s in sets}

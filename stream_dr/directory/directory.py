@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from stream_dr.directory.admit import Group, admit_model
 from stream_dr.directory.admit_saved import admit_saved
-from stream_dr.directory.draft import Checked, Draft, Receipt, Recent
+from stream_dr.directory.draft import Checked, Draft, LabelRows, Receipt, Recent
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
@@ -35,6 +35,7 @@ from stream_dr.errors import (
     ModelExists,
     StreamDRError,
     UnknownModel,
+    did_you_mean,
     without_frames,
 )
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -54,7 +55,7 @@ from stream_dr.models.snapshot import (
     snapshot_folders,
     state_sha256,
 )
-from stream_dr.targets.targets import Label
+from stream_dr.targets.label_codes import Label, label_table
 
 Start = int | Literal["start", "now"]
 
@@ -64,7 +65,8 @@ class Directory(AbstractContextManager["Directory"]):
 
     writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
     target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must
-    have, while none had any). Attributes, changed here alone: path, limits, log, table, schema, models (name → Model),
+    have, while none had any). allowed_labels: those that batches may have from now on, written down with the next one;
+    none: any; None: as is written. Attributes, changed here alone: path, limits, log, table, schema, models (name → Model),
     history, retention, recent (drafts that were just appended), records (of what models did). Raises DirectoryInUse,
     DirectoryMissing. Costs: reading the newest snapshot of each model and the schema's deltas."""
 
@@ -75,7 +77,12 @@ class Directory(AbstractContextManager["Directory"]):
         limits: Limits | None = None,
         n_features: int | None = None,
         target_kind: str | None = None,
+        allowed_labels: Sequence[Label] | None = None,
     ) -> None:
+        self._set = Schema(
+            stated=n_features or 0, target_kind=target_kind, allowed_labels=label_table(allowed_labels or ())
+        )
+        self._sets_labels = allowed_labels is not None
         self.path, self.writable, self.limits = Path(path), writable, limits or Limits()
         if not writable and not (self.path / "log").is_dir():
             raise DirectoryMissing(f"{self.path} holds no log; name a directory that `replay` or `serve` has made.")
@@ -84,22 +91,22 @@ class Directory(AbstractContextManager["Directory"]):
         self._lock = DirectoryLock(self.path) if writable else None
         try:
             with Reserve(self.path) if writable else nullcontext():
-                self._open_again(1 if writable else READ_TRIES, n_features, target_kind)
+                self._open_again(1 if writable else READ_TRIES)
         except BaseException:
             self._release()
             raise
 
-    def _open_again(self, tries: int, n_features: int | None, target_kind: str | None) -> None:
+    def _open_again(self, tries: int) -> None:
         """Open; a reader again where the writer has dropped events meanwhile."""
         for self._left in reversed(range(tries)):
             try:
-                self._open(n_features, target_kind)
+                self._open()
                 return
             except HistoryGone:
                 if not self._left:
                     raise
 
-    def _open(self, n_features: int | None, target_kind: str | None) -> None:
+    def _open(self) -> None:
         self.log = Log(
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
@@ -112,11 +119,11 @@ class Directory(AbstractContextManager["Directory"]):
         self.recent = Recent()
         self._label_sets: dict[int, set[frozenset[Label]]] = {}  # admitted for each model since it was opened
         self._unsure = False  # whether the log may hold more than is known here
-        self._set = Schema(stated=n_features or 0, target_kind=target_kind)
         self.models: dict[str, Model] = {}
         self._read_schema()
         if self.writable:
             self.history.index_ids()
+        self.label_rows = LabelRows(self.path, self.log, self.history.decoded, self.history.picked)
         for entry in self.table.entries():
             self.models[entry.name] = self._restored(entry)
         self.schema = self._known()
@@ -257,8 +264,8 @@ class Directory(AbstractContextManager["Directory"]):
     def model(self, name: str) -> Model:
         """The model of that name. Raises UnknownModel."""
         if name not in self.models:
-            known = ", ".join(sorted(self.models)) or "none"
-            raise UnknownModel(f"no model is called {name!r} here; there are: {known}.")
+            meant, known = did_you_mean(name, self.models), ", ".join(sorted(self.models)) or "none"
+            raise UnknownModel(f"no model is called {name!r} here{meant}; there are: {known}.")
         return self.models[name]
 
     def holds(self, model: Model) -> bool:
@@ -278,6 +285,8 @@ class Directory(AbstractContextManager["Directory"]):
 
     def close(self) -> None:
         """Close the log and give up the lock. Models are not snapshotted by this."""
+        if self.writable:
+            self.label_rows.save()
         self.log.close()
         self._release()
 
@@ -286,7 +295,7 @@ class Directory(AbstractContextManager["Directory"]):
 
     def _group(self) -> Group:
         given = (self.log, self.schema, self._written, self.going_on, self.limits, self._label_sets)
-        return Group(*given, self.history.check_removable)
+        return Group(*given, self.history.check_removable, lambda: self.label_rows.empty(self.schema.labels))
 
     @contextmanager
     def _sure(self) -> Iterator[None]:
@@ -294,6 +303,7 @@ class Directory(AbstractContextManager["Directory"]):
         with self._appending:
             if self._unsure:
                 self._read_schema()
+                self.label_rows.catch_up()
                 self._unsure = False
             try:
                 yield
@@ -327,6 +337,7 @@ class Directory(AbstractContextManager["Directory"]):
                 self._label_sets.setdefault(model.id, set()).update(group.label_sets)
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put(position, draft)
+            self.label_rows.add(position, draft)
 
     def _storage(self) -> InsufficientStorage | None:
         needed, free = self.limits.min_free_bytes, free_bytes(self.path)
@@ -356,6 +367,8 @@ class Directory(AbstractContextManager["Directory"]):
             schema = self._set
         else:
             schema = schema._replace(target_kind=schema.target_kind or self._set.target_kind)
+        if self._sets_labels:
+            schema = schema._replace(allowed_labels=self._set.allowed_labels)
         for model in self.models.values():
             if model.spec.saved is not None and model.start > self.position:
                 schema = with_learned(schema, model.accumulator, model.names)

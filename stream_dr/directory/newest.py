@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
 from stream_dr.directory.directory import Directory
-from stream_dr.projection import Projection
+from stream_dr.projection import Projection, columns_of
 from stream_dr.rows.block import Block
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets
@@ -21,6 +22,24 @@ class Newest(NamedTuple):
         """(rows, components) float64, in order."""
         parts = [projection.apply(block.X) for block in self.blocks]
         return np.vstack(parts) if parts else np.zeros((0, projection.n_components))
+
+    def deviations(self, projection: Projection) -> np.ndarray:
+        """Standard deviation (features,) of the columns that a linear projection's loadings are of; none without rows.
+        O(entries)."""
+        scaler = StandardScaler(with_mean=False)
+        for block in self.blocks:
+            for rows in columns_of(projection, block.X):
+                scaler.partial_fit(rows)
+        return np.sqrt(scaler.var_) if self.blocks else np.zeros(0)
+
+    def captured(self, projection: Projection) -> np.ndarray:
+        """Share (components,) of the rows' variance, of all columns, that lies in the span of a linear projection's first
+        ones."""
+        total = float((self.deviations(projection) ** 2).sum())
+        loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009 a linear one has them, or what it maps for
+        turned = np.linalg.qr(loadings, mode="r")
+        along = self.project(projection) @ np.linalg.pinv(turned)  # the rows along orthonormal axes of the same spans
+        return np.cumsum(along.var(axis=0)) / total if total > 0 else np.zeros(len(turned))
 
     @property
     def targets(self) -> Targets | None:

@@ -1,13 +1,13 @@
 """Records: what a directory's models did over time, for figures: one JSON object a line in D/records.jsonl.
 
 Kinds: "progress" (position, rows; of each model rows, rate (rows a second; None: not known), lag, version and, where it
-is tested, accuracy, baseline, tested), "published" (model, version, position, rows, solution, angles), "pass" (of a
-refine: what running/refine.py tells) and "failed" (model, position, code); each with `time`, seconds since 1970. angles:
-principal angles (radians) between a version and the one recorded before it, ascending; None where a projection is not
-linear.
+is tested, accuracy, baseline, tested), "tested" (model, id, and what `TestThenTrain.scores` tells), "published" (model,
+version, position, rows, solution, angles), "pass" (of a refine: what running/refine.py tells) and "failed" (model,
+position, code); each with `time`, seconds since 1970. angles: principal angles (radians) between a version and the one
+recorded before it, ascending; None where a projection is not linear.
 
 Nothing that is learned, published or restored reads them: a file that is missing, damaged or cannot be written costs figures
-alone. It is bounded: past MOST_BYTES every second line of the older half goes, but those of refines and failures.
+and scores alone. It is bounded: past MOST_BYTES every second line of the older half goes, but those of refines and failures.
 """
 
 import contextlib
@@ -42,6 +42,13 @@ MOST_BYTES = 8 << 20
 FOLLOWED, FOLLOWED_BYTES = 4_000, 2 << 20
 """Records that are held by who follows them, and bytes of the file that are read for it at first, the last."""
 
+SCORES = ("accuracy", "baseline", "tested", "confusion")
+"""What a model's record of tests tells."""
+
+TESTED_EVERY = 30.0
+"""Seconds between two records of a model's tests."""
+
+_TESTED = b'{"kind":"tested"'
 _LASTING = (b'{"kind":"pass"', b'{"kind":"failed"')
 
 
@@ -71,6 +78,15 @@ class Records:
             return _facts(self.path.read_bytes())
         except FileNotFoundError:
             return []
+
+    def last_tested(self) -> dict[int, Facts]:
+        """What models by id scored when they were last tested."""
+        found = {}
+        with contextlib.suppress(FileNotFoundError):
+            lines = self.path.read_bytes().splitlines()
+            for facts in _facts(b"\n".join(line for line in lines if line.startswith(_TESTED))):
+                found[facts["id"]] = {name: facts.get(name) for name in SCORES}
+        return found
 
     def _thin(self) -> None:
         lines = self.path.read_bytes().splitlines(keepends=True)
@@ -114,6 +130,8 @@ class Recorder:
         self._seen = {m.id: m.rows for m in directory.models.values()}
         self._published: dict[int, Published | None] = {m.id: m.published for m in directory.models.values()}
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
+        self._scored: dict[int, Facts] = {m.id: scores(m) for m in directory.models.values()}
+        self._scored_at = -TESTED_EVERY
         self._said = self._now({}, BEAT)  # what was so at the start is no news
 
     def start(self) -> None:
@@ -160,7 +178,17 @@ class Recorder:
         if said != self._said:
             self._directory.records.add("progress", **said)
             self._said = said
+        if self._stopping.is_set() or time.monotonic() >= self._scored_at + TESTED_EVERY:
+            self._record_scores(models)
         return any(learned.values())
+
+    def _record_scores(self, models: list[Model]) -> None:
+        """Record what the models score in tests, where that is new."""
+        for model in models:
+            scores = self._scores(model)
+            if scores and scores != self._scored.get(model.id):
+                self._scored[model.id], self._scored_at = scores, time.monotonic()
+                self._directory.records.add("tested", model=model.name, id=model.id, **scores)
 
     def _now(self, learned: dict[int, int], seconds: float) -> Facts:
         """How far every model is, and at what rate it learned; learned: rows by model id."""
@@ -171,7 +199,8 @@ class Recorder:
     def _progress(self, model: Model, last: int, learned: int, seconds: float) -> Facts:
         rate = round(learned / seconds, 1) if seconds > BEAT / 2 else None  # of less time it says nothing
         told = {"rows": model.rows, "rate": rate, "lag": max(0, last - model.position)}
-        return told | {"version": model.published_version, **self._scores(model)}
+        scores = {name: value for name, value in self._scores(model).items() if name != "confusion"}
+        return told | {"version": model.published_version, **scores}
 
     def _look(self, model: Model) -> None:
         """Record what a model has published, or that it failed, since it was last looked at."""

@@ -13,7 +13,7 @@ stream_dr: others may give other bits.
 import platform
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,10 +26,10 @@ from stream_dr.directory.draft import Reference
 from stream_dr.distributed.kept import Kept, Run, once
 from stream_dr.distributed.parts import Part, Told, learn, merge
 from stream_dr.distributed.plan import LEAST_ROWS, Node, Plan, Task
-from stream_dr.errors import ClusterError, SourceMissing
+from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import Limits, Schema
+from stream_dr.models.schema import Limits, Schema, bytes_needed
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -64,7 +64,7 @@ def workers_of(address: str, seconds: float = TASK_SECONDS) -> Run:
 
 @contextmanager
 def connected(address: str) -> Iterator["Client"]:
-    """A client of the scheduler at an address. Raises ClusterError where none answers."""
+    """A client of the scheduler at an address. Raises ClusterError where none answers, or where it is lost meanwhile."""
     try:
         from distributed import Client
     except ImportError as e:
@@ -77,7 +77,14 @@ def connected(address: str) -> Iterator["Client"]:
             "address."
         ) from e
     with client, client.as_current():
-        yield client
+        try:
+            yield client
+        except Exception as e:  # by what it was asked at that moment: a KeyError, an AttributeError …
+            if isinstance(e, CancelledError) or (client.status != "running" and not isinstance(e, StreamDRError)):
+                raise ClusterError(
+                    "the scheduler was lost. Start it and its workers, and give the command again."
+                ) from e
+            raise
 
 
 def versions() -> dict[str, str]:
@@ -94,10 +101,7 @@ def check_workers(client: "Client", needed: int = 0) -> None:
     for address, there in client.run(versions, on_error="return").items():
         if not isinstance(there, dict):  # it was lost meanwhile
             continue
-        other = [f"{name} {version}" for name, version in there.items() if version != here[name]]
-        if other:
-            mine = ", ".join(f"{name} {here[name]}" for name in here)
-            raise ClusterError(f"worker {address} has {', '.join(other)}; the client has {mine}. Install the same.")
+        _check_versions(address, there, here)
     for address, facts in workers.items():
         limit = facts["memory_limit"]
         if limit and limit < needed:
@@ -107,15 +111,21 @@ def check_workers(client: "Client", needed: int = 0) -> None:
             )
 
 
+def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -> None:
+    """Raise ClusterError where a worker's versions are not the client's."""
+    other = [f"{name} {version}" for name, version in there.items() if version != here[name]]
+    if other:
+        mine = ", ".join(f"{name} {here[name]}" for name in here)
+        raise ClusterError(f"worker {address} has {', '.join(other)}; the client has {mine}. Install the same.")
+
+
 def _state_bytes(plan: Plan) -> int:
-    features, targets = plan.schema.features, max(1, plan.schema.n_targets)
     specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
-    return sum(estimator_of(spec).state_bytes(features, targets) for spec in specs)
+    return sum(bytes_needed(estimator_of(spec), plan.schema) for spec in specs)
 
 
 def gathered(client: "Client", futures: "Sequence[Future]") -> list[Any]:
-    """What futures give. Raises what their tasks raise, and ClusterError where the scheduler or worker after worker is
-    lost."""
+    """What futures give. Raises what their tasks raise, and ClusterError where worker after worker is lost."""
     from distributed import KilledWorker
 
     try:
@@ -124,25 +134,24 @@ def gathered(client: "Client", futures: "Sequence[Future]") -> list[Any]:
         raise ClusterError(
             "four workers were lost one after the other while they ran one task. Look at their logs: is there memory for it?"
         ) from e
-    except CancelledError as e:
-        raise _lost() from e
 
 
-def _lost() -> ClusterError:
-    return ClusterError("the scheduler was lost. Start it and its workers, and give the command again.")
+def submit(client: "Client", act: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
+    """What a function gives of these arguments, on a worker; ClusterError where that has other versions than the client."""
+    return client.submit(_on_worker, versions(), act, *arguments, key=key, pure=False)
 
 
-@contextmanager
-def on_worker() -> Iterator[Any]:
-    """The worker that this runs on, with one thread of BLAS; what it cannot see is told with its address."""
+def _on_worker(wanted: dict[str, str], act: Callable[..., Any], *arguments: Any) -> Any:
+    """Workers that join during a run are checked here, and what one cannot see is told with its address."""
     from distributed import get_worker
 
-    worker = get_worker()
+    address = get_worker().address
+    _check_versions(address, versions(), wanted)
     threadpool_limits(1)  # for good: more threads of BLAS sum in another order
     try:
-        yield worker
+        return act(*arguments)
     except SourceMissing as e:
-        raise SourceMissing(f"worker {worker.address}: {e} Every worker must see it under that path.") from e
+        raise SourceMissing(f"worker {address}: {e} Every worker must see it under that path.") from e
 
 
 class _Given(NamedTuple):
@@ -194,22 +203,19 @@ class _Run:
                 raise
 
     def _results(self, futures: "list[Future]") -> list[Part]:
-        """What the futures give. Raises ClusterError when the scheduler is lost, or a worker is at one task too long."""
+        """What the futures give. Raises ClusterError when a worker is at one task too long."""
         from distributed import wait
 
         waiting = futures
-        try:
-            while waiting:
-                with suppress(TimeoutError):
-                    wait(waiting, timeout=1, return_when="FIRST_COMPLETED")
-                self._pace.check()
-                for future in futures:
-                    if future.status == "error":
-                        future.result()  # raises it
-                waiting = [future for future in waiting if future.status == "pending"]
-            return [future.result() for future in futures]
-        except CancelledError as e:
-            raise _lost() from e
+        while waiting:
+            with suppress(TimeoutError):
+                wait(waiting, timeout=1, return_when="FIRST_COMPLETED")
+            self._pace.check()
+            for future in futures:
+                if future.status == "error":
+                    future.result()  # raises it
+            waiting = [future for future in waiting if future.status == "pending"]
+        return [future.result() for future in futures]
 
     def _submitted(self, done: "dict[str, Future]") -> "list[Future]":
         futures = [self._node(self._plan.root, done)] if self._tasks else []
@@ -220,7 +226,7 @@ class _Run:
         if key in self._there:
             for reference in plan.references(node):
                 self._told(reference)
-            return client.submit(_read, self._given, key, plan.specs, key=f"{TOPIC}-kept-{key}")
+            return submit(client, _read, self._given, key, plan.specs, key=f"{TOPIC}-kept-{key}")
         level, number = node
         if level == 0:
             return done.get(key) or self._submit(key)
@@ -228,7 +234,7 @@ class _Run:
         if plan.alone((level - 1, 2 * number)):
             return older
         newer = self._node((level - 1, 2 * number + 1), done)
-        return client.submit(_merge, older, newer, self._given, key, plan.specs, key=f"{TOPIC}-{key}")
+        return submit(client, _merge, older, newer, self._given, key, plan.specs, key=f"{TOPIC}-{key}")
 
     def _submit(self, key: str, times: int = 0) -> "Future":
         """A task, or a recurrence, by its key. times: how often it was sent on its own."""
@@ -237,7 +243,7 @@ class _Run:
         if key in self._alone and self._alone[key].state is not None:
             states = [client.scatter(self._alone[key].state)]
         name = f"{TOPIC}-{key}-{times}" if times else f"{TOPIC}-{key}"
-        return client.submit(_learn, task, specs, self._given, states, key, key=name)
+        return submit(client, _learn, task, specs, self._given, states, key, key=name)
 
     def _on_its_own(self, key: str, tries: dict[str, int]) -> "Future":
         """The future of a task that took workers with it, done while nothing else ran. Raises ClusterError."""
@@ -319,13 +325,15 @@ def _read(given: _Given, key: str, specs: Sequence[Spec]) -> Part:
 @contextmanager
 def _said(given: _Given, key: str, rows: int) -> Iterator[Told]:
     """What tells the client of each batch; it is told of begin and end as well."""
-    with on_worker() as worker:
+    from distributed import get_worker
 
-        def say(reference: Reference | None, rows: int = rows) -> None:
-            worker.log_event(given.topic, (key, worker.address, rows, None if reference is None else tuple(reference)))
+    worker = get_worker()
 
-        say(None)
-        try:
-            yield say
-        finally:
-            say(None, ENDED)
+    def say(reference: Reference | None, rows: int = rows) -> None:
+        worker.log_event(given.topic, (key, worker.address, rows, None if reference is None else tuple(reference)))
+
+    say(None)
+    try:
+        yield say
+    finally:
+        say(None, ENDED)

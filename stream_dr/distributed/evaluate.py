@@ -7,7 +7,7 @@ to do with each other.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from stream_dr.distributed.cluster import check_workers, connected, gathered, on_worker
+from stream_dr.distributed.cluster import check_workers, connected, gathered, submit
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, Shuffled, evaluate
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
@@ -40,7 +40,7 @@ def evaluate_on(
     alone = [(given, own._replace(baseline=False)) for given, own in jobs[:-1]]
     with connected(address) as client:
         check_workers(client)
-        futures = [client.submit(_evaluated, evaluation, *job, pure=False) for job in (*alone, *jobs[-1:])]
+        futures = [submit(client, _evaluated, evaluation, *job) for job in (*alone, *jobs[-1:])]
         found = gathered(client, futures)
     for point in (point for _, points in found for point in points):
         (curve or (lambda point: None))(point)
@@ -52,6 +52,5 @@ def _evaluated(
 ) -> tuple[list[Score], list[Point]]:
     points = list[Point]()
     made: dict[str, Any] = {name: estimator_of(spec) for name, spec in models.items()}
-    with on_worker():
-        rows = Shuffled(evaluation.source, settings.seed) if evaluation.shuffle else evaluation.source
-        return evaluate(rows, made, settings, None, evaluation.test, points.append), points
+    rows = Shuffled(evaluation.source, settings.seed) if evaluation.shuffle else evaluation.source
+    return evaluate(rows, made, settings, None, evaluation.test, points.append), points

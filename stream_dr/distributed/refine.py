@@ -13,16 +13,15 @@ import numpy as np
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, uri_of
-from stream_dr.distributed.cluster import STATES_HELD, check_workers, connected, gathered, on_worker
+from stream_dr.distributed.cluster import STATES_HELD, check_workers, connected, gathered, submit
 from stream_dr.distributed.plan import Task, tasks_of
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.moments import moments_of
 from stream_dr.estimators.fitting.replayed import Replayed, Sums, unmapped
 from stream_dr.models.entry import Spec
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import Schema, columns_in_order, learned_by
+from stream_dr.models.schema import Schema, bytes_needed, columns_in_order, learned_by
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.running.refine import Tell, refine_model
@@ -77,7 +76,7 @@ class _Passes:
         own = frozenset(position for position, reference in found if reference is None)
         self._own = _Own(directory, model.estimator, own, frozen)
         placed = [_placed(directory, reference) for _, reference in found if reference is not None]
-        size = model.estimator.state_bytes(directory.schema.features, max(1, directory.schema.n_targets))
+        size = bytes_needed(model.estimator, directory.schema)
         check_workers(client, STATES_HELD * size)
         self._tasks = tasks_of([r for r, _ in placed], [b for _, b in placed], size)
         self._sent = client.scatter(self._given, broadcast=True)
@@ -85,9 +84,9 @@ class _Passes:
     def __call__(self, columns: np.ndarray, check: bool, told: Callable[[int], None] | None) -> Sums:
         client = self._client
         sent = client.scatter(columns, broadcast=True)
-        parts = [client.submit(_sums, task, self._sent, sent, check, pure=False) for task in self._tasks]
+        parts = [submit(client, _sums, task, self._sent, sent, check) for task in self._tasks]
         while len(parts) > 1:
-            pairs = [client.submit(Sums.merge, a, b, pure=False) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
         own = [_summed(self._given, self._own, columns, check)] if self._own.positions else []
         total: Sums = reduce(Sums.merge, [*gathered(client, parts), *own])
@@ -130,12 +129,12 @@ class _Shards:
 
 
 def _sums(task: Task, given: _Given, columns: np.ndarray, check: bool) -> Sums:
-    with on_worker():
-        return _summed(given, _Shards(task, given), columns, check)
+    return _summed(given, _Shards(task, given), columns, check)
 
 
 def _summed(given: _Given, source: Any, columns: np.ndarray, check: bool) -> Sums:
     estimator = estimator_of(given.spec)
+    moments = estimator.moments(given.state)
     estimator, state, source, names = unmapped(estimator, given.state, source, given.schema.names)
-    replayed = Replayed(estimator, state, moments_of(state, estimator.standardize), names)
+    replayed = Replayed(estimator, state, moments, names)
     return replayed.sums(source, columns, check)

@@ -15,7 +15,7 @@ from pyarrow import fs
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import references
-from stream_dr.distributed.cluster import check_workers, connected, gathered, on_worker
+from stream_dr.distributed.cluster import check_workers, connected, gathered, submit
 from stream_dr.distributed.plan import Task, tasks_of
 from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.models.model import Model
@@ -44,7 +44,7 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     with connected(address) as client:
         check_workers(client)
         sent = client.scatter(_Given(projection, schema, given_fields(dataset), out), broadcast=True)
-        entries = gathered(client, [client.submit(_part, t, n, sent, pure=False) for n, t in enumerate(tasks)])
+        entries = gathered(client, [submit(client, _part, t, n, sent) for n, t in enumerate(tasks)])
     rows = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
     write_whole(out, MANIFEST_NAME, manifest_bytes(manifest))
@@ -64,15 +64,14 @@ class _Given(NamedTuple):
 def _part(task: Task, number: int, given: _Given) -> ShardEntry:
     """A task's rows as a Parquet file, a row group a batch."""
     name, sink = f"part-{number:05d}.parquet", pa.BufferOutputStream()
-    with on_worker():
-        batches = (projected_batch(_block(r), given.projection, given.schema, given.fields) for r in task.references)
-        first = next(batches)
-        with pq.ParquetWriter(sink, first.schema, write_page_checksum=True) as writer:
-            writer.write_batch(first)
-            for batch in batches:
-                writer.write_batch(batch)
-        content = sink.getvalue().to_pybytes()
-        write_whole(given.out, name, content)
+    batches = (projected_batch(_block(r), given.projection, given.schema, given.fields) for r in task.references)
+    first = next(batches)
+    with pq.ParquetWriter(sink, first.schema, write_page_checksum=True) as writer:
+        writer.write_batch(first)
+        for batch in batches:
+            writer.write_batch(batch)
+    content = sink.getvalue().to_pybytes()
+    write_whole(given.out, name, content)
     rows = tuple(r.rows for r in task.references)
     return ShardEntry(name, sum(rows), rows, len(content), hashlib.sha256(content).hexdigest())
 

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stream_dr.errors import InvalidParameter, UnknownEstimator
+from stream_dr.errors import UnknownEstimator, did_you_mean, unknown_parameter
 
 _PLACES = {
     "ccipca": "ccipca:CCIPCA",
@@ -35,7 +35,9 @@ _PLACES = {
 }
 
 
-EARLIER: dict[str, dict[str, Any]] = {}
+_CLOSED_FORMS = ("class_means", "lda", "skm", "opls", "cca", "hsl", "pca", "mmc", "wmv", "spca", "srp", "plsda")
+
+EARLIER: dict[str, dict[str, Any]] = {key: {"min_class_rows": 1} for key in _CLOSED_FORMS}
 """By estimator's key, what a stored spec means that does not say it, where that is not today's default."""
 
 
@@ -48,7 +50,7 @@ class Registry(Mapping[str, type]):
     def __getitem__(self, key: str) -> type:
         if key not in self._places:
             known = ", ".join(sorted(self._places))
-            raise UnknownEstimator(f"no estimator is called {key!r}; known are {known}.")
+            raise UnknownEstimator(f"no estimator is called {key!r}{did_you_mean(key, self)}; known are {known}.")
         module, name = self._places[key].split(":")
         if "." not in module:
             module = f"{__name__}.{module}"
@@ -83,9 +85,8 @@ def make(key: str, params: dict[str, Any] | None = None, registry: Registry = ES
     """An unfitted estimator from its registry key and parameters. Raises UnknownEstimator or InvalidParameter."""
     kind = registry[key]
     allowed = parameters(kind)
-    for name in params or {}:
-        if name not in allowed:
-            raise InvalidParameter(f"{key} has no parameter {name!r}; it has {', '.join(allowed) or 'none'}.")
+    if error := unknown_parameter(key, params or {}, allowed):
+        raise error
     estimator = kind(**(params or {}))
     estimator.check_parameters()
     return estimator

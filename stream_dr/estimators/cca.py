@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.solve.rounding import Rounding
@@ -63,7 +63,7 @@ class CCA(TargetRegression, TwoStage):
         scaling="source" of summed squares 1.
         """
         projection: Any = self.projection()
-        m = moments_of(self.state_, self.standardize)
+        m = self.moments(self.state_)
         root = self._inverse_root(m)
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
         lengths = np.linalg.norm(turned, axis=0)

@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, class_readout
-from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import EPS
 
@@ -50,7 +50,7 @@ class ClassMeans(LinearClassifier):
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
         """Equal priors, and one variance in all directions: the mean within-class variance."""
-        offsets = moments.cross / moments.label_weights  # m_j − x̄, in the scaled columns
+        offsets = moments.offsets
         centres = offsets.T @ (loadings / moments.scale[:, None])
         within = float(moments.diagonal.sum()) - float((offsets**2).sum(axis=0) @ moments.label_weights)
         smallest = EPS * float(moments.diagonal.sum())
@@ -63,6 +63,6 @@ class ClassMeans(LinearClassifier):
     @property
     def centroids_(self) -> np.ndarray:
         """(classes, features) float64 class means, in the order of `classes_`; of mapped features with a feature map."""
-        moments = moments_of(self.state_, self.standardize)
-        means = moments.mean + (moments.cross / moments.label_weights / moments.scale[:, None]).T
+        moments = self.moments(self.state_)
+        means = moments.mean + (moments.offsets / moments.scale[:, None]).T
         return means[sorted(range(len(means)), key=lambda at: moments.labels[at])]

@@ -1,5 +1,6 @@
 """HSL: hypergraph spectral learning by the two-stage method."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.moments.label_sets import most_sets
+from stream_dr.targets.label_codes import Label
 
 
 class HSL(TwoStage):
@@ -57,13 +59,16 @@ class HSL(TwoStage):
         scatter: Literal["auto", "exact", "diagonal"] = "auto",
         standardize: bool = False,
         decay: float = 1.0,
+        min_class_rows: int = 2,
         target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
+        labels: Sequence[Label] | None = None,
         feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(
             n_components, gamma=gamma, shrinkage=shrinkage, scaling=scaling, scatter=scatter, standardize=standardize,
-            decay=decay, target=target, feature_map=feature_map, random_state=random_state,
+            decay=decay, min_class_rows=min_class_rows, target=target, labels=labels, feature_map=feature_map,
+            random_state=random_state,
         )  # fmt: skip
         self.laplacian = laplacian
 
@@ -92,7 +97,7 @@ class HSL(TwoStage):
     def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
         """XH of the hypergraph; see the class."""
         k = len(moments.label_weights)
-        if self.laplacian == "zhou" or k == 0:
+        if self.laplacian == "zhou" or moments.kind == "class" or k == 0:  # all three are one, of one label a row
             return moments.cross / np.sqrt(moments.label_weights), k**0.5
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights

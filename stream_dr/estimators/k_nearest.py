@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
-from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch
+from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, unknown_parameter
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.named_columns import in_order
@@ -79,6 +79,12 @@ class KNearest(ClassifierMixin, BaseEstimator):
         check_positive_int("n_neighbors", self.n_neighbors)
         check_positive_int("reservoir", self.reservoir)
         check_seed(self.random_state)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters. Raises InvalidParameter."""
+        if error := unknown_parameter(type(self).__name__, params, self.get_params()):
+            raise error
+        return super().set_params(**params)
 
     def accumulator(self, state: Any = None) -> ReservoirAccumulator:
         """A reservoir that starts empty, or goes on from `state`."""

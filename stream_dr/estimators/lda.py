@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, all_loadings, class_readout
-from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_number
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.readout import Readout
@@ -65,7 +65,7 @@ class LDA(LinearClassifier, TwoStage):
     means_ : ndarray (classes, features), float64
         Class means.
     xbar_ : ndarray (features,), float64
-        Their mean by priors, on which rows are centred.
+        What rows are centred on: the mean of the class means by `priors`, where they are given, else that of all rows.
     scalings_ : ndarray (features, min(classes − 1, rank)), float64
         Directions of all components, as scikit-learn's.
     explained_variance_ratio_ : ndarray (components,), float64
@@ -125,7 +125,7 @@ class LDA(LinearClassifier, TwoStage):
         """The mean of the class means by priors."""
         if self.priors is None or not moments.labels:
             return moments.mean
-        return moments.mean + (moments.cross / moments.label_weights) @ self._priors(moments) / moments.scale
+        return moments.mean + moments.offsets @ self._priors(moments) / moments.scale
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
         """Classes that are Gaussian with one covariance, diagonal in the components.
@@ -134,12 +134,12 @@ class LDA(LinearClassifier, TwoStage):
         lacks of it a times the between.
         """
         priors, share = self._priors(moments), self.ridge(moments)[0]
-        centres = (moments.cross / moments.label_weights).T @ (loadings / moments.scale[:, None])
-        centres -= priors @ centres
+        centres = moments.offsets.T @ (loadings / moments.scale[:, None])
+        apart = centres - priors @ centres
         weights = moments.label_weights / max(moments.weight, np.finfo(float).tiny) if self.priors is None else priors
-        between = weights @ centres**2
+        between = weights @ apart**2
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, CERTAIN)
-        return class_readout(moments, centres, variances, priors)
+        return class_readout(moments, centres if self.priors is None else apart, variances, priors)
 
     def shrunk_trace(self, moments: Moments) -> float:
         """tr Sw, summed."""
@@ -168,8 +168,9 @@ class LDA(LinearClassifier, TwoStage):
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
         if len(self.priors) != len(moments.labels):
             raise InvalidParameter(
-                f"priors has {len(self.priors)} entries; {len(moments.labels)} labels have been learned so far. Give one "
-                "for each, in the order of the sorted labels, or leave priors out until all of them have been learned."
+                f"priors has {len(self.priors)} entries; {len(moments.labels)} labels have been learned so far, beside "
+                f"{len(moments.waiting)} that wait for min_class_rows={self.min_class_rows} rows. Give one for each, in the "
+                "order of the sorted labels, or leave priors out until all of them have been learned."
             )
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         priors = np.empty(len(order))
@@ -188,9 +189,8 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def xbar_(self) -> np.ndarray:
-        """(features,) float64 mean of the class means by `priors_`, on which rows are centred."""
-        means, priors = self._classes()
-        return priors @ means
+        """(features,) float64 what rows are centred on."""
+        return self.mean_
 
     @property
     def scalings_(self) -> np.ndarray:
@@ -207,9 +207,9 @@ class LDA(LinearClassifier, TwoStage):
 
     def _classes(self) -> tuple[np.ndarray, np.ndarray]:
         """Means (classes, features) and priors (classes,), sorted by label."""
-        moments = moments_of(self.state_, self.standardize)
+        moments = self.moments(self.state_)
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
-        means = moments.mean + (moments.cross / moments.label_weights / moments.scale[:, None]).T
+        means = moments.mean + (moments.offsets / moments.scale[:, None]).T
         return means[order], self._priors(moments)[order]
 
 

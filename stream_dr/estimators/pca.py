@@ -8,7 +8,8 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
-from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.mapping import indicators
+from stream_dr.estimators.fitting.moments import Moments, rescaled, unscaled
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
@@ -66,6 +67,18 @@ class PCA(LinearGaussian, ClosedForm):
                 f"n_components={self.n_components!r}; as a share of all variance it must lie between 0 and 1, both left out."
             )
 
+    def moments(self, state: Any) -> Moments:
+        """The moments that a state is solved from. A table's categories count as in factor analysis of mixed data: their
+        columns are divided by the root of their share, and those that say that a value is missing are left out."""
+        m, (categories, gaps) = super().moments(state), indicators(state)
+        if not len(categories) + len(gaps):
+            return m
+        share, factor = m.mean[categories], np.ones(len(m.mean))
+        factor[categories] = np.where(share > 0.0, 1.0 / np.sqrt(np.where(share > 0.0, share, 1.0)), 0.0)
+        factor[categories] /= m.scale[categories]
+        factor[gaps] = 0.0
+        return rescaled(m, factor)
+
     def wanted(self, eigenvalues: np.ndarray, moments: Moments) -> int:
         """How many components: given, or as many as explain the share that is given."""
         if not isinstance(self.n_components, float):
@@ -96,12 +109,13 @@ class PCA(LinearGaussian, ClosedForm):
 
     def _gaussian(self) -> Gaussian:
         projection: Any = self.projection()
-        m = moments_of(self.state_, self.standardize)
+        m = self.moments(self.state_)
         variances = projection.eigenvalues / freedom(m)
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
         total = float(m.diagonal.sum()) / freedom(m)
-        most = min(len(m.mean), m.weight)
-        return Gaussian(projection.mean, loadings / m.scale[:, None], variances, total, m.scale, m.weight, most)
+        most = min(float(np.count_nonzero(m.scale)), m.weight)
+        axes = unscaled(loadings, m.scale)
+        return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Eigenvectors above the rank cut."""

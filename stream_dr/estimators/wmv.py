@@ -87,7 +87,7 @@ class WMV(ClosedForm):
             C = np.full((len(n), len(n)), float(self.beta))
             np.fill_diagonal(C, self.alpha)
         else:
-            C = self.beta / moments.weight + np.diag(self.alpha / n)
+            C = self.beta / n.sum() + np.diag(self.alpha / n)
         at: dict[Label, int] = {label: j for j, label in enumerate(moments.labels)}
         for a, b, weight in self.pair_weights or ():
             if a in at and b in at:
@@ -95,13 +95,17 @@ class WMV(ClosedForm):
         return C
 
     def row_factors(self, moments: Moments) -> dict[Label, float] | None:
-        """d_k, by which class k's rows count in the scatter that refine multiplies with."""
-        return dict(zip(moments.labels, (self.class_pairs(moments) @ moments.label_weights).tolist(), strict=True))
+        """d_k, by which class k's rows count in the scatter that refine multiplies with; rows of labels that wait as others
+        where that is Cxx."""
+        factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
+        waiting = {} if self.keeps_class_scatter() else dict.fromkeys(moments.waiting, *factors[:1])
+        return dict(zip(moments.labels, factors, strict=True)) | waiting
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """Eigenvectors of Xᵀ L X; the positive ones unless more are asked for."""
         if not len(moments.label_weights):
             return np.zeros((len(moments.mean), 0)), np.zeros(0)
+        moments = self._about_all(moments)
         n, factors = moments.label_weights, self.class_pairs(moments) @ moments.label_weights
         if moments.scatter is None:
             return self._diagonal(moments, factors)
@@ -114,11 +118,18 @@ class WMV(ClosedForm):
 
     def directions_on(self, moments: Moments, state: Any) -> Directions:
         """The same, the scatter of `moments` being Σ_k d_k T_k."""
+        moments = self._about_all(moments)
         C, scatter = self.class_pairs(moments), moments.scatter
         floor = float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.floor(moments.diagonal)
         values, vectors = algebraic(scatter - moments.cross @ C @ moments.cross.T, floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
+
+    def _about_all(self, moments: Moments) -> Moments:
+        """With class sums about the mean of all rows, as refine's Σ_k d_k T_k is, where labels wait and are in no T_k."""
+        if not moments.waiting or not self.keeps_class_scatter():
+            return moments
+        return moments._replace(cross=moments.offsets * moments.label_weights, shift=np.zeros_like(moments.shift))
 
     def _diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
         """By the diagonal of the classes' joint scatter."""

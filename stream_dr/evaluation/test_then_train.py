@@ -50,6 +50,11 @@ class EvaluateSettings(NamedTuple):
     seed: int = 0
     baseline: bool = False
 
+    def check(self) -> None:
+        """Raise InvalidParameter for probes that are none."""
+        if unknown := [probe for probe in self.probes if probe not in PROBES]:
+            raise InvalidParameter(f"there is no probe {', '.join(unknown)}; probes are {', '.join(PROBES)}.")
+
 
 class Point(NamedTuple):
     """rows: learned before a batch. model, probe: which. tested: rows of the batch. accuracy: on it, as in Score."""
@@ -88,9 +93,9 @@ def evaluate(
     """
     if settings.full:
         models = {**models, _FULL: None}
-    unknown = [p for p in settings.probes if p not in PROBES]
-    if unknown or not models:
-        raise InvalidParameter(f"probes are {', '.join(PROBES)} and at least one model is needed; given {unknown}.")
+    settings.check()
+    if not models:
+        raise InvalidParameter("at least one model is needed; none was given.")
     run = _Run(models, settings, curve or (lambda point: None))
     for block in _labelled(source):
         run.admit(block)
@@ -187,8 +192,9 @@ class _Run:
         self._truth.update(enumerate(truth, self.rows))
         if self._kind == "class" and self._settings.baseline:
             self._order.append(np.array([codes[0] for codes in truth], np.int32))
-        for learner in self._learners.values():
-            learner.add(block)
+        for name, learner in self._learners.items():
+            model = self._models[name]
+            learner.add(block if model is None else block._replace(y=block.y.only(model.labels)))
         if not block.table:
             self._moments.add(block)
         self._sample.add(block)

@@ -14,7 +14,8 @@ kernel
 
 `random_fourier`, `polynomial`, `hashing` and `nystroem` with landmarks that are given depend on their spec and on the rows'
 features only: maps of two machines agree, states merge as without one. `table` and `text` have running statistics, which are
-part of a model's state and merge with it. Landmarks drawn from a stream are part of the state, too; such states
+part of a model's state and merge with it. A γ that is not given is decided by the first batch and kept in the
+state: states of two that differ do not merge. Landmarks drawn from a stream are part of the state, too; such states
 merge where the landmarks are the same, for coordinates on others mean something else.
 Cost: what the map says, for each row learned or projected.
 
@@ -27,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, ParamSpec
 
-from stream_dr.errors import InvalidParameter
+from stream_dr.errors import InvalidParameter, did_you_mean, unknown_parameter
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.fourier import RandomFourier
 from stream_dr.feature_maps.hashing import Hashing
@@ -46,7 +47,10 @@ MAPS: dict[str, Any] = {
 """Every map by the name its spec has under "map"."""
 
 
-EARLIER_MAPS: dict[str, dict[str, Any]] = {}
+EARLIER_MAPS: dict[str, dict[str, Any]] = {
+    "random_fourier": {"gamma": 1.0},
+    "table": {"n_words": 32, "idf": False, "word_scatter": 0.0, "famd": False},
+}
 """By map, what a stored spec means that does not say it, where that is not today's default."""
 
 P = ParamSpec("P")
@@ -93,30 +97,40 @@ def feature_map(spec: Any) -> Any:
     InvalidParameter naming what is wrong."""
     given = _parsed(spec) if isinstance(spec, str) else spec
     if not isinstance(given, dict) or not isinstance(given.get("map"), str) or given["map"] not in MAPS:
+        meant = did_you_mean(given.get("map") if isinstance(given, dict) else given, MAPS)
         raise InvalidParameter(
-            f"feature_map={spec!r}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, "
-            "as stream_dr.random_fourier(), nystroem(), polynomial(), hashing(), table() and text() give it."
+            f"feature_map={spec!r}{meant}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, as "
+            "stream_dr.random_fourier(), nystroem(), polynomial(), hashing(), table() and text() give it."
         )
     kind, values = MAPS[given["map"]], {k: v for k, v in given.items() if k != "map"}
     if isinstance(spec, str):
         values = {**EARLIER_MAPS.get(given["map"], {}), **values}
     known = [field.name for field in fields(kind)]
-    unknown = [name for name in values if name not in known]
-    if unknown:
-        raise InvalidParameter(f"feature_map {given['map']!r} has no {unknown[0]!r}; it has {', '.join(known)}.")
+    if error := unknown_parameter(f"feature_map {given['map']!r}", values, known):
+        raise error
     made = kind(**values)
     made.check()
     return made
 
 
-def canonical_spec(spec: dict[str, Any] | str) -> str:
-    """A spec, or what a state has of one, as JSON: the same for equal maps."""
-    return json.dumps(whole_spec(spec), sort_keys=True)
+def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
+    """A spec, what a state has of one, or the map itself, as JSON: the same for equal maps."""
+    return json.dumps(_plain(spec) if isinstance(spec, FeatureMap) else whole_spec(spec), sort_keys=True)
 
 
 def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
     """A spec, or what a state has of one, with what it leaves out. Raises InvalidParameter."""
     return _plain(feature_map(spec))
+
+
+def brief_spec(spec: Any) -> Any:
+    """A spec without what its map has by default, as people read it; what is no spec as it is."""
+    name = spec.get("map") if isinstance(spec, dict) else None
+    if not isinstance(name, str) or name not in MAPS:
+        return spec
+    defaults = vars(MAPS[name]())
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in defaults.items()}
+    return {k: v for k, v in spec.items() if k not in plain or type(v) is not type(plain[k]) or v != plain[k]}
 
 
 def _parsed(text: str) -> Any:

@@ -32,6 +32,9 @@ _CYCLES = {"date": (("year", _YEAR), ("week", 7.0)), "time": (("year", _YEAR), (
 MOST_ONE_HOT = 1_000
 """Categories of a column named in `one_hot` that have columns of their own."""
 
+MOST_WORDS = 65_536
+"""Hashed words of a column of texts, at most, unless a map says another number."""
+
 FREQUENT = 0.01
 """Share of a batch's rows from which a category has a column of its own where there is no room for all."""
 
@@ -40,7 +43,8 @@ Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Making(NamedTuple):
-    """What a map says of all columns. one_hot: columns whose categories are never hashed; hash: always."""
+    """What a map says of all columns. words: of texts; a column's own number of them is in its state. one_hot: columns whose
+    categories are never hashed; hash: always."""
 
     max_categories: int
     n_hashed: int
@@ -76,7 +80,9 @@ class TableColumn(NamedTuple):
         within(self, -1, WIDEST, "missing", "hashed")
         if len(set(self.categories)) != len(self.categories) or (self.categories and self.kind != "category"):
             raise wrong(self, "categories", f"{len(self.categories)} categories", "distinct, of a column of categories")
-        texts = making.words.n_features if self.kind == "text" else 0
+        texts = len(self.places) if self.kind == "text" else 0
+        if self.kind == "text" and not 1 <= texts <= (making.words.n_features or MOST_WORDS):
+            raise wrong(self, "places", f"{texts} words", f"from 1 to {making.words.n_features or MOST_WORDS}")
         size = SIZES.get(self.kind, texts or len(self.categories))
         shaped(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
         within(self, 0, MOST_ROWS, "counts")
@@ -89,6 +95,10 @@ class TableColumn(NamedTuple):
         missing = (self.missing,) if self.missing >= 0 else ()
         return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
 
+    def words(self, making: Making) -> Words:
+        """How its texts become columns."""
+        return making.words._replace(n_features=len(self.places))
+
     @property
     def mean(self) -> float:
         """Mean of the values so far; 0 where there is none."""
@@ -100,9 +110,10 @@ class TableColumn(NamedTuple):
         return self.kind not in ("", *LEFT_OUT)
 
 
-def begun(column: TableColumn, kind: str, making: Making, width: int) -> tuple[TableColumn, int]:
-    """The column as one of that kind, its first columns from `width` on, and the width behind them."""
-    size = (SIZES | {"text": making.words.n_features}).get(kind, 0)
+def begun(column: TableColumn, kind: str, words: int, width: int) -> tuple[TableColumn, int]:
+    """The column as one of that kind, its first columns from `width` on, and the width behind them. words: hashed ones of a
+    text."""
+    size = (SIZES | {"text": words}).get(kind, 0)
     counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
     return column._replace(kind=kind, places=np.arange(width, width + size), counts=counts), width + size
 
@@ -124,7 +135,7 @@ def learned(
     if column.kind == "category":
         return _categories(column, values, making, width, sign)
     if column.kind == "text":
-        with_word = (counted(making.words, values.labels) != 0).T @ np.bincount(
+        with_word = (counted(column.words(making), values.labels) != 0).T @ np.bincount(
             values.values[~gaps], minlength=len(values.labels)
         )
         return column._replace(counts=column.counts + sign * with_word.astype(np.int64)), width
@@ -144,7 +155,8 @@ def entries(column: TableColumn, values: RawColumn, making: Making) -> Entries:
         parts.append((at, place[at], np.ones(len(at))))
     elif column.kind == "text":
         at = np.flatnonzero(~gaps)
-        rows = weighted(making.words, counted(making.words, values.labels), column.counts, column.present)
+        words = column.words(making)
+        rows = weighted(words, counted(words, values.labels), column.counts, column.present)
         rows = sp.coo_matrix(rows[values.values[at]])
         parts.append((at[rows.row], column.places[rows.col], rows.data))
     else:
@@ -203,9 +215,14 @@ def read_as(column: TableColumn, values: RawColumn | None, rows: int) -> RawColu
 def merged(a: TableColumn, b: TableColumn, making: Making, width: int) -> tuple[TableColumn, dict[int, int], int]:
     """Both columns as one, where each of b's columns goes, and the width behind those that are new. Raises CannotMerge."""
     if not (a.kind and b.kind):
-        a, width = (a, width) if a.kind or not b.kind else begun(a, b.kind, making, width)
+        a, width = (a, width) if a.kind or not b.kind else begun(a, b.kind, len(b.places), width)
     elif a.kind != b.kind:
         raise CannotMerge(f"column {a.name} is {a.kind} in one state and {b.kind} in the other; give its kind (as_).")
+    if a.kind == b.kind == "text" and len(a.places) != len(b.places):
+        raise CannotMerge(
+            f"column {a.name} is hashed to {len(a.places)} words in one state and to {len(b.places)} in the other; give the "
+            "number of them (n_words)."
+        )
     goes: dict[int, int] = {}
     for name, size in (("missing", 1), ("hashed", making.n_hashed)):
         theirs = getattr(b, name)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,19 @@ class FeatureMap(ABC):
     @property
     def fixed_width(self) -> bool:
         """Whether the features' number must be known at the first row and stay."""
+        return False
+
+    @property
+    def settled(self) -> bool:
+        """Whether all parameters are numbers and words, none to be decided by the first batch."""
+        return True
+
+    def decided(self, X: Any) -> "FeatureMap":
+        """The map with what the first rows X (rows, features) decide."""
+        return self
+
+    def became(self, other: "FeatureMap") -> bool:
+        """Whether `other` is this map with what was left to the first batch decided."""
         return False
 
     @abstractmethod

@@ -16,7 +16,7 @@ is smaller for nearby rows. Row i of Ω is drawn from (seed, i), so a stream may
 has seen; the orthogonal variant couples all rows of Ω and needs the width at the start.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +26,7 @@ from scipy.special import gammaincinv
 from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.rows.sparse_rows import is_sparse
 
 SPECTRUM, LENGTHS = 21, 22
 """Purposes of the draws (see draws.py); block b of the orthogonal variant adds 100 · b."""
@@ -40,13 +41,14 @@ MOST_ORTHOGONAL = 4096
 class RandomFourier(FeatureMap):
     """Random Fourier features.
 
-    n_features: D, even. kernel: "rbf" or "laplace". gamma: γ > 0, in the inverse unit of |x|² or |x|. seed: of the
+    n_features: D, even. kernel: "rbf" or "laplace". gamma: γ > 0, in the inverse unit of |x|² or |x|; None: 1/d of rows of d
+    features, "scale": 1/(d · variance of all values), decided once, at the first batch, and kept in the state. seed: of the
     draws. orthogonal: the orthogonal variant ("rbf" only, at most 4,096 features, fixed at the first batch).
     """
 
     n_features: int = 500
     kernel: str = "rbf"
-    gamma: float = 1.0
+    gamma: float | str | None = None
     seed: int = 0
     orthogonal: bool = False
 
@@ -54,6 +56,26 @@ class RandomFourier(FeatureMap):
     def fixed_width(self) -> bool:
         """Whether all features must be known at the first row."""
         return self.orthogonal
+
+    @property
+    def settled(self) -> bool:
+        """Whether gamma is a number."""
+        return self.gamma is not None and self.gamma != "scale"
+
+    def decided(self, X: Any) -> "RandomFourier":
+        """The map with the gamma that the first rows X (rows, features), dense or CSR, give it."""
+        if self.settled:
+            return self
+        cells = X.shape[0] * X.shape[1]
+        values = X.data if is_sparse(X) else X
+        mean = float(values.sum(dtype=np.float64)) / cells
+        square = float((values.astype(np.float64) ** 2).sum()) / cells
+        variance = square - mean**2 if self.gamma == "scale" else 1.0
+        return replace(self, gamma=1.0 / (X.shape[1] * (variance if variance > 0.0 else 1.0)))
+
+    def became(self, other: FeatureMap) -> bool:
+        """Whether `other` is this map with a gamma that was decided."""
+        return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
 
     def out_features(self, width: int) -> int:
         """D."""
@@ -68,8 +90,10 @@ class RandomFourier(FeatureMap):
             )
         if self.kernel not in ("rbf", "laplace"):
             raise InvalidParameter(f"kernel={self.kernel!r} of random_fourier; it must be 'rbf' or 'laplace'.")
-        if not finite_number(gamma) or gamma <= 0:
-            raise InvalidParameter(f"gamma={gamma!r} of random_fourier; it must be a finite number > 0.")
+        if self.settled and (not (finite_number(gamma) and float(gamma or 0.0) > 0)):
+            raise InvalidParameter(
+                f"gamma={gamma!r} of random_fourier; it must be a finite number > 0, None or 'scale'."
+            )
         if not isinstance(self.orthogonal, bool) or (self.orthogonal and self.kernel != "rbf"):
             raise InvalidParameter(
                 f"orthogonal={self.orthogonal!r}; it must be a bool, and 'rbf' the kernel where true."
@@ -98,13 +122,13 @@ class RandomFourier(FeatureMap):
 @lru_cache(maxsize=8)
 def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
     """Ω (width, D/2) float64, not to be written to; row i depends on (seed, i) only, save in the orthogonal variant."""
-    half = spec.n_features // 2
+    half, gamma = spec.n_features // 2, float(spec.gamma)  # type: ignore[arg-type]  # of a map that is settled
     if spec.orthogonal:
-        omega = np.sqrt(2.0 * spec.gamma) * _orthogonal(width, half, spec.seed)
+        omega = np.sqrt(2.0 * gamma) * _orthogonal(width, half, spec.seed)
     elif spec.kernel == "rbf":
-        omega = np.sqrt(2.0 * spec.gamma) * normals(spec.seed, SPECTRUM, 0, width, half)
+        omega = np.sqrt(2.0 * gamma) * normals(spec.seed, SPECTRUM, 0, width, half)
     else:
-        omega = spec.gamma * cauchys(spec.seed, SPECTRUM, 0, width, half)
+        omega = gamma * cauchys(spec.seed, SPECTRUM, 0, width, half)
     omega.flags.writeable = False
     return omega
 

@@ -1,22 +1,27 @@
 """report: what a table's columns are taken for, what is made of them, and what they would take instead; before anything is
 learned."""
 
+import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import StreamDRError
+from stream_dr.errors import StreamDRError, did_you_mean
 from stream_dr.feature_maps.columns import TableColumn, begun, learned, read_as
 from stream_dr.feature_maps.table import Table
-from stream_dr.feature_maps.taken_for import taken_for
+from stream_dr.feature_maps.taken_for import TakenFor, taken_for
+from stream_dr.feature_maps.widths import words_of
 from stream_dr.rows.raw_rows import RawColumn, RawRows
+
+MANY = 8
+"""Columns alike that a report tells in one line."""
 
 
 class ColumnReport(NamedTuple):
     """name. taken_for: "number", "date", "time", "category", "text", "dropped", "id", "constant", or "" while it has no
     value. why: in words. made: what is made of it, in words; "" where it is left out. columns: how many that is so far.
-    values: distinct ones. missing: rows without one. options: what else it could be, as options of `table`."""
+    values: distinct ones. missing: rows without one. options: what else it could be, as `table` takes it."""
 
     name: str
     taken_for: str
@@ -41,16 +46,33 @@ class TableReport(NamedTuple):
         return sum(bool(column.made) for column in self.columns)
 
     def __str__(self) -> str:
-        """A line a column."""
+        """A line a column, and one for all places of a vector."""
         could_be = "could be" if any(c.options for c in self.columns) else ""
         lines = [("column", "taken for", "made of it", "why", could_be)]
-        lines += [
-            (c.name, c.taken_for or "nothing yet", c.made or "left out", c.why, " ".join(c.options))
-            for c in self.columns
-        ]
+        for columns in _alike(self.columns):
+            c, last = columns[0], columns[-1].name
+            name, options = (c.name, ", ".join(c.options)) if c.name == last else (f"{c.name} … {last}", "")
+            lines.append((name, c.taken_for or "nothing yet", c.made or "left out", c.why, options))
         widths = [max(map(len, part)) for part in zip(*lines, strict=True)]
         told = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         return "\n".join([*told, *(f"problem: {problem}" for problem in self.problems)])
+
+
+def _alike(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
+    """Columns that are called v0, v1 … and are taken alike, together where they are at least MANY; others one by one."""
+    runs: list[list[ColumnReport]] = []
+    for column in columns:
+        before = runs[-1] if runs else []
+        follows = before and column.name == f"{before[0].name[:-1]}{len(before)}" and before[0].name.endswith("0")
+        if follows and (column.taken_for, column.made, column.why) == (
+            before[0].taken_for,
+            before[0].made,
+            before[0].why,
+        ):
+            before.append(column)
+        else:
+            runs.append([column])
+    return [part for run in runs for part in ([run] if len(run) >= MANY else [[column] for column in run])]
 
 
 def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
@@ -64,25 +86,41 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     names = batches[0].names if batches else ()
     asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(made, o) or ())}
     problems = [
-        f"{option} names {name!r}, and there is no such column" for name, option in asked.items() if name not in names
+        f"{option} names {name!r}{did_you_mean(name, names)}, and there is no such column"
+        for name, option in asked.items()
+        if name not in names
     ]
+    given = {name: [batch.column(name) for batch in batches] for name in names}
+    taken = {name: _taken(name, given[name], made) for name in names}
+    begins = {name: taken[name].kind for name in names if taken[name].kind}
+    words = words_of(made.making(), [TableColumn(name) for name in names], begins)
+
     columns = []
     for name in names:
-        report, problem = _report(name, [batch.column(name) for batch in batches], made)
+        report, problem = _report(name, given[name], taken[name], made, words)
         columns.append(report)
         problems += [problem] if problem else []
     return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems))
 
 
-def _report(name: str, batches: list[RawColumn | None], made: Table) -> tuple[ColumnReport, str]:
-    making, column, width, problem = made.making(), TableColumn(name), 0, ""
-    values, missing, taken = set[object](), 0, taken_for(name, batches[0] or _nothing(), made.wishes())
+def _taken(name: str, batches: list[RawColumn | None], made: Table) -> TakenFor:
+    """What a column is taken for, by the first batch that tells."""
+    taken = taken_for(name, batches[0] or _nothing(), made.wishes())
     for given in filter(None, batches):
         taken = taken if taken.kind else taken_for(name, given, made.wishes())
+    return taken
+
+
+def _report(
+    name: str, batches: list[RawColumn | None], taken: TakenFor, made: Table, words: int
+) -> tuple[ColumnReport, str]:
+    making, column, width, problem = made.making(), TableColumn(name), 0, ""
+    values, missing = set[object](), 0
+    for given in filter(None, batches):
         values |= set(given.labels if given.kind == "text" else np.unique(given.values[~given.missing]).tolist())
         missing += int(given.missing.sum())
         if taken.kind and not column.kind:
-            column, width = begun(column, taken.kind, making, width)
+            column, width = begun(column, taken.kind, words, width)
         try:
             if column.made and not problem:
                 column, width = learned(column, read_as(column, given, len(given.values)), making, width)
@@ -106,17 +144,22 @@ def _made(column: TableColumn, made: Table) -> str:
         parts += [f"{made.n_hashed} hashed"] if column.hashed >= 0 else []
         return " + ".join([*parts, *(["missing"] if gaps else [])])
     if column.kind == "text":
-        return f"{made.n_words} hashed words" + (" + missing" if gaps else "")
+        return f"{len(column.places):,} hashed words" + (" + missing" if gaps else "")
     cycles = {"date": "years, cycles of year and week", "time": "years, cycles of year, week and day"}
     return cycles.get(column.kind, "number") + gaps if column.made else ""
 
 
 def _options(column: TableColumn) -> tuple[str, ...]:
     name, kind = column.name, column.kind
+    named, text, category = _said([name]), _said({name: "text"}), _said({name: "category"})
     if kind in ("id", "constant"):
-        return (f"keep={name}",)
+        return (f"keep={named}",)
     if kind == "category":
-        return (f"{'one_hot' if column.hashed >= 0 else 'hash'}={name}", f"as_={name}:text", f"drop={name}")
+        return (f"{'one_hot' if column.hashed >= 0 else 'hash'}={named}", f"as_={text}", f"drop={named}")
     if kind == "number":
-        return (f"as_={name}:category", *(("impute=0",) if column.missing >= 0 else ()), f"drop={name}")
-    return (f"as_={name}:category", f"drop={name}") if column.made else ()
+        return (f"as_={category}", *(("impute=0",) if column.missing >= 0 else ()), f"drop={named}")
+    return (f"as_={category}", f"drop={named}") if column.made else ()
+
+
+def _said(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -22,9 +22,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import MOST_ROWS, WIDEST, within, wrong
-from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows, TooManyFeatures
+from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps.columns import (
     MOST_ONE_HOT,
+    MOST_WORDS,
     Making,
     TableColumn,
     begun,
@@ -38,6 +39,7 @@ from stream_dr.feature_maps.columns import (
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.taken_for import AS, Wishes, taken_for
+from stream_dr.feature_maps.widths import words_of
 from stream_dr.feature_maps.words import Words
 from stream_dr.rows.raw_rows import RawRows, refuse_table
 
@@ -80,32 +82,43 @@ class Table(FeatureMap):
     max_categories: categories of a column with a column of their own; further ones share n_hashed hashed ones. n_words:
     hashed words of a text. one_hot, hash: columns whose categories are not hashed (up to 1,000), or all are. drop, keep:
     columns left out, or taken though they look like ids or constants. as_: column → "number", "date", "time", "category" or
-    "text". impute: "mean", or the number that stands for a missing one.
+    "text". impute: "mean", or the number that stands for a missing one. n_words None: 65,536 where a text is all there is
+    (then this is `text`), else up to 2,048, as many as the whole scatter of 4,096 columns has room for. idf: whether words
+    are weighed by the share of rows that have them, as TfidfVectorizer does. word_scatter: summed squares added to each
+    word's column of a table that has others, too, when LDA, OPLS, CCA or HSL is solved with the whole scatter: words that
+    few rows have cannot drown the other columns then. famd: whether methods that use no targets (PCA, CCIPCA, LPP, NPE, LE,
+    LLE) divide the column of a category by the root of its share and leave out those that say that a value is missing, as
+    factor analysis of mixed data does.
     """
 
     max_categories: int = 32
     n_hashed: int = 8
-    n_words: int = 32
+    n_words: int | None = None
     one_hot: Sequence[str] = ()
     hash: Sequence[str] = ()
     drop: Sequence[str] = ()
     keep: Sequence[str] = ()
     as_: dict[str, str] | None = None
     impute: str | float = "mean"
+    idf: bool = True
+    word_scatter: float = 10.0
+    famd: bool = True
 
     by_name: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
-        """Columns that are made at most of so many."""
-        most = max(7, self.max_categories + self.n_hashed, self.n_words, MOST_ONE_HOT if self.one_hot else 0)
-        return width * (most + 1)
+        """Columns that are made at most of so many, whatever they hold."""
+        most = max(7, self.max_categories + self.n_hashed, self.n_words or 0, MOST_ONE_HOT if self.one_hot else 0)
+        return max(width * (most + 1), MOST_WORDS + width if width and not self.n_words else 0)
 
     def check(self) -> None:
         """Raise InvalidParameter when a value is outside its range."""
         for name in ("max_categories", "n_hashed", "n_words"):
             value, least = getattr(self, name), 0 if name == "max_categories" else 1
+            if name == "n_words" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**20:
                 raise InvalidParameter(f"{name}={value!r} of table; it must be an integer from {least} to 1,048,576.")
         for name in ("one_hot", "hash", "drop", "keep"):
@@ -119,11 +132,17 @@ class Table(FeatureMap):
             )
         if self.impute != "mean" and not finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
+        for name in ("idf", "famd"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidParameter(f"{name}={getattr(self, name)!r} of table; it must be true or false.")
+        if not finite_number(self.word_scatter) or self.word_scatter < 0:
+            raise InvalidParameter(f"word_scatter={self.word_scatter!r} of table; it must be a finite number ≥ 0.")
 
     def making(self) -> Making:
         """What is made of columns."""
         one_hot, hashed = tuple(self.one_hot), tuple(self.hash)
-        return Making(self.max_categories, self.n_hashed, Words(self.n_words), self.impute, one_hot, hashed)
+        words = Words(self.n_words or 0, idf=self.idf)
+        return Making(self.max_categories, self.n_hashed, words, self.impute, one_hot, hashed)
 
     def begin(self, rows: RawRows) -> TableState:
         """The state that knows the names of these rows' columns."""
@@ -203,16 +222,55 @@ class Text(FeatureMap):
 def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
     """The state with rows learned or, with sign −1, taken out. Raises SchemaMismatch, InvalidRows or CannotUnlearn."""
     state, making, wishes = state or spec.begin(rows), spec.making(), spec.wishes()
+    begins: dict[str, str] = {}
+    for name in (column.name for column in state.columns if not column.kind):
+        if (values := rows.column(name)) is not None:
+            begins[name] = "text" if isinstance(spec, Text) else taken_for(name, values, wishes).kind
+    words = words_of(making, state.columns, begins)
+
     width, columns = state.width, []
     for column in state.columns:
-        values = rows.column(column.name)
-        if not column.kind and values is not None:
-            kind = "text" if isinstance(spec, Text) else taken_for(column.name, values, wishes).kind
-            column, width = begun(column, kind, making, width) if kind else (column, width)
+        if begins.get(column.name):
+            column, width = begun(column, begins[column.name], words, width)
         if column.made:
-            column, width = learned(column, read_as(column, values, rows.rows), making, width, sign)
+            values = read_as(column, rows.column(column.name), rows.rows)
+            column, width = learned(column, values, making, width, sign)
         columns.append(column)
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
+
+
+def word_columns(state: TableState) -> np.ndarray:
+    """Numbers (m,) int64 of the columns made of texts' words, beside others; none where texts are all there is."""
+    if all(column.kind == "text" for column in state.columns if column.made):
+        return np.zeros(0, dtype=np.int64)
+    return np.concatenate([np.zeros(0, np.int64), *(c.places for c in state.columns if c.kind == "text")])
+
+
+def indicator_columns(state: TableState, making: Making) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers, int64, of the columns that indicate a category, and of those that indicate a gap."""
+    categories = [c.made_at(making) for c in state.columns if c.kind == "category"]
+    gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
+    return np.setdiff1d(np.concatenate([np.zeros(0, np.int64), *categories]), gaps), gaps
+
+
+def famd_scale(spec: Table | Text, state: TableState) -> np.ndarray | None:
+    """What columns are multiplied by in methods that use no targets, (state.width,) float64: 1/√share where they indicate a
+    category (0 without rows), 0 where they indicate a gap, else 1; None where they are to stay as they are (`famd`).
+
+    A hashed column counts with the mean share of its column's hashed ones.
+    """
+    if not isinstance(spec, Table) or not spec.famd:
+        return None
+    making, rows = spec.making(), np.full(state.width, float(state.rows))
+    for column in (c for c in state.columns if c.kind == "category"):
+        rows[column.places] = column.counts
+        if column.hashed >= 0:
+            rows[column.hashed : column.hashed + making.n_hashed] = (
+                column.present - column.counts.sum()
+            ) / making.n_hashed
+    scale = np.sqrt(np.divide(state.rows, rows, out=np.zeros(state.width), where=rows > 0.0))
+    scale[indicator_columns(state, making)[1]] = 0.0
+    return scale
 
 
 def emptied(state: TableState) -> TableState:
@@ -235,13 +293,15 @@ def check_columns(spec: Any, rows: RawRows) -> None:
 def table_parts(made: Any, table: TableState, rows: RawRows) -> list[slice]:
     """The rows of a table that are mapped at a time: fewer where columns are many or texts long, for a row has each word."""
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
-    entries = 7 * len(table.columns) + sum(min(made.making().words.n_features, letters // 2) for letters in longest)
+    most = made.making().words.n_features or MOST_WORDS
+    entries = 7 * len(table.columns) + sum(min(most, letters // 2) for letters in longest)
     step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
     return [slice(start, start + step) for start in range(0, rows.rows, step)]
 
 
-def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:
-    """Rows (rows, state.width) float64 CSR, by what the state holds. Raises SchemaMismatch."""
+def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows, scale: np.ndarray | None = None) -> sp.csr_matrix:
+    """Rows (rows, state.width) float64 CSR, by what the state holds, columns times `scale` (columns,), those past it as they
+    are. Raises SchemaMismatch."""
     making = spec.making()
     made = [c for c in state.columns if c.made]
     parts = [entries(c, read_as(c, rows.column(c.name), rows.rows), making) for c in made]
@@ -250,6 +310,8 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
         return sp.csr_matrix(shape)
     at, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
     X = sp.csr_matrix((values, (at, columns)), shape=shape)
+    if scale is not None:
+        X.data *= np.append(scale, np.ones(state.width - len(scale)))[X.indices]
     X.eliminate_zeros()
     X.sort_indices()
     return X
@@ -276,38 +338,6 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
     for column in state.columns:
         names |= feature_names(column, spec.making()) if column.made else {}
     return tuple(names[i] for i in range(state.width))
-
-
-def most_columns(spec: Table | Text, state: TableState) -> int:
-    """Columns that there may ever be of the columns there are."""
-    making = spec.making()
-    return sum(_most(column.name, column.kind, making) for column in state.columns)
-
-
-def check_most_columns(spec: Table | Text, kinds: dict[str, str], widest: int) -> None:
-    """Raise TooManyFeatures where more than `widest` columns may ever be made of a table's. kinds: a RawColumn's, or "", by
-    name."""
-    making, wishes = spec.making(), spec.wishes()
-    said = dict.fromkeys(wishes.categories, "category") | dict(wishes.kinds) | dict.fromkeys(wishes.drop, "dropped")
-    known = {"text": "", "integer": "number", "boolean": "number", "date": "time"}  # dates of a family may have times
-    most = {name: _most(name, said.get(name, known.get(kind, kind)), making) for name, kind in kinds.items()}
-    if isinstance(spec, Table) and (total := sum(most.values())) > widest:
-        name = max(most, key=most.__getitem__)
-        raise TooManyFeatures(
-            f"up to {total} columns may be made of this table's {len(most)} (of {name} {most[name]}), and exact scatter is "
-            f'kept of up to {widest}. Lower max_categories, n_hashed or n_words of the map, or take scatter="diagonal".',
-            needed=total,
-            limit=widest,
-        )
-
-
-def _most(name: str, kind: str, making: Making) -> int:
-    """Columns that may be made of a column, the indicator of gaps among them; "": of a kind not known yet."""
-    categories = MOST_ONE_HOT if name in making.one_hot else making.max_categories
-    sizes = {"number": 1, "date": 5, "time": 7, "text": making.words.n_features}
-    sizes |= {"category": categories + making.n_hashed}
-    sizes[""] = max(sizes.values())
-    return sizes[kind] + 1 if kind in sizes else 0
 
 
 def lasting(spec: Table | Text, state: TableState, rows: RawRows) -> bool:

@@ -4,11 +4,12 @@ Fewer than 20 rows do not make a column an id or a constant, but for whole numbe
 """
 
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.rows.raw_rows import RawColumn
+from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 AS = ("number", "date", "time", "category", "text")
 """What a column can be declared to be."""
@@ -63,9 +64,31 @@ def taken_for(name: str, column: RawColumn, wishes: Wishes) -> TakenFor:
     return TakenFor("category", f"{distinct} distinct")
 
 
+def likely_id(X: Any, names: Sequence[str]) -> str | None:
+    """The first of the columns of rows X, raw or (rows, features), that probably says whose row it is."""
+    columns = X.columns if isinstance(X, RawRows) else [RawColumn("number", values) for values in X.T]
+    return next((name for name, column in zip(names, columns, strict=True) if _looks_like_id(name, column)), None)
+
+
+def _looks_like_id(name: str, column: RawColumn) -> bool:
+    """Whether a column probably says whose row it is: one in every row that is named so, of which more than a tenth differ,
+    or one word, another in every row."""
+    if column.missing.any() or column.kind not in ("text", "integer", "number"):
+        return False
+    distinct, rows = len(np.unique(column.values)), len(column.values)
+    if not _is_named_so(name):
+        return distinct == rows and _is_id(name, column, distinct)
+    whole = column.kind == "text" or bool(np.all(column.values == np.floor(column.values)))
+    return whole and distinct > max(1, rows / 10)
+
+
+def _is_named_so(name: str) -> bool:
+    return bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
+
+
 def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
     """Whether a column whose values all differ numbers its rows, rather than telling something of them."""
-    named = bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
+    named = _is_named_so(name)
     if column.kind == "text":
         return distinct >= ENOUGH and (named or _words(column) < 2.0)
     return column.kind == "integer" and named and distinct > 1

@@ -15,9 +15,10 @@ from stream_dr.errors import InvalidParameter
 
 
 class Words(NamedTuple):
-    """How a text becomes columns; the parameters are scikit-learn's, `idf` is TfidfVectorizer's use_idf."""
+    """How a text becomes columns; the parameters are scikit-learn's, `idf` is TfidfVectorizer's use_idf. n_features 0: as
+    many of each text as there is room for (table.py)."""
 
-    n_features: int = 32
+    n_features: int = 0
     ngram_range: tuple[int, int] = (1, 1)
     analyzer: str = "word"
     lowercase: bool = True

@@ -16,6 +16,12 @@ class Failure(NamedTuple):
     code: str
     message: str
 
+    @classmethod
+    def of(cls, position: int, error: Exception) -> "Failure":
+        """What an error at an event says."""
+        code = error.code if isinstance(error, StreamDRError) else "internal"
+        return cls(position, code, f"{type(error).__name__}: {error}")
+
     @property
     def passing(self) -> bool:
         """Whether a restart tries again."""

@@ -2,8 +2,7 @@
 
 A model changes itself: it learns a batch, goes on from a state, is live, catches up, fails, publishes. Others read what
 it is, from any thread, and change nothing of it. A frozen State is solved, oriented like its predecessor, numbered and
-swapped in as one reference: what readers take is `published`, an immutable value, so a transform needs no lock and never
-waits.
+swapped in as one reference: what readers take is `published`, an immutable value, so no transform waits.
 
 Why this way: the accumulator has one owner, and everything that others see of it is a value that no one writes to
 again. A version's number is taken from a ceiling that was made durable before, so none is used twice, whatever is killed.
@@ -17,8 +16,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without_frames
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.schema import Facts, learned_by
 from stream_dr.models.versions import Published, Versions, change
@@ -149,7 +151,7 @@ class Model:
 
     def fail(self, position: int, error: Exception) -> Failure:
         """Stop at the event that could not be applied; what is published goes on serving."""
-        return self.failed_before(Failure(position, *_described(error)))
+        return self.failed_before(Failure.of(position, error))
 
     def failed_before(self, failure: Failure) -> Failure:
         """Stop for a reason that is written down already."""
@@ -196,8 +198,8 @@ class Model:
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """Labels learned so far, sorted."""
-        return tuple(sorted(self.accumulator.labels))
+        """Labels learned so far of which a row is left, sorted."""
+        return tuple(sorted(getattr(self.accumulator, "labels_left", self.accumulator.labels)))
 
     @property
     def published_version(self) -> int:
@@ -314,7 +316,7 @@ class Model:
         """Why its last state could not be solved, so that what is published, if anything is, lags behind; else None."""
         if self.solve_error is None:
             return None
-        return Failure(self.attempted, *_described(self.solve_error))
+        return Failure.of(self.attempted, self.solve_error)
 
     @property
     def state(self) -> str:
@@ -385,13 +387,12 @@ class Model:
 
     def describe(self, last: int) -> Facts:
         """All that is told about a model, JSON-able; `last` is the log's last position (for the lag, in events)."""
-        published = self.published
+        published, held = self.published, self.accumulator
         projection = published.projection if published else None
-        eigenvalues = getattr(projection, "eigenvalues", None)
         return {
             "name": self.name,
             "estimator": self.spec.estimator,
-            "params": self.spec.params,
+            "params": self.spec.params | getattr(held, "decided", {}),
             "state": self.state,
             "position": self.position,
             "rows": self.rows,
@@ -402,19 +403,15 @@ class Model:
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),
-            "eigenvalues": [] if eigenvalues is None else eigenvalues.tolist(),
+            "classes_waiting": list(self.estimator.classes_waiting(held)),
+            "eigenvalues": np.asarray(getattr(projection, "eigenvalues", ())).tolist(),
             "solution": projection.solution if projection else None,
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,
-            "bytes": self.estimator.state_bytes(self.accumulator.n_features, max(1, len(self.classes))),
+            "bytes": state_bytes(self.estimator, held.n_features, len(held.labels) or 1, getattr(held, "table", None)),
             "stale_rows": self.stale_rows,
             "publish": self.policy._asdict() if self.policy else None,
             "refine": self.refine_policy._asdict() if self.refine_policy and any(self.refine_policy) else None,
             "failure": self.failure._asdict() if self.failure else None,
             "publish_failure": self.publish_failure._asdict() if self.publish_failure else None,
         }
-
-
-def _described(error: Exception) -> tuple[str, str]:
-    """An error's code and message, as a Failure has them."""
-    return error.code if isinstance(error, StreamDRError) else "internal", f"{type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
 """Schema: what every batch of one stream has in common, how it grows, and up to where (Limits).
 
 A stream is dense (a fixed width), named (numeric columns, matched by name) or sparse (a width that grows). It has one
-kind of targets, decided by the setting or by the first batch that has any; one type of labels; and weights in every
-batch or in none. Each event stores only what it changed (`delta`), as JSON; folding the deltas in order (`grown`) gives
-the schema back.
+kind of targets, decided by the setting or by the first batch that has any; one type of labels, of which a setting may
+close the set; and weights in every batch or in none. Each event stores only what it changed (`delta`), as JSON; folding
+the deltas in order (`grown`) gives the schema back.
 
 Why this way: the schema is part of the log, so one transaction in one file makes a batch and what it changed durable
 together. An event's Block depends on the event and the schema alone, so every model that reads it sees the same numbers.
@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.arrow.rows import sound_csr
-from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch
+from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch, did_you_mean
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import kinds_with, missing_row, raw_of
@@ -59,7 +60,8 @@ class Schema(NamedTuple):
     stated: the width that the first batch of a sparse stream, or a setting, states; 0: none does.
     target_kind: None (not decided yet), "none", "class", "multilabel" or "continuous". labels: vocabulary in order of
     first appearance. outputs: columns of continuous targets. weighted: whether batches carry weights; None before the
-    first.
+    first. allowed_labels: those that a batch may have, () where any. It is asked of a batch when it is appended, and never
+    of one that is in the log.
     """
 
     layout: str | None = None
@@ -71,6 +73,7 @@ class Schema(NamedTuple):
     outputs: int = 0
     weighted: bool | None = None
     kinds: tuple[str, ...] | None = None
+    allowed_labels: tuple[Label, ...] = ()
 
     @property
     def n_targets(self) -> int:
@@ -80,7 +83,7 @@ class Schema(NamedTuple):
     def describe(self) -> Facts:
         """The schema as a JSON-able dict."""
         listed = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
-        return {**self._asdict(), **listed, "labels": list(self.labels)}
+        return {**self._asdict(), **listed, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}
 
 
 def delta(old: Schema, new: Schema) -> str | None:
@@ -97,7 +100,7 @@ def grown(schema: Schema, deltas: Iterable[str]) -> Schema:
         changed = json.loads(text)
         if "labels" in changed:
             changed["labels"] = schema.labels + tuple(changed["labels"])
-        for name in ("names", "kinds"):
+        for name in ("names", "kinds", "allowed_labels"):
             if changed.get(name) is not None:
                 changed[name] = tuple(changed[name])
         schema = schema._replace(**changed)
@@ -142,8 +145,9 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
         missing = [name for name in schema.names if name not in at]
         if missing or len(at) != len(schema.names):
             extra = [name for name in block.names if name not in schema.names]
+            meant = did_you_mean(missing[0], extra) if missing else ""
             raise SchemaMismatch(
-                f"batch lacks columns {missing[:5]} and has unknown columns {extra[:5]}; "
+                f"batch lacks columns {missing[:5]}{meant} and has unknown columns {extra[:5]}; "
                 f"this stream has {len(schema.names)} named columns. Send exactly those."
             )
         order = [at[name] for name in schema.names]
@@ -177,11 +181,18 @@ def with_table(rows: Rows, schema: Schema) -> Schema:
     extra = [name for name in rows.names if name not in names]
     if extra:
         raise SchemaMismatch(
-            f"batch has unknown columns {extra[:5]}; this stream's are {list(names[:5])} …. Leave them out."
+            f"batch has unknown columns {extra[:5]}{did_you_mean(extra[0], names)}; this stream's are {list(names[:5])} …. "
+            "Leave them out."
         )
     numbers = ("number",) * len(names) if schema.layout == "named" else ("",) * len(names)
     kinds = kinds_with(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
     return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
+
+
+def bytes_needed(estimator: Estimator, schema: Schema) -> int:
+    """Bytes that an estimator's state takes at most, once it has learned a stream of this schema."""
+    kinds = dict(zip(schema.names or (), schema.kinds or (), strict=True)) if schema.layout == "table" else None
+    return state_bytes(estimator, schema.features, max(1, schema.n_targets), kinds)
 
 
 def table_of(schema: Schema) -> Rows | None:
@@ -201,14 +212,15 @@ def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
 def _as_table(block: Block, schema: Schema) -> Block:
     """The block with a table's columns, in its order and of its kinds, those that it lacks missing; columns that the table
     has not, come last. Raises SchemaMismatch."""
-    if block.names is None or schema.names is None or schema.kinds is None:
+    if schema.names is None or schema.kinds is None:
         return block
     rows = raw_of(block.X, block.names).arranged(dict(zip(schema.names, schema.kinds, strict=True)))
     return block._replace(X=rows, names=rows.names)
 
 
 def learned_by(estimator: Estimator, block: Block) -> Block:
-    """The block as the estimator takes it: without targets when it is unsupervised, or no row has one, of whatever kind."""
-    if block.y is None or (estimator.target_kinds and not all_absent(block.y)):
-        return block
-    return block._replace(y=None)
+    """The block as the estimator takes it: of the labels that it learns alone, and without targets when it is unsupervised,
+    or no row has one, of whatever kind."""
+    y = block.y.only(estimator.labels) if block.y is not None and estimator.target_kinds else None
+    y = None if y is None or all_absent(y) else y
+    return block if y is block.y else block._replace(y=y)

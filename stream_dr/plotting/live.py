@@ -23,17 +23,15 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
 from stream_dr.plotting.figure import Plain, nothing
 from stream_dr.plotting.of_directory import Wanted, plain_of
+from stream_dr.plotting.progress import leader
 
-SHOWN = ("projection", "spectrum", "loadings", "progress")
+SHOWN = ("projection", "spectrum", "loadings", "progress", "confusion")
 
 KEPT = 32
 """Figures that are kept, those asked for last."""
 
 AGAIN = 2.0
 """Seconds until anything is read or drawn again."""
-
-RECENT = 900.0
-"""Seconds of progress that are shown."""
 
 MOST_LABELS = 50
 """Labels that are counted, the most frequent; the others together."""
@@ -63,13 +61,15 @@ class LiveFigures:
         self._newest: dict[int, tuple[float, Newest, Counts]] = {}
 
     def draw(self, name: str | None, wanted: Wanted, have: Collection[str], rights: Facts) -> bytes:
-        """JSON: {"told": facts, "figures": {kind: {"tag", "figure"}}, "counts": [[label, rows], …]} and what `rights` holds.
-        Of a figure whose tag the asker has the tag alone; of no model, or one that is not there, progress alone."""
+        """JSON: {"told": facts, "figures": {kind: {"tag", "figure"}}, "counts": [[label, rows], …], "best": a Leader or
+        None} and what `rights` holds. Of a figure whose tag the asker has the tag alone; of no model, or one that is not
+        there, progress alone."""
         model = self._directory.models.get(name or "")
         with self._lock:
             if time.monotonic() - self._told[0] >= AGAIN:
                 self._told = time.monotonic(), orjson.dumps(self._facts())
             told = self._told[1]
+            best = leader(self._records.read(), self._directory.models.keys())
             newest, counts = self._rows(wanted.rows) if model is not None else (Newest(-1), [])
             shown = {kind: self._figure(kind, model, wanted, newest) for kind in SHOWN if model or kind == "progress"}
         figures: dict[str, Facts] = {}
@@ -77,7 +77,15 @@ class LiveFigures:
             figures[kind] = {"tag": drawn.tag}
             if drawn.tag not in have:
                 figures[kind]["figure"] = orjson.Fragment(drawn.figure)
-        return orjson.dumps({"told": orjson.Fragment(told), "figures": figures, "counts": counts, **rights})
+        return orjson.dumps(
+            {
+                "told": orjson.Fragment(told),
+                "figures": figures,
+                "counts": counts,
+                "best": best and best._asdict(),
+                **rights,
+            }
+        )
 
     def _rows(self, rows: int) -> tuple[Newest, Counts]:
         """The newest rows, as of at most AGAIN ago, and their labels; what was unlearned is gone then, too."""
@@ -99,11 +107,13 @@ class LiveFigures:
     def _figure(self, kind: str, model: Model | None, wanted: Wanted, newest: Newest) -> Drawn:
         mine = model if kind != "progress" else None
         version = mine.published_version if mine is not None else 0
-        records = _latest(self._records.read()) if kind == "progress" else ()
+        records = self._records.read() if kind in ("progress", "confusion") else ()
         seen: tuple[object, ...] = {
             "projection": (newest.position, wanted.rows, wanted.dimensions),
-            "loadings": (wanted.component,),
+            "loadings": (newest.position, wanted.rows, wanted.component),
+            "spectrum": (newest.position, wanted.rows),
             "progress": (self._records.seen,),
+            "confusion": (self._records.seen,),
         }.get(kind, ())
         key = (kind, mine.id if mine is not None else None, *seen[1:])
         tag = f"{self._life}.{kind}." + ".".join(map(str, (key[1], version, *seen)))
@@ -123,21 +133,17 @@ class LiveFigures:
 
 
 def _counts(newest: Newest) -> Counts:
-    """How many of the newest rows have each label, the most frequent first; rows without one are left out."""
+    """How many of the newest rows have each label, the most frequent ones in order of the labels; rows without one are left
+    out."""
     targets = newest.targets
     if targets is None or targets.kind == "continuous":
         return []
     counted = np.bincount(targets.codes[targets.codes >= 0], minlength=len(targets.labels))
     order = np.argsort(-counted, kind="stable")
-    told = [(str(targets.labels[i]), int(counted[i])) for i in order[:MOST_LABELS]]
+    shown = sorted(order[:MOST_LABELS].tolist(), key=lambda code: targets.labels[code])
+    told = [(str(targets.labels[i]), int(counted[i])) for i in shown if counted[i]]
     rest = int(counted[order[MOST_LABELS:]].sum())
     return told + ([(f"{len(order) - MOST_LABELS} other labels", rest)] if rest else [])
-
-
-def _latest(records: list[Facts]) -> list[Facts]:
-    """Those of the last RECENT seconds in which anything happened."""
-    last = records[-1]["time"] if records else 0.0
-    return [facts for facts in records if facts["time"] > last - RECENT]
 
 
 def as_json(figure: Plain) -> bytes:

@@ -21,8 +21,16 @@ def loadings(
     return go.Figure(loadings_of(model, component, most, names, title or f"Loadings of {text(type(model).__name__)}"))
 
 
-def loadings_of(model: Any, component: int, most: int, names: Sequence[object] | None, title: str) -> Plain:
-    """What `loadings` draws."""
+def loadings_of(
+    model: Any,
+    component: int,
+    most: int,
+    names: Sequence[object] | None,
+    title: str,
+    deviations: np.ndarray | None = None,
+) -> Plain:
+    """What `loadings` draws. deviations: of the features (features,), which loadings are multiplied by: of one that hardly
+    varies a large loading says little."""
     chosen = inner(model)
     if hasattr(chosen, "columns"):
         at, values, what = chosen.columns, chosen.scores, "score"
@@ -36,6 +44,8 @@ def loadings_of(model: Any, component: int, most: int, names: Sequence[object] |
             raise InvalidParameter(f"component={component}; there are 0 … {found.shape[1] - 1}.")
         at, values, what = np.arange(len(found)), found[:, component], "loading"
         title += f" · component {component + 1}"
+        if deviations is not None:
+            values, what = values * deviations, "loading × standard deviation"
     largest = np.argsort(-np.abs(values), kind="stable")[:most][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}

@@ -7,9 +7,10 @@ import plotly.graph_objects as go
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import Newest, newest_rows
-from stream_dr.errors import InvalidParameter
+from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
+from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.convergence import convergence_of
 from stream_dr.plotting.drift import drift_of
 from stream_dr.plotting.figure import Plain, inner, nothing, text
@@ -18,7 +19,7 @@ from stream_dr.plotting.progress import progress_of
 from stream_dr.plotting.projection import points
 from stream_dr.plotting.spectrum import spectrum_of
 
-KINDS = ("projection", "spectrum", "loadings", "progress", "convergence", "drift")
+KINDS = ("projection", "spectrum", "loadings", "progress", "convergence", "drift", "confusion")
 
 
 class Wanted(NamedTuple):
@@ -55,7 +56,7 @@ def plain_of(
 ) -> Plain:
     """What `figure_of` draws."""
     if kind not in KINDS:
-        raise InvalidParameter(f"there is no figure {kind!r}; there are {', '.join(KINDS)}.")
+        raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
     told: list[Facts] = list(directory.records.read() if records is None and kind in KINDS[3:] else records or [])
     if kind == "progress":
         return progress_of(told, 600, "Progress")
@@ -66,6 +67,8 @@ def plain_of(
         return convergence_of(told, model.name, f"{name}: convergence of refine")
     if kind == "drift":
         return drift_of(told, model.name, f"{name}: drift")
+    if kind == "confusion":
+        return confusion_of(told, model.id, f"{name}: given label by true one")
     return _of_projection(directory, kind, model, wanted, newest)
 
 
@@ -75,12 +78,15 @@ def _of_projection(directory: Directory, kind: str, model: Model, wanted: Wanted
         return nothing(f"{name}: {kind}", "nothing is published yet")
     projection = published.projection
     title = f"{name}: version {published.version}"
+    rows = newest if newest is not None else newest_rows(directory, wanted.rows)
+    linear = projection if inner(projection).kind == "linear" and projection.n_components and rows.blocks else None
     if kind == "spectrum":
-        return spectrum_of(projection, f"{name}: spectrum")
+        captured = None if linear is None else rows.captured(linear)
+        return spectrum_of(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
         width = getattr(getattr(inner(projection), "loadings", None), "shape", (0, 0))[1]
         component = min(wanted.component, max(0, width - 1))  # the next version may have fewer
         names = directory.schema.names if projection.kind != "mapped" else None
-        return loadings_of(projection, component, 20, names, f"{name}: loadings")
-    rows = newest if newest is not None else newest_rows(directory, wanted.rows)
+        deviations = None if linear is None else rows.deviations(linear)
+        return loadings_of(projection, component, 20, names, f"{name}: loadings", deviations)
     return points(rows.project(projection), rows.targets, wanted.dimensions, max(1, wanted.rows), 0, title)

@@ -1,7 +1,7 @@
 """Progress: accuracy, rows a second and lag of all models over time, with new versions, refines and failures as marks."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -40,7 +40,7 @@ def progress_of(facts: list[Facts], most: int, title: str) -> Plain:
         traces += _lines(ticks, name, COLOURS[i % len(COLOURS)])
         traces += _marks(facts, ticks, name, COLOURS[i % len(COLOURS)], most)
     height = 1 / len(PANELS)
-    axes = {
+    axes: dict[str, Any] = {
         "yaxis" + axis[1:]: {
             "title": {"text": told},
             "domain": [i * height + 0.03, (i + 1) * height - 0.03],
@@ -49,9 +49,33 @@ def progress_of(facts: list[Facts], most: int, title: str) -> Plain:
         for i, (_, told, axis) in enumerate(reversed(PANELS))
     }
     axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
-    axes["yaxis2"] |= {"rangemode": "tozero"}
-    axes["yaxis"] |= {"rangemode": "tozero"}
-    return plain(traces, title, xaxis={"type": "date", "anchor": "y"}, hovermode="x", **axes)
+    axes["yaxis2"] |= {"rangemode": "tozero", "tickformat": "~s"}
+    furthest = max((m["lag"] for tick in ticks for m in tick["models"].values()), default=0)
+    axes["yaxis"] |= {"rangemode": "tozero", "tickformat": ",d", "dtick": 1 if furthest <= 5 else None}
+    time = {"type": "date", "anchor": "y", "title": {"text": "time (UTC)"}, "rangeslider": {"thickness": 0.06}}
+    return plain(traces, title, xaxis=time, hovermode="x", dragmode="pan", **axes)
+
+
+class Leader(NamedTuple):
+    """The model with the highest accuracy. since: from when on it has been so, seconds since 1970."""
+
+    model: str
+    accuracy: float
+    since: float
+
+
+def leader(facts: list[Facts], models: Collection[str]) -> Leader | None:
+    """Which of the models has told the labels of most rows, by records, oldest first; None where none was tested."""
+    best = None
+    for tick in recorded(facts, "progress"):
+        scores = {
+            m: told.get("accuracy") or 0.0 for m, told in tick["models"].items() if m in models and told.get("tested")
+        }
+        if scores:
+            first = max(scores, key=scores.__getitem__)
+            since = best.since if best is not None and best.model == first else tick["time"]
+            best = Leader(first, scores[first], since)
+    return best
 
 
 def _thinned(facts: list[Facts], most: int) -> list[Facts]:

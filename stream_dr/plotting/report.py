@@ -2,6 +2,7 @@
 and no network is needed to read it."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
@@ -12,24 +13,39 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
 from stream_dr.models.model import Model
+from stream_dr.models.schema import Facts
 from stream_dr.plotting.of_directory import KINDS, Wanted, figure_of
+from stream_dr.plotting.progress import leader
 
 HOW = {
     "projection": "The newest rows of the log that are still learned, projected by the version that is published; crosses "
     "are the means of each label's rows among them. Components keep sign and order from version to version.",
-    "spectrum": "The eigenvalues of the published solution, and their cumulative share of the sum of those shown.",
-    "loadings": "The entries of the published component that are largest by size; features without a name are numbered.",
+    "spectrum": "The eigenvalues of the published solution, and the share of the variance of all features in the newest "
+    "rows that lies along the first components.",
+    "loadings": "The features whose weight in the published component, times their standard deviation in the newest rows, "
+    "is largest; those without a name are numbered.",
     "progress": "Recorded once a second while models learned. Accuracy: the nearest class mean among the rows tested "
     "before, on rows that were not learned yet, over the last 2,000 tested; the dotted line: always the last label.",
     "convergence": "Of the last refine: the relative residual of the equations solved, and the largest principal angle to "
     "the pass before.",
+    "confusion": "Of the rows with a label that were tested last, the share that was given each.",
     "drift": "Principal angles between the components of each recorded version and those of the one recorded before it.",
 }
 """How the numbers of each figure were obtained."""
 
-_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
+_STYLE = """:root{color-scheme:light dark}body{color:CanvasText;background:Canvas}
+body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse}td,th{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top;font-weight:400}
-th{color:#666}.how{color:#555;max-width:60rem}h2{border-top:1px solid #ccc;padding-top:1rem}td{overflow-wrap:anywhere}"""
+th,.how{opacity:.75}.how{max-width:60rem}h2{border-top:1px solid #8886;padding-top:1rem}td{overflow-wrap:anywhere}"""
+
+_DARK = """const draw=()=>{const text=getComputedStyle(document.body).color;
+for(const plot of document.querySelectorAll(".js-plotly-plot")){
+const told={paper_bgcolor:"#0000",plot_bgcolor:"#0000","font.color":text};
+for(const axis of Object.keys(plot.layout).filter(n=>/^[xy]axis\\d*$/.test(n)))
+Object.assign(told,{[axis+".gridcolor"]:"#8884",[axis+".zerolinecolor"]:"#8888",[axis+".linecolor"]:"#8888"});
+Plotly.relayout(plot,told);if(plot.data[0].type==="heatmap")Plotly.restyle(plot,{"textfont.color":text})}};
+draw();matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);"""
+"""Figures in the page's colours, as the dashboard has them."""
 
 
 def write_report(
@@ -47,21 +63,48 @@ def _page(directory: Directory, rows: int, watch: Callable[[int, int], None]) ->
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>stream_dr: {escape(directory.path.name)}</title><style>{_STYLE}</style>"
     yield f"<script>{get_plotlyjs()}</script></head><body><h1>{escape(directory.path.name)}</h1>"
+    yield from _summary(directory, records)
     yield from _stream(directory)
     yield from _shown("progress", figure_of(directory, "progress", records=records))
-    for number, model in enumerate(directory.models.values()):
+    for number, model in enumerate(_ranked(directory)):
         watch(number, len(directory.models))
         yield from _model(directory, model)
         for kind in KINDS:
             if kind != "progress":
                 yield from _shown(kind, figure_of(directory, kind, model, wanted, newest, records))
-    yield "</body></html>\n"
+    yield f"<script>{_DARK}</script></body></html>\n"
+
+
+def _summary(directory: Directory, records: list[Facts]) -> Iterator[str]:
+    """The models, the best first, and which that is since when."""
+    tested = directory.records.last_tested()
+    best = leader(records, directory.models.keys())
+    if best is not None:
+        since = f"{datetime.fromtimestamp(best.since, UTC):%Y-%m-%d %H:%M} UTC"
+        yield (
+            f"<p><b>{escape(best.model)}</b> is best, since {since}: {best.accuracy:.1%} of the rows tested last got their "
+            "label before they were learned.</p>"
+        )
+    heads = ("model", "accuracy", "always the last label", "method", "rows", "components", "solution", "state")
+    yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in heads)
+    for model in _ranked(directory):
+        told, scores = model.describe(directory.position), tested.get(model.id)
+        shares = ("–", "–") if scores is None else (f"{scores['accuracy']:.1%}", f"{scores['baseline']:.1%}")
+        cells = (f"{told['rows']:,}", told["components"], told["solution"] or "–", told["state"].replace("_", " "))
+        yield "<tr>" + "".join(f"<td>{escape(str(c))}" for c in (model.name, *shares, told["estimator"], *cells))
+    yield "</table>"
+
+
+def _ranked(directory: Directory) -> list[Model]:
+    """The models by what they scored when they were last tested, the best first, those that were not tested last."""
+    tested = directory.records.last_tested()
+    return sorted(directory.models.values(), key=lambda m: -tested.get(m.id, {}).get("accuracy", -1.0))
 
 
 def _stream(directory: Directory) -> Iterator[str]:
     schema = directory.schema
     names = f" ({', '.join(schema.names[:20])}{' …' if len(schema.names) > 20 else ''})" if schema.names else ""
-    labels = ", ".join(map(str, schema.labels[:50])) + (" …" if len(schema.labels) > 50 else "")
+    labels = ", ".join(map(str, sorted(schema.labels)[:50])) + (" …" if len(schema.labels) > 50 else "")
     yield "<h2>The stream</h2>" + _table(
         ("log", f"positions {directory.log.first} to {directory.position}, {directory.rows:,} rows"),
         ("rows", f"{schema.layout or 'none yet'}, {schema.features:,} features{names}"),
@@ -98,5 +141,8 @@ def _table(*facts: tuple[str, object]) -> str:
 
 
 def _shown(kind: str, figure: go.Figure) -> Iterator[str]:
+    if not figure.data:
+        yield f"<p class=how>{escape(kind)}: {figure.layout.annotations[0].text}</p>"
+        return
     yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="480px", config={"responsive": True})
     yield f"<p class=how>{HOW[kind]}</p>"

@@ -17,8 +17,8 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     return go.Figure(spectrum_of(model, title or f"Spectrum of {text(type(model).__name__)}"))
 
 
-def spectrum_of(model: Any, title: str) -> Plain:
-    """What `spectrum` draws."""
+def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> Plain:
+    """What `spectrum` draws. captured: share (components,) of all variance that the first components capture together."""
     values = array(model, "eigenvalues")
     if values is None or not len(values):
         return nothing(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
@@ -27,20 +27,21 @@ def spectrum_of(model: Any, title: str) -> Plain:
     total = positive.sum()
     shares = np.asarray(ratio) if ratio is not None else positive / total if total else positive
     number = np.arange(1, len(values) + 1)
-    of = "all" if ratio is not None else "these components"
+    shares = np.cumsum(shares) if captured is None else captured
+    of = "all variance" if ratio is not None or captured is not None else "these components"
     bars = {"type": "bar", "x": number, "y": values, "name": "eigenvalue", "marker": {"color": COLOURS[0]}}
     line = {
         "type": "scatter",
         "mode": "lines+markers",
         "x": number[: len(shares)],
-        "y": np.cumsum(shares),
+        "y": shares,
         "yaxis": "y2",
     }
     line |= {"name": f"captured share of {of}", "line": {"color": COLOURS[2]}}
     return plain(
         [bars, line],
         title,
-        xaxis={"title": {"text": "component"}, "tickformat": "d"},
+        xaxis={"title": {"text": "component"}, "tickformat": "d", **({"dtick": 1} if len(values) <= 20 else {})},
         yaxis={"title": {"text": "eigenvalue"}},
         yaxis2={
             "overlaying": "y",

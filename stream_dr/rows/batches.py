@@ -6,7 +6,7 @@ A stream is never held whole. Targets may be named by the column of X that holds
 from collections.abc import Iterator
 from typing import Any
 
-from stream_dr.errors import InvalidTargets, SchemaMismatch
+from stream_dr.errors import InvalidTargets, SchemaMismatch, did_you_mean
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import table_of, tables_of, type_name
 from stream_dr.rows.kinds import PANDAS, Kind, kind_of
@@ -61,5 +61,7 @@ def split(given: Block) -> Block:
         return given
     columns = list(table.columns) if pandas else table.column_names
     if y not in columns:
-        raise SchemaMismatch(f"X has no column {y!r} for the targets; it has {columns[:10]}.", column=y)
+        raise SchemaMismatch(
+            f"X has no column {y!r} for the targets{did_you_mean(y, columns)}; it has {columns[:10]}.", column=y
+        )
     return given._replace(X=table.drop(columns=y) if pandas else table.drop_columns([y]), y=table[y])

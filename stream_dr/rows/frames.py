@@ -93,7 +93,8 @@ def matrix_of(table: Table) -> tuple[np.ndarray, tuple[str, ...] | None]:
     if odd:
         more = f" and {len(odd) - 10} more" if len(odd) > 10 else ""
         raise NotNumeric(
-            f"columns {', '.join(odd[:10])}{more} hold no numbers. Leave them out, or encode them as numbers."
+            f"columns {', '.join(odd[:10])}{more} hold no numbers. Leave them out, encode them as numbers, or have an "
+            "estimator learn them: feature_map=stream_dr.table()."
         )
     found = {name: part for name, part in parts.items() if part is not None}
     if len(found) == 1 and next(iter(found.values())).ndim == 2:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch
+from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch, other_table
 from stream_dr.rows.sparse_rows import is_sparse
 
 LARGEST = 1e100
@@ -113,9 +113,7 @@ class RawRows:
         """
         others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in kinds}
         if len(others) == len(self.names) and self.rows:
-            raise SchemaMismatch(
-                f"batch has none of the table's columns {list(kinds)[:5]}; it has {list(self.names[:5])}. Send those."
-            )
+            raise other_table(tuple(kinds), self.names)
 
         lacking = {kind for name, kind in kinds.items() if name not in self.names}
         missing = {kind: gaps(kind, self.rows) for kind in lacking}  # shared: columns that lack may be many
@@ -273,8 +271,9 @@ def said(kind: str, value: float) -> str:
 
 
 def _number(text: str) -> float:
-    """A text as the finite number it says."""
-    value = float(text)
+    """A text as the finite number it says; true is 1 and false 0, as booleans are among numbers."""
+    truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
+    value = float(text) if truth is None else truth
     if not abs(value) <= LARGEST:
         raise ValueError(text)
     return value

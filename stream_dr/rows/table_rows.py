@@ -1,6 +1,7 @@
 """table_rows: rows of any kind as RawRows, for a feature map that makes numbers of them, and RawRows as Arrow's columns.
 
-Numbers, booleans, dates and timestamps (days since 1970, UTC), strings and dictionaries of any of these, each with nulls.
+Numbers, booleans, dates and timestamps (days since 1970, UTC), strings and dictionaries of any of these, each with nulls;
+lists of numbers of one length, as vectors are: `v` becomes columns v0, v1 …
 
 Cost: a pass over each column in Arrow's kernels; each distinct text becomes one Python string.
 """
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidRows, SchemaMismatch
 from stream_dr.rows.frames import table_of
@@ -19,6 +21,9 @@ from stream_dr.rows.raw_rows import RawColumn, RawRows, dated, places, raw_of
 
 EXACT = 2**53
 """Integers past this are texts: float64 does not tell them apart."""
+
+LONGEST_VECTOR = 4096
+"""Numbers of a vector beside a table's other columns, at most: each becomes a column."""
 
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 _NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
@@ -43,8 +48,12 @@ def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
             f"column {', column '.join(odd)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
             column=odd[0].split(" is ")[0],
         )
-    columns = [_column(c) for c, field in zip(batch.columns, batch.schema, strict=True) if field.name not in beside]
-    return RawRows(tuple(field.name for field in fields), tuple(columns), batch.num_rows)
+    columns: list[tuple[str, RawColumn]] = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if field.name in beside:
+            continue
+        columns += _places(field.name, column) if _is_vector(field.type) else [(field.name, _column(column))]
+    return RawRows(tuple(name for name, _ in columns), tuple(column for _, column in columns), batch.num_rows)
 
 
 def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
@@ -54,7 +63,7 @@ def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
 
 def taken(kind: pa.DataType) -> bool:
     """Whether a column of this type may be a table's."""
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind) or _is_vector(kind):
         kind = kind.value_type
     return bool(
         plain(kind) or is_text(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_null(kind)
@@ -169,6 +178,40 @@ def _column(column: pa.Array) -> RawColumn:
     if np.abs(np.nan_to_num(values)).max(initial=0.0) > EXACT:
         return RawColumn("text", *_texts(column.cast(pa.string())))
     return RawColumn("integer", values)
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists of numbers."""
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(lists and (plain(kind.value_type) or pa.types.is_null(kind.value_type)))
+
+
+def _places(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
+    """Vectors of one length as a column of numbers a place; all missing where a row has none.
+
+    Raises InvalidRows naming the column and the first row whose vector has another length, or is too long.
+    """
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    length = int(lengths[there.argmax()]) if there.any() else 0
+    odd = np.flatnonzero(there & (lengths != length))
+    if len(odd):
+        row = int(odd[0])
+        raise InvalidRows(
+            f"column {name} has {lengths[row]} numbers in row {row} and {length} in row {int(there.argmax())}; vectors have "
+            "one length. Send those, null, or leave the column out.",
+            row=row,
+            column=name,
+        )
+    if length > LONGEST_VECTOR:
+        raise InvalidRows(
+            f"column {name} has vectors of {length} numbers; beside other columns up to {LONGEST_VECTOR} are taken. Send "
+            "the vectors alone, or shorter ones.",
+            column=name,
+        )
+    values = np.full((len(column), length), np.nan)
+    values[there] = _days(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(-1, length)
+    return [(f"{name}{i}", RawColumn("number", np.ascontiguousarray(values[:, i]))) for i in range(length)]
 
 
 def _days(column: pa.Array, unit: int) -> np.ndarray:

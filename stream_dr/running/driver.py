@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from stream_dr.directory.directory import Directory
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Frozen, Model
+from stream_dr.models.schema import Facts
 from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import Going, Step, advance_all, always, backfill, rows_of
 from stream_dr.running.test_then_train import TestThenTrain
@@ -66,7 +67,8 @@ def nobody(event: str, **facts: int | str) -> None:
 class Driver:
     """directory: whose models. advance: pool where models learn side by side. work: pool where they are solved and
     snapshotted. wanted: the last position whose projections somebody waits for: they are published as soon as models are
-    there. One owner (thread) takes turns; any thread publishes."""
+    there. solving: whether models are solved for tests (TestThenTrain). One owner (thread) takes turns; any thread
+    publishes."""
 
     def __init__(
         self,
@@ -76,10 +78,11 @@ class Driver:
         work: Executor,
         happened: Happened = nobody,
         wanted: Callable[[], int] = lambda: -1,
+        solving: bool = False,
     ) -> None:
         self._directory, self._settings, self._advance, self._work = directory, settings, advance, work
         self._happened, self._wanted = happened, wanted
-        self.tests = TestThenTrain() if settings.test_then_train else None
+        self.tests = TestThenTrain(directory.records.last_tested(), solving) if settings.test_then_train else None
 
         self._new_rows = 0  # learned since the last snapshots were begun
         self._snapshots_begun, self._snapshots_cost = time.monotonic(), 0.0
@@ -112,6 +115,10 @@ class Driver:
             return after_turn(steps)
 
         return backfill(self._directory, models, until, self._advance, look, rebuild)
+
+    def scores(self, model: Model) -> Facts:
+        """What the tests tell of a model (`TestThenTrain.scores`); {} where there are none."""
+        return {} if self.tests is None else self.tests.scores(model)
 
     def look(self, models: Sequence[Model], rows: int = 0) -> None:
         """Begin what is due of models that have learned so many rows more, and of live ones, what is to be published."""

@@ -21,7 +21,6 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stream_dr.arrow.codec import arrow_from_block, id_array, write_arrow
 from stream_dr.directory.directory import Directory
@@ -36,11 +35,11 @@ from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Ids, check_finite
 from stream_dr.rows.raw_rows import refuse_table
 from stream_dr.rows.source import Source
+from stream_dr.running.projected_file import check_out, write_projected
 from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.targets import Targets
 
-_SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather")
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
@@ -202,11 +201,9 @@ def project(
 ) -> int:
     """Write the projected rows of a data set, or another source, to `out`; their number.
 
-    Raises InvalidParameter (suffix), NotFitted (no row learned yet), NeedsRefine, and what reading or projecting a batch
-    raises.
+    Raises as check_out, NotFitted (no row learned yet), NeedsRefine, and what reading or projecting a batch raises.
     """
-    if out.suffix not in _SUFFIXES:
-        raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet or .arrow file.")
+    check_out(out)
     if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
     published(model)
@@ -217,10 +214,7 @@ def project(
 
     def write(file: BinaryIO) -> None:
         nonlocal rows
-        with _writer(file, out.suffix, first.schema) as writer:
-            for batch in chain([first], batches):
-                writer.write_batch(batch)
-                rows += batch.num_rows
+        rows = write_projected(file, out.suffix, chain([first], batches))
 
     write_atomically(out, write)
     return rows
@@ -299,9 +293,3 @@ def _given(block: Block, fields: dict[str, pa.DataType]) -> dict[str, pa.Array]:
             rows = [row[0] if row is not None else None for row in rows]
         found[_COLUMN[block.y.kind]] = rows
     return {name: pa.array(found.get(name) or [None] * block.rows, kind) for name, kind in fields.items()}
-
-
-def _writer(file: BinaryIO, suffix: str, schema: pa.Schema) -> pa.RecordBatchFileWriter | pq.ParquetWriter:
-    if suffix == ".parquet":
-        return pq.ParquetWriter(file, schema)
-    return pa.ipc.new_file(file, schema)

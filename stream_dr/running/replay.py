@@ -16,7 +16,7 @@ many passes an unfinished replay was to reach.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
 from typing import NamedTuple
@@ -41,13 +41,15 @@ ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
 class ReplaySettings(NamedTuple):
     """loops: passes to reach. again: one pass more than are complete. shuffle: seed of the shards' order, another in
     every pass; None: as given. skip_damaged: pass over what cannot be read. run: how models are kept current on the way;
-    they are published at the end."""
+    they are published at the end. test: whether they are tested on some of the rows before they learn them, in a single
+    pass."""
 
     loops: int = 1
     again: bool = False
     shuffle: int | None = None
     skip_damaged: bool = False
     run: RunSettings = RunSettings()
+    test: bool = False
 
 
 class ReplayReport(NamedTuple):
@@ -107,10 +109,11 @@ class Replay:
         self.noted = self.passes > 1 or settings.again  # a single pass is known by what the log lacks
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
-        run = settings.run._replace(publish=ON_DEMAND, test_then_train=False)  # models are published once, at the end
-        self.recorder = Recorder(directory)
+        tested = settings.test and self.passes == 1
+        run = settings.run._replace(publish=ON_DEMAND, test_then_train=tested)  # models are published once, at the end
         self.advance, self.work = pool("advance"), pool("work", run.workers)
-        self.driver = Driver(directory, run, self.advance, self.work, lambda event, **facts: self.recorder.woken.set())
+        self.driver = Driver(directory, run, self.advance, self.work, self._wake_recorder, solving=True)
+        self.recorder: Recorder = Recorder(directory, self.driver.scores)
 
     def run(self, learn: Callable[[], None]) -> ReplayReport:
         """Catch up, learn, publish, snapshot; what ends it leaves what was learned snapshotted."""
@@ -157,7 +160,7 @@ class Replay:
         steps, position = Steps(self.directory), self.directory.position
         with closing(ahead(self._appended(), depth=1)) as groups:
             for group in groups:
-                for page in steps.pages(position, group.last):
+                for page in self._turns(steps.pages(position, group.last)):
                     self.driver.turn(self.models, page)
                     position = page[-1].position
                     self.directory.recent.forget(position)
@@ -166,6 +169,13 @@ class Replay:
                     self.show("learning")
                 if group.refused is not None:
                     raise group.refused
+
+    def _turns(self, pages: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
+        """Pages, or where models are tested, events: each by what was learned before it."""
+        return ([step] for page in pages for step in page) if self.driver.tests is not None else iter(pages)
+
+    def _wake_recorder(self, event: str, **facts: int | str) -> None:
+        self.recorder.woken.set()
 
     def show(self, phase: str) -> None:
         """Show and record how far it is."""

@@ -248,10 +248,17 @@ class Running:
         free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
         return {"reason": self.ready(), "free_bytes": free, "min_free_bytes": needed, "last_rows": self._last_rows}
 
+    def refinable(self, model: Model) -> bool:
+        """Whether `refine` takes a model: its method has an out-of-core solution, and the log holds what it learned."""
+        try:
+            check_model(self.directory, model)
+        except StreamDRError:
+            return False
+        return True
+
     def scores(self, model: Model) -> Facts:
-        """{"accuracy", "baseline", "tested"} of a model, by test-then-train; {} where it was not tested."""
-        tests = self._models.driver.tests
-        return {} if tests is None else tests.scores(model)
+        """{"accuracy", "baseline", "tested", "confusion"} of a model, by test-then-train; {} where it was not tested."""
+        return self._models.driver.scores(model)
 
     def _driver(self) -> Driver:
         """A driver of some of the models."""

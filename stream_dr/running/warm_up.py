@@ -1,7 +1,7 @@
 """Warm up: every compiled kernel, once, before the first request needs it.
 
-Two tiny batches of each form that can arrive (Arrow and JSON, dense and sparse, float64 and float32) go through every
-registered estimator: parse, learn, solve, project.
+Two tiny batches of each form that can arrive (Arrow and JSON, dense and sparse, float64 and float32; tables where a model's
+feature map takes them) go through every registered estimator: parse, learn, solve, project.
 
 Cost: about a second when the kernels are in numba's cache, up to a minute when they are not.
 
@@ -13,6 +13,7 @@ rows like these is compiled as far as it went.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 import orjson
@@ -23,11 +24,15 @@ from stream_dr.directory.draft import rows_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.feature_maps import feature_map
 from stream_dr.models.schema import learned_by
 from stream_dr.rows.block import Block
+from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 ROWS, FEATURES = 16, 6
+WIDE = 100
+"""Features of sparse rows with few values."""
 
 log = logging.getLogger("stream_dr.warm_up")
 
@@ -46,7 +51,7 @@ def warm_up(
         telling.start()
         try:
             for kind in estimator.target_kinds or (None,):
-                for block in _blocks(kind, json):
+                for block in chain(_tables(estimator, kind), _blocks(kind, json)):
                     _use(estimator, block)
         finally:
             telling.cancel()
@@ -62,9 +67,21 @@ def _use(estimator: Estimator, block: Block) -> None:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)
 
 
+def _tables(estimator: Estimator, kind: str | None) -> Iterator[Block]:
+    """Rows of a table as the estimator's feature map takes them, if it does: of categories, and of texts."""
+    spec = estimator.get_params().get("feature_map")
+    if spec is None or not feature_map(spec).learns:
+        return
+    words = [{"a": f"w{i}", "b": f"v{i}"} for i in range(ROWS)]
+    for rows in (raw_from_dicts(words), raw_from_texts(f"w{i} and so on" for i in range(ROWS))):
+        yield Block(rows, _targets(kind), names=rows.names)
+
+
 def _blocks(kind: str | None, json: bool) -> Iterator[Block]:
     dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
-    for rows in (dense, sp.csr_matrix(np.where(dense > 0, dense, 0.0))):
+    filled = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
+    wide = sp.csr_matrix((filled.data, filled.indices, filled.indptr), shape=(ROWS, WIDE))
+    for rows in (dense, filled, wide):
         for dtype in (np.float64, np.float32):
             block = Block(rows.astype(dtype), _targets(kind))
             yield _parsed(write_arrow([arrow_from_block(block)]), "arrow")

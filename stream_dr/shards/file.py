@@ -133,7 +133,7 @@ class ShardFile:
             reader = pa.ipc.open_file(source)
             self._get, self.schema = lambda n: [reader.get_batch(n)], reader.schema
         elif start[:4] == b"PAR1":
-            self._open_parquet(source)
+            self._open_parquet(source, data)
         elif start[:4] == b"\xff\xff\xff\xff":
             batches = read_arrow(data)
             self._get, self.schema = lambda n: [batches[n]], batches[0].schema if batches else pa.schema([])
@@ -141,18 +141,17 @@ class ShardFile:
         else:
             raise MalformedInput("it is neither an Arrow nor a Parquet file")
 
-    def _open_parquet(self, source: Any) -> None:
+    def _open_parquet(self, source: Any, data: pa.Buffer) -> None:
         from stream_dr.parquet import check_group, open_parquet, spelt_out
 
-        file, schema = open_parquet(source)
-        self.schema = schema
-        groups = range(file.metadata.num_row_groups)
-        self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in groups)
+        parquet = open_parquet(source, data)
+        file, self.schema, groups = parquet
+        self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in range(len(groups)))
 
         def batches_of(number: int) -> list[pa.RecordBatch]:
-            check_group(file.metadata.row_group(number), schema.names)
-            batches = [spelt_out(batch, schema) for batch in file.read_row_group(number).to_batches()]
-            return batches or [pa.RecordBatch.from_pylist([], schema=schema)]
+            check_group(parquet, number)
+            batches = [spelt_out(batch, self.schema) for batch in file.read_row_group(number).to_batches()]
+            return batches or [pa.RecordBatch.from_pylist([], schema=self.schema)]
 
         self._get = batches_of
 

@@ -26,7 +26,7 @@ OPTIONS = ("region", "scheme", "endpoint_override")
 """What a URI may say beside the place."""
 
 ATTEMPTS = 10
-"""How often S3 is asked: with the waits between, about a minute."""
+"""How often S3 is asked: with the waits between, for a minute at least, and a few at most."""
 
 
 class Status(NamedTuple):

@@ -51,6 +51,16 @@ def write_shards(
     return writer.manifest
 
 
+def check_empty(directory: str | os.PathLike[str]) -> list[Path]:
+    """The files that an interrupted write has left there. Raises OutputExists where there are shards."""
+    folder = Path(directory)
+    mark = folder / UNFINISHED
+    left = [path for path in folder.glob("part-*") if path != mark]
+    if (folder / MANIFEST_NAME).exists() or (left and not mark.exists()):
+        raise OutputExists(f"{directory} holds shards already; give an empty or a new folder.", path=str(directory))
+    return left
+
+
 class ShardWriter:
     """Writes `directory/part-00000.arrow` … and, on a clean end, `directory/manifest.json`. A context manager.
 
@@ -82,12 +92,9 @@ class ShardWriter:
         self._batches: list[int] = []
         self._writer: Any = None
         self._mark: IO[bytes] | None = None
+        left = check_empty(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        mark = self.directory / UNFINISHED
-        left = [path for path in self.directory.glob("part-*") if path != mark]
-        if (self.directory / MANIFEST_NAME).exists() or (left and not mark.exists()):
-            raise OutputExists(f"{directory} holds shards already; give an empty or a new folder.", path=str(directory))
-        if mark.exists():
+        if left:
             self._locked().close()
             for path in left:
                 path.unlink()

@@ -86,13 +86,13 @@ def places(previous: Any, projection: Any) -> np.ndarray:
     """Where each column of the rows that `previous` is of stands among those that `projection` is of, (columns then,)
     int64: by name where a feature map names the columns that it makes, else by number. Those that are gone come after all
     others."""
-    then, width = len(previous.loadings), len(projection.loadings)
     old, new = getattr(previous, "feature_names", None), getattr(projection, "feature_names", None)
     if old is None or new is None:
-        return np.arange(then)
-    known = {name: number for number, name in enumerate(new)}
-    gone = {name: width + number for number, name in enumerate(name for name in old if name not in known)}
-    return np.array([(known | gone)[name] for name in old], dtype=np.int64)
+        return np.arange(len(previous.loadings))
+    at = {name: number for number, name in enumerate(new)}
+    for name in old:
+        at.setdefault(name, len(at))  # one that is gone
+    return np.array([at[name] for name in old], dtype=np.int64)
 
 
 def placed(array: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -11,27 +11,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import WIDEST, same, within, wrong
+from stream_dr.checks import EXACT_WIDTH, WIDEST, same, within, wrong
 from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_width
-from stream_dr.feature_maps import canonical_spec, feature_map
+from stream_dr.feature_maps import canonical_spec, feature_map, whole_spec
 from stream_dr.feature_maps.columns import TableColumn
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
+    Table,
     TableState,
     add,
-    check_most_columns,
     depends_on_others,
+    famd_scale,
     joined,
     lasting,
     mapped_rows,
-    most_columns,
     table_parts,
 )
+from stream_dr.feature_maps.widths import check_most_columns, most_columns
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, check_rows
 from stream_dr.rows.raw_rows import raw_of
-from stream_dr.statistics.moments.plan import EXACT_WIDTH
 from stream_dr.statistics.protocol import nested_state
 from stream_dr.statistics.renumbered import renumbered
 from stream_dr.targets.label_codes import Label
@@ -72,6 +72,11 @@ class MappedState(NamedTuple):
 
     def merge(self, other: "MappedState") -> "MappedState":
         """Both states as one. Raises CannotMerge where the maps differ or the inner states cannot be merged."""
+        maps = feature_map(self.feature_map), feature_map(other.feature_map)
+        if not self.rows and maps[0].became(maps[1]):
+            return other
+        if not other.rows and maps[1].became(maps[0]):
+            return self
         if self.feature_map != other.feature_map:
             raise CannotMerge(f"states of the maps {self.feature_map} and {other.feature_map} cannot be merged.")
         if self.table is not None and other.table is not None:
@@ -118,11 +123,19 @@ class MappedAccumulator:
         self._spec = canonical_spec(spec)
         self._map = feature_map(spec)
         learned = None if state is None else getattr(state, "feature_map", None)
+        if learned is not None and self._map.became(feature_map(learned)):
+            self._map, self._spec = feature_map(learned), canonical_spec(learned)
         if state is not None and learned != self._spec and (learned is None or canonical_spec(learned) != self._spec):
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
+        self._given = canonical_spec(spec)
         self._build, self.inner = build, build(None if state is None else state.inner)
         self.n_features = 0 if state is None else state.n_features
         self._names = None if state is None else state.names
+
+    @property
+    def decided(self) -> dict[str, Any]:
+        """The parameter `feature_map` as the first batch has decided it; nothing where it was given whole."""
+        return {} if self._spec == self._given else {"feature_map": whole_spec(self._spec)}
 
     @property
     def rows(self) -> int:
@@ -146,6 +159,11 @@ class MappedAccumulator:
         return tuple(self.inner.labels)
 
     @property
+    def label_rows(self) -> np.ndarray:
+        """(labels,) int64 rows of each label, of an accumulator that counts them."""
+        return np.asarray(self.inner.label_rows)
+
+    @property
     def labels_left(self) -> tuple[Label, ...]:
         """Labels of which a row is left."""
         return tuple(getattr(self.inner, "labels_left", self.inner.labels))
@@ -154,7 +172,16 @@ class MappedAccumulator:
         """Learn one batch, mapped, some of it at a time. Raises WidthMismatch and what the inner accumulator raises; then
         nothing changed."""
         width, names = self._width(block)
-        self._each(block, lambda part: self.inner.add(self._mapped(part, width)))
+        before = self._map, self._spec
+        if not self._map.settled and block.rows:
+            check_rows(block)
+            self._map = self._map.decided(block.X)
+            self._spec = canonical_spec(self._map)
+        try:
+            self._each(block, lambda part: self.inner.add(self._mapped(part, width)))
+        except BaseException:
+            self._map, self._spec = before
+            raise
         if block.rows:
             self.n_features, self._names = width, names
 
@@ -261,20 +288,24 @@ class LandmarkAccumulator(MappedAccumulator):
 class TableAccumulator(MappedAccumulator):
     """An accumulator of the rows that a map with running statistics makes of a table's columns, or of dense rows; one owner.
 
-    A batch is added to the statistics first, then mapped by them. n_features: columns of the table.
+    A batch is added to the statistics first, then mapped by them. n_features: columns of the table. scaled: whether mapped
+    columns are multiplied by `famd_scale` of the rows so far.
     """
 
-    def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
+    def __init__(
+        self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None, scaled: bool = False
+    ) -> None:
         super().__init__(spec, build, state)
         self.table = None if state is None else state.table
+        self._scaled = scaled
 
     def add(self, block: Block) -> None:
         """Learn one batch. Raises SchemaMismatch, InvalidRows, what the inner accumulator raises; then nothing changed."""
         rows, before = raw_of(block.X, block.names), self.table
         if not rows.rows:
             return
-        if before is None and getattr(self.inner, "scatter", "") == "exact":
-            check_most_columns(self._map, rows.kinds, EXACT_WIDTH)
+        if before is None and isinstance(self._map, Table) and getattr(self.inner, "scatter", "") == "exact":
+            check_most_columns(self._map.making(), self._map.wishes(), rows.kinds, EXACT_WIDTH)
         self.table = add(self._map, before, rows)
         try:
             self._each(block._replace(X=rows), lambda part: self.inner.add(self._part(part)))
@@ -321,8 +352,8 @@ class TableAccumulator(MappedAccumulator):
     def _part(self, block: Block) -> Block:
         """Some rows, mapped. The width is stated, so that the whole scatter is kept, unless too many columns may come."""
         table = self.table or TableState()
-        stated = most_columns(self._map, table) <= EXACT_WIDTH
-        X = mapped_rows(self._map, table, block.X)
+        stated = most_columns(self._map.making(), table.columns) <= EXACT_WIDTH
+        X = mapped_rows(self._map, table, block.X, famd_scale(self._map, table) if self._scaled else None)
         return block._replace(X=X, names=None, width_stated=stated, checked=True)
 
 

@@ -56,6 +56,11 @@ def check_kind(kind: str, kinds: Sequence[str], wanted: str | None) -> None:
         )
 
 
+def look_like_numbers(targets: Targets) -> bool:
+    """Whether labels are probably numbers or ids and no classes: more than 100, and more than a tenth of the rows."""
+    return targets.kind == "class" and len(targets.labels) > max(100, targets.rows / 10)
+
+
 def refuse_ambiguous(y: Any, targets: Targets) -> None:
     """Raise InvalidTargets where y, read as `targets` by its form alone, may have been meant as one label a row.
 

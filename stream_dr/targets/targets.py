@@ -61,6 +61,38 @@ class Targets(NamedTuple):
         picks = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
         return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
 
+    def only(self, labels: Sequence[Label] | None) -> "Targets":
+        """The targets with those rows' absent that have another label than these; None: any. Numbers stay as they are."""
+        known = {(type(label), label) for label in labels or ()}
+        wanted = np.array([labels is None or (type(label), label) in known for label in self.labels], dtype=bool)
+        if wanted.all():
+            return self
+        number = np.where(wanted, np.cumsum(wanted) - 1, -1).astype(np.int32)
+        left = tuple(label for label, there in zip(self.labels, wanted, strict=True) if there)
+        if self.indptr is None:
+            codes = np.append(number, np.int32(-1))[self.codes]  # the last for rows that have none
+            return self._replace(labels=left, codes=codes, present=codes >= 0)
+
+        others = np.append(0, np.cumsum(~wanted[self.codes]))[self.indptr]
+        present = np.diff(others) == 0
+        entries = np.repeat(present, np.diff(self.indptr))
+        indptr = np.append(0, np.cumsum(np.diff(self.indptr) * present))
+        present = present if self.present is None else present & self.present
+        return self._replace(labels=left, codes=number[self.codes[entries]], indptr=indptr, present=present)
+
+    def label_rows(self) -> dict[Label, int]:
+        """How many rows have each label; nothing where targets are numbers. O(rows + labels)."""
+        counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
+        return dict(zip(self.labels, counts.tolist(), strict=True))
+
+    def label_sets(self) -> frozenset[frozenset[Label]]:
+        """The distinct, non-empty label sets of the rows; none where targets are numbers."""
+        if self.indptr is None:
+            return frozenset(frozenset((self.labels[c],)) for c in np.unique(self.codes[self.codes >= 0]).tolist())
+        codes, at = self.codes.tolist(), self.indptr.tolist()
+        sets = {tuple(codes[at[i] : at[i + 1]]) for i in range(self.rows)} - {()}
+        return frozenset(frozenset(self.labels[c] for c in s) for s in sets)
+
     def row_labels(self) -> list[Any]:
         """One entry a row: its label, its list of labels, its list of numbers, or None where absent."""
         rows: list[Any]
@@ -162,4 +194,17 @@ def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
         raise InvalidTargets(
             f"labels are {type(new[0]).__name__} ({new[0]!r}); rows so far had "
             f"{type(known[0]).__name__} labels ({known[0]!r}). Pass those, or start anew."
+        )
+
+
+def check_allowed(allowed: Sequence[Label], new: Sequence[Label]) -> None:
+    """Raise InvalidTargets when new labels are not among the allowed ones; of none allowed, any is."""
+    known = set(allowed)
+    others = [label for label in new if label not in known]
+    if allowed and others:
+        named = ", ".join(map(repr, allowed[:5])) + (" …" if len(allowed) > 5 else "")
+        raise InvalidTargets(
+            f"the batch has the label {others[0]!r}; this stream's labels are {named} (allowed_labels). Correct it, or "
+            "allow it as well.",
+            labels=others[:5],
         )

@@ -129,7 +129,16 @@ def test_a_visit(browser: Any, tmp_path: Path) -> None:
         )  # the same row, by a newer version
         assert page.locator(f"#projection :text('{SCRIPT}')").count() >= 1  # in the legend
         learn(served.url, 800, 900)
-        visit.until("/%/.test(document.querySelector('#models tbody td:nth-child(10)').textContent)")
+        visit.until("/%/.test(document.querySelector('#models tbody td:nth-child(2)').textContent)")
+        visit.until(
+            "/^digits is best, since [0-9]{4}-.* UTC: [0-9.]+ % of/.test(document.getElementById('best').textContent)"
+        )
+        httpx.put(f"{served.url}/models/means", json={"estimator": "class_means"}).raise_for_status()
+        page.select_option("#model", "means")
+        visit.until("document.getElementById('refine').hidden")
+        page.select_option("#model", "digits")
+        visit.until("!document.getElementById('refine').hidden")
+        httpx.delete(f"{served.url}/models/means").raise_for_status()
         page.click("#refine button")
         page.wait_for_selector("#jobs li:has-text('refine of digits: done')")
         assert "residual" in page.locator("#jobs li").first.inner_text()
@@ -138,10 +147,14 @@ def test_a_visit(browser: Any, tmp_path: Path) -> None:
         page.select_option("#dimensions", "2")
         httpx.post(f"{served.url}/unlearn?wait=applied", json={"positions": [1]}, timeout=30).raise_for_status()
         visit.until(f"{DRAWN} === 500")
+        visit.until("(document.getElementById('confusion').data || [{}])[0].type === 'heatmap'")
+        visit.until("/%/.test(document.querySelector('#classes tbody td:nth-child(4)').textContent)")
         served.kill()
         page.wait_for_selector("#link.down")
         served = Process(tmp_path, port=port)
         visit.live()
+        assert "digits is best" in page.inner_text("#best")
+        assert len(page.evaluate("document.getElementById('progress').data[0].x")) > 1  # the curve, too, is kept
         learn(served.url, 900, 1000)
         visit.until(f"{DRAWN} === 600")
         page.click("#delete button")

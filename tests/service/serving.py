@@ -130,6 +130,15 @@ def stream(arrays: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
+def packed(body: bytes, packing: str, times: int = 1) -> bytes:
+    """A body, so many times over, as Content-Encoding `packing` has it."""
+    out = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(out, packing) as stream:
+        for _ in range(times):
+            stream.write(body)
+    return bytes(out.getvalue())
+
+
 def post(http: httpx.Client, body: bytes, key: str | None = None, path: str = "/partial_fit") -> httpx.Response:
     """Post an Arrow body."""
     headers = {"Content-Type": ARROW} | ({"Idempotency-Key": key} if key else {})

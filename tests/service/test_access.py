@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.auth import OPEN, OPEN_FILES, check_host
@@ -154,3 +155,51 @@ def test_without_a_token_other_pages_may_not_call(tmp_path: Path) -> None:
             {"Origin": "http://[::1"},
         ):
             assert served.http.get("/stream", headers=headers).json()["code"] == "forbidden"
+
+
+APP, OTHER = "https://app.example", "https://other.example"
+ALLOWED = "access-control-allow-origin"
+
+
+def preflight(served: Served, origin: str, method: str = "POST") -> httpx.Response:
+    """What a browser asks before a page may send such a request."""
+    asked = {"Access-Control-Request-Method": method, "Access-Control-Request-Headers": "content-type, authorization"}
+    return served.http.options("/partial_fit", headers={"Origin": origin} | asked)
+
+
+def test_pages_of_named_origins_may_call(tmp_path: Path) -> None:
+    with in_thread(tmp_path, cors_origins=(APP,), write_token=WRITE) as served:
+        asked = preflight(served, APP)
+        assert (asked.status_code, asked.headers[ALLOWED]) == (200, APP)
+        assert {"authorization", "content-type", "idempotency-key", "content-encoding"} <= set(
+            asked.headers["access-control-allow-headers"].lower().split(", ")
+        )
+        assert ALLOWED not in preflight(served, OTHER).headers
+
+        answer = served.http.get("/stream", headers=bearer(WRITE) | {"Origin": APP})
+        assert (answer.status_code, answer.headers[ALLOWED]) == (200, APP)
+        assert ALLOWED not in served.http.get("/stream", headers=bearer(WRITE) | {"Origin": OTHER}).headers
+        refused = served.http.get("/stream", headers={"Origin": APP})  # an error that the page is to read
+        assert (refused.status_code, refused.headers[ALLOWED]) == (401, APP)
+
+
+def test_without_a_token_pages_of_named_origins_may_call_and_no_others(tmp_path: Path) -> None:
+    with in_thread(tmp_path, cors_origins=(APP,)) as served:
+        answer = served.http.put("/models/lda", json={"estimator": "lda"}, headers={"Origin": APP})
+        assert (answer.status_code, answer.headers[ALLOWED], answer.headers["location"]) == (201, APP, "/models/lda")
+        assert "location" in answer.headers["access-control-expose-headers"].lower()
+        assert served.http.get("/stream", headers={"Origin": OTHER}).status_code == 403
+        assert served.http.get("/stream", headers={"Origin": APP, "Host": "evil.example"}).status_code == 403
+
+
+def test_any_origin_may_call_with_a_token_where_that_is_set(tmp_path: Path) -> None:
+    with in_thread(tmp_path, cors_origins=("*",), write_token=WRITE) as served:
+        assert preflight(served, OTHER, "DELETE").headers[ALLOWED] == "*"
+        assert served.http.get("/stream", headers=bearer(WRITE) | {"Origin": OTHER}).headers[ALLOWED] == "*"
+        assert served.http.get("/stream", headers={"Origin": OTHER}).status_code == 401
+
+
+def test_no_origin_is_named_by_default(tmp_path: Path) -> None:
+    with in_thread(tmp_path, write_token=WRITE) as served:
+        assert preflight(served, APP).status_code == 401
+        assert ALLOWED not in served.http.get("/stream", headers=bearer(WRITE) | {"Origin": APP}).headers

@@ -3,15 +3,16 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
-from tests.service.serving import ARROW, Served, arrow, in_thread
+from tests.service.serving import ARROW, Served, arrow, in_thread, packed
 
 ROWS = arrow(np.arange(8.0).reshape(4, 2), ["a", "b", "a", "b"])
 CHUNKED = "Transfer-Encoding: chunked"
@@ -114,8 +115,12 @@ def test_a_chunked_body_is_refused_at_the_byte_that_is_too_many(line: Line) -> N
 def test_json_has_a_bound_of_its_own(served: Served) -> None:
     answer = served.http.post("/partial_fit", json={"rows": [[1.0]] * 100})
     assert (answer.status_code, answer.json()["limit"]) == (413, 100)
+    detail = answer.json()["detail"]
+    assert "(max_json_bytes)" in detail
+    assert f"as an Arrow stream ({ARROW}), of which 100,000 bytes are taken (max_body_bytes)" in detail
     answer = served.http.put("/models/a", json={"estimator": "l" * 100})
     assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    assert "Arrow" not in answer.json()["detail"]  # which would be no model
 
 
 def test_a_body_that_pydantic_reads_is_bounded_at_its_bytes_too(line: Line) -> None:
@@ -130,13 +135,123 @@ def test_a_body_that_pydantic_reads_is_bounded_at_its_bytes_too(line: Line) -> N
         ("/partial_fit", "text/csv", "identity"),
         ("/partial_fit", "", "identity"),
         ("/models/a/refine", ARROW, "identity"),
-        ("/transform", ARROW, "gzip"),
+        ("/transform", ARROW, "br"),
+        ("/transform", ARROW, "gzip, zstd"),
         ("/nowhere", "image/png", "identity"),
     ],
 )
 def test_types_that_no_route_reads(line: Line, path: str, kind: str, encoding: str) -> None:
     line.begin(3, f"Content-Encoding: {encoding}", path=path, kind=kind).send(b"abc")
     assert line.refused() == (415, "unsupported_media_type")
+
+
+def test_a_packing_that_is_not_taken_is_told_which_are(served: Served) -> None:
+    answer = served.http.post("/partial_fit", content=ROWS, headers={"Content-Type": ARROW, "Content-Encoding": "br"})
+    assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "gzip, zstd")
+    assert "encoding br" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("piece", [7, 10**6])
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize(("packing", "header"), [("gzip", "gzip"), ("zstd", "ZSTD")])
+def test_a_packed_body_is_its_plain_bytes(line: Line, packing: str, header: str, chunked: bool, piece: int) -> None:
+    body = packed(arrow(np.random.default_rng(0).normal(size=(20 if piece < 10 else 2_000, 4))), packing)
+    line.begin(None if chunked else len(body), f"Content-Encoding: {header}", path="/partial_fit?check")
+    for at in range(0, len(body), piece):
+        line.send(body[at : at + piece], chunked)
+    if chunked:
+        line.send(b"", chunked)
+    status, _, told = line.told()
+    assert (status, told["rows"]) == (200, 20 if piece < 10 else 2_000)
+
+
+def test_a_batch_packed_or_not_is_the_same_batch(tmp_path: Path) -> None:
+    def send(path: str, body: bytes, kind: str, packing: str) -> httpx.Response:
+        content = body if packing == "identity" else packed(body, packing)
+        headers = {"Content-Type": kind, "Content-Encoding": packing, "Idempotency-Key": "one"}
+        return served.http.post(path, content=content, headers=headers)
+
+    rows = b'{"rows": [[1, 2], [3, 4]], "labels": ["a", "b"]}'
+    for first in ("identity", "gzip", "zstd"):
+        with in_thread(tmp_path / first) as served:
+            served.http.put("/models/lda", json={"estimator": "lda"})
+            assert send("/partial_fit?wait=applied", rows, "application/json", first).json()["duplicate"] is False
+            for again in ("gzip", "identity", "zstd"):
+                told = send("/partial_fit", rows, "application/json", again).json()
+                assert (told["position"], told["duplicate"]) == (0, True)
+            assert send("/partial_fit", ROWS, ARROW, "gzip").json()["code"] == "key_conflict"
+            assert len(send("/transform", rows, "application/json", "zstd").json()["z"]) == 2
+            assert send("/unlearn", b'{"positions": [9]}', "application/json", "gzip").status_code == 409
+            assert served.http.get("/stream").json()["rows"] == 2
+            until_none_is_held(served)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda body: body[:-3],
+        lambda body: body[: len(body) // 2],
+        lambda body: body[:-20] + bytes([body[-20] ^ 1]) + body[-19:],
+        lambda body: body + b"and more",
+        lambda body: body + body[:5],
+        lambda body: b"PK" + body,
+        lambda body: ROWS,
+    ],
+    ids=["end", "half", "bit", "trailing", "another begun", "in front", "plain"],
+)
+def test_a_damaged_packing_is_refused_by_name(served: Served, packing: str, damage: Callable[[bytes], bytes]) -> None:
+    body = damage(packed(arrow(np.random.default_rng(0).normal(size=(20, 4))), packing))
+    headers = {"Content-Type": ARROW, "Content-Encoding": packing}
+    answer = served.http.post("/partial_fit", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed_input")
+    assert f"said to be {packing}" in answer.json()["detail"]
+    until_none_is_held(served)
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+@pytest.mark.parametrize(
+    ("kind", "times", "setting"),
+    [(ARROW, 2_000, "max_body_bytes"), ("application/json", 2, "max_json_bytes")],
+)
+def test_what_a_body_unpacks_to_has_the_limit_of_its_type(
+    served: Served, packing: str, kind: str, times: int, setting: str
+) -> None:
+    body = packed(b" " * 51, packing, times)
+    assert len(body) < 5_000
+    headers = {"Content-Type": kind, "Content-Encoding": packing}
+    answer = served.http.post("/partial_fit", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    assert "unpacked" in answer.json()["detail"]
+    assert f"({setting})" in answer.json()["detail"]
+    until_none_is_held(served)
+
+
+def test_what_a_body_unpacks_to_is_held(served: Served, line: Line) -> None:
+    body = packed(b" " * 95_000, "gzip")
+    line.begin(60_000).send(b"x")  # holds what it declares
+    headers = {"Content-Type": ARROW, "Content-Encoding": "gzip"}
+    answer = served.http.post("/partial_fit", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (429, "overloaded")
+    assert line.refused() == (408, "request_timeout")
+    until_none_is_held(served)
+    assert served.http.post("/partial_fit", content=body, headers=headers).json()["code"] == "malformed_input"
+
+
+def test_a_body_that_could_never_be_held_packed_and_plain_is_413(tmp_path: Path) -> None:
+    with in_thread(tmp_path, max_queue_bytes=500) as served:
+        headers = {"Content-Type": ARROW, "Content-Encoding": "gzip"}
+        answer = served.http.post("/partial_fit", content=packed(b" " * 490, "gzip"), headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+        assert "at most 500 are taken (max_queue_bytes)" in answer.json()["detail"]
+
+
+def test_who_leaves_in_the_middle_of_a_packed_body_leaves_nothing_behind(served: Served) -> None:
+    body = packed(ROWS, "gzip")
+    with opened(served) as line:
+        line.begin(len(body), "Content-Encoding: gzip").send(body[:20])
+        time.sleep(0.05)
+    until_none_is_held(served)
 
 
 @pytest.mark.parametrize("chunked", [True, False])

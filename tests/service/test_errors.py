@@ -80,7 +80,9 @@ BATCHES: list[tuple[str, int, str, dict[str, Any]]] = [
     ("too large a number", 422, "not_finite", body(arrow(HUGE, LABELS))),
     ("no type", 415, "unsupported_media_type", {"content": arrow(ROWS), "headers": {}}),
     ("unknown type", 415, "unsupported_media_type", body(arrow(ROWS), "text/csv")),
-    ("compressed as a whole", 415, "unsupported_media_type", {
+    ("packed in a way that is not taken", 415, "unsupported_media_type", {
+        "content": arrow(ROWS), "headers": {"Content-Type": ARROW, "Content-Encoding": "br"}}),
+    ("not packed as it says", 400, "malformed_input", {
         "content": arrow(ROWS), "headers": {"Content-Type": ARROW, "Content-Encoding": "gzip"}}),
     ("truncated Arrow", 400, "malformed_input", body(arrow(ROWS, LABELS)[:-300])),
     ("half a schema", 400, "malformed_input", body(arrow(ROWS, LABELS)[:50])),
@@ -198,7 +200,7 @@ def test_requests(served: Served, status: int, code: str, method: str, path: str
     [
         (
             {"estimator": "lda", "params": {"gama": 1}},
-            "params.gama: lda has no such parameter; it has n_components, gamma",
+            r"params.gama: lda has no such parameter \(did you mean 'gamma'\?\); it has n_components, gamma",
         ),
         ({"estimator": "lda", "params": {"n_components": "2"}}, "params.n_components: .*given is '2'"),
         ({"estimatr": "lda"}, '"estimator" is one of ccipca, iskm'),
@@ -210,6 +212,15 @@ def test_a_refused_model_says_what_was_given_and_what_there_is(served: Served, s
     told = served.http.put("/models/new", json=spec)
     assert told.status_code == 422
     assert re.search(said, told.json()["detail"]), told.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [b"", b"{}", b"[0]", b'{"rows": [0]}', b'{"id": ["a"]}', b'{"positions": []}', b'{"positions": [0], "ids": ["a"]}'],
+)
+def test_unlearning_names_its_keys(served: Served, told: bytes) -> None:
+    answer = refused(served, 422, "invalid_request", "POST", "/unlearn", **body(told, "application/json"))
+    assert 'give either {"positions": […]} or {"ids": […]}; given is ' in answer["detail"]
 
 
 def test_not_finite_names_row_and_column(served: Served) -> None:

@@ -87,6 +87,16 @@ def test_points_are_what_transform_answers_and_labels_are_text(served: Served) -
         np.testing.assert_allclose(np.stack([shown[name]["x"], shown[name]["y"]], 1), z[at], rtol=1e-4, atol=1e-5)
     counts = dict(map(tuple, told["counts"]))
     assert counts == {label: LABELS[-100:].count(label) for label in set(LABELS[-100:])}
+    assert list(counts) == sorted(counts)
+    assert (told["models"]["lda"]["refines"], told["models"]["near"]["refines"]) == (True, False)
+    loadings = told["figures"]["loadings"]["figure"]["data"][0]
+    lda = stream_dr.LDA().fit(X, LABELS)
+    weighed = np.abs(lda.components_[0]) * X[-100:].std(axis=0)
+    np.testing.assert_allclose(np.abs(loadings["x"])[::-1], np.sort(weighed)[::-1][: len(loadings["x"])], rtol=1e-6)
+    captured = told["figures"]["spectrum"]["figure"]["data"][1]["y"]
+    axes = np.linalg.qr(lda.components_.T)[0]
+    shares = np.cumsum((X[-100:] @ axes).var(axis=0)) / X[-100:].var(axis=0).sum()
+    np.testing.assert_allclose(captured, shares[: len(captured)], rtol=1e-6)
     spectrum = told["figures"]["spectrum"]["figure"]["data"][0]
     np.testing.assert_allclose(spectrum["y"], served.http.get("/models/lda").json()["eigenvalues"])
     assert told["models"]["lda"]["rows"] == 178

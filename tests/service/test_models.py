@@ -50,6 +50,18 @@ def wait_for(served: Served, name: str, rows: int) -> dict[str, Any]:
     raise TimeoutError(told)
 
 
+def test_labels_of_one_row_wait_and_are_named(served: Served) -> None:
+    for name, params in (("m", {}), ("all", {"min_class_rows": 1}), ("pca", {})):
+        assert put(served, name, "pca" if name == "pca" else "lda", params=params).status_code == 201
+    body = arrow(np.vstack([X[:1] + 9, X]), ["typo", *Y])
+    post(served.http, body, path="/partial_fit?wait=applied").raise_for_status()
+    models = served.http.get("/models").json()["models"]
+    assert {name: told["classes_waiting"] for name, told in models.items()} == {"m": ["typo"], "all": [], "pca": []}
+    assert {name: told["components"] for name, told in models.items()} == {"m": 2, "all": 3, "pca": 5}
+    assert (models["m"]["rows"], models["m"]["rows_skipped"]) == (91, 0)
+    assert served.http.post("/predict?model=m", json={"rows": X[:1].tolist()}).json()["classes"] == ["x", "y", "z"]
+
+
 def test_put_is_201_then_200_then_409(served: Served) -> None:
     first = put(served, "a", params={"gamma": 1.0})
     assert (first.status_code, first.headers["location"]) == (201, "/models/a")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -33,6 +34,26 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         sent = running.http.post("/partial_fit?wait=applied", json={"rows": X.tolist(), "labels": LABELS})
         assert sent.status_code == 200, sent.text
         yield running
+
+
+def test_the_only_model_need_not_be_named(tmp_path: Path) -> None:
+    with in_thread(tmp_path) as running:
+        body = {"rows": X.tolist(), "labels": LABELS}
+        row = "/transform?x=" + ",".join(map(str, X[0]))
+
+        def asked() -> list[httpx.Response]:
+            return [running.http.get(row), *(running.http.post(path, json=body) for path in ("/transform", "/predict"))]
+
+        for answer in asked():
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+            assert "there are: none" in answer.json()["detail"]
+        running.http.put("/models/only", json={"estimator": "lda"})
+        running.http.post("/partial_fit?wait=applied", json=body)
+        assert [(answer.status_code, answer.json()["model"]) for answer in asked()] == [(200, "only")] * 3
+        running.http.put("/models/another", json={"estimator": "lda"})
+        for answer in asked():
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+            assert "there are: another, only. Give model=NAME" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("key", ["lda", "class_means", "cca", "plsda"])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.memory import allowed, grown, reset
-from tests.service.serving import ARROW, Process, stream
+from tests.service.serving import ARROW, Process, packed, stream
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="this system tells no peak")
 TABLE = {"feature_map": {"map": "table"}}
@@ -69,6 +69,18 @@ def test_a_request_takes_no_more_than_its_bytes_allow(process: Process, name: st
         assert answer.json()["code"] in ("limit_exceeded", "schema_mismatch"), answer.text
         assert "end" in answer.json()["detail"]  # what to send
     assert grown(pid, before) <= allowed(len(body))
+
+
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+@pytest.mark.parametrize(("kind", "limit"), [("application/json", 1 << 20), (ARROW, 64 << 20)])
+def test_a_bomb_is_refused_as_it_is_unpacked(process: Process, kind: str, limit: int, packing: str) -> None:
+    bomb, pid = packed(b"\0" * (1 << 20), packing, times=1 << 10), process.popen.pid
+    assert len(bomb) < 1 << 20  # and a gigabyte once it is unpacked
+    before = reset(pid)
+    headers = {"Content-Type": kind, "Content-Encoding": packing}
+    answer = httpx.post(f"{process.url}/partial_fit", content=bomb, headers=headers, timeout=60)
+    assert (answer.status_code, answer.json()["code"], answer.json()["limit"]) == (413, "body_too_large", limit)
+    assert grown(pid, before) <= limit + (16 << 20)
 
 
 def test_an_answer_too_large_says_how_many_rows_are_taken(process: Process) -> None:

@@ -13,7 +13,7 @@ import pytest
 import stream_dr
 from stream_dr import LDA
 from stream_dr.models.snapshot_file import file_bytes, read_bytes
-from tests.service.serving import ROOT, Process, Served, arrow, in_thread, post
+from tests.service.serving import ROOT, Process, Served, arrow, in_thread, packed, post
 
 RANDOM = np.random.default_rng(5)
 Y = RANDOM.choice(["a", "b", "c"], 60)
@@ -79,6 +79,16 @@ def test_what_cannot_be_served_is_told(
     told = put(served.http, content, "there" if code == "model_exists" else "new")
     assert (told.status_code, told.json()["code"], told.json().get("reason")) == (status, code, reason)
     assert "new" not in served.directory.models
+
+
+def test_a_packed_file_is_the_file(served: Served, tmp_path: Path) -> None:
+    content = file_of(LDA().fit(X, Y), tmp_path)
+    headers = OCTETS | {"Content-Encoding": "zstd"}
+    statuses = [
+        served.http.put("/models/packed", content=packed(content, "zstd"), headers=headers).status_code,
+        put(served.http, content, "packed").status_code,
+    ]
+    assert statuses == [201, 200]
 
 
 def test_a_file_may_be_as_long_as_a_body_and_nothing_else_takes_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from service import schemas
 from service.examples import EXAMPLES
-from tests.service.serving import Served, arrow, in_thread, post
+from tests.service.serving import ROOT, Served, arrow, in_thread, post
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +64,13 @@ def test_a_failed_model_a_job_and_many_rows_have_the_form_that_is_shown(served: 
     assert many.json()["id"] == ["x"]
     answered(many, schemas.Projected)
     answered(served.http.post("/partial_fit", json={"rows": [[1, 2]], "labels": ["a"]}), schemas.Receipt)
+
+
+def test_every_operation_is_summed_up_as_the_table_of_routes_does(served: Served) -> None:
+    table = (ROOT / "docs/service.md").read_text(encoding="utf8")
+    for path, methods in served.http.get("/openapi.json").json()["paths"].items():
+        for method, told in methods.items():
+            assert f"| `{method.upper()} {path}` | {told['summary']} |" in table
 
 
 def test_every_operation_has_a_name_a_description_and_an_example(served: Served) -> None:

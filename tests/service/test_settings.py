@@ -122,6 +122,21 @@ def test_a_short_token_is_refused_and_not_shown() -> None:
     assert "sesame" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    "origin", ["https://app.example/", "app.example", "https://App.example", "https://", "null", ""]
+)
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    with pytest.raises(ValidationError, match="is no origin; give"):
+        Settings(cors_origins=("https://app.example", origin))
+
+
+def test_all_origins_take_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAM_DR_CORS_ORIGINS", '["*"]')
+    with pytest.raises(ValidationError, match="any page could write; set write_token too"):
+        Settings()
+    assert Settings(write_token="open-sesame").cors_origins == ("*",)
+
+
 @pytest.mark.parametrize("name", ["read_token", "write_token"])
 @pytest.mark.parametrize(
     "token",
@@ -172,3 +187,17 @@ def test_a_setting_that_the_stream_has_decided_otherwise_is_told(
         tell_passed_over(Settings(dir=tmp_path, target_kind="multilabel", n_features=9), directory)
     assert "target_kind=multilabel is passed over: the stream" in caplog.text
     assert "n_features=9 is passed over" in caplog.text
+
+
+def test_labels_may_be_a_closed_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAM_DR_ALLOWED_LABELS", '["a", "b"]')
+    with in_thread(tmp_path / "D", allowed_labels=Settings().allowed_labels) as served:
+        refused = post(served.http, arrow([[1.0], [2.0]], ["a", "bb"]))
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_targets")
+        assert "'bb'; this stream's labels are 'a', 'b' (allowed_labels)" in refused.json()["detail"]
+        assert post(served.http, arrow([[1.0], [2.0]], ["a", "b"])).status_code == 200
+        stream = served.http.get("/stream").json()
+        assert (stream["rows"], stream["allowed_labels"]) == (2, ["a", "b"])
+    monkeypatch.setenv("STREAM_DR_ALLOWED_LABELS", "a,b")
+    with pytest.raises(ValueError, match="allowed_labels"):
+        Settings()

@@ -7,7 +7,7 @@ Why this way: csv, JSON lines, Parquet and Arrow files all give Arrow batches, a
 say, not the format's.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.rows import RESERVED, is_layout
 from stream_dr.arrow.targets import targets_from_arrow
-from stream_dr.errors import InvalidTargets, SchemaMismatch, StreamDRError
+from stream_dr.disk import FileName
+from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Ids, check_finite
 from stream_dr.rows.frames import matrix_of
 from stream_dr.rows.table_rows import is_text, raw_from_arrow
@@ -60,7 +61,7 @@ class Roles(NamedTuple):
         taken = set(self.taken())
         gone = sorted((taken | set(dict(self.kinds))) - set(columns))
         if gone:
-            named = ", ".join(map(repr, gone))
+            named = ", ".join(f"{name!r}{did_you_mean(name, columns)}" for name in gone)
             raise SchemaMismatch(f"there is no column {named}; there are {list(columns)[:10]} …", column=gone[0])
         features = [c for c in columns if c not in taken]
         if not features:
@@ -97,6 +98,28 @@ def blocks_of(
             fail(e, at)
             raise
         yield block
+
+
+def blocks_of_batches(
+    path: FileName, batches: Iterable[pa.RecordBatch], features: list[str] | None, roles: Roles, rows: int
+) -> Iterator[Block]:
+    """Blocks of a file's batches, as `blocks_of` makes them. Raises MalformedInput naming file and row, LimitExceeded."""
+    row = 0
+
+    def fail(error: StreamDRError, at: int) -> None:
+        at += row + int(error.details.get("row", 0))
+        raise MalformedInput(f"{path}, row {at}: {error}", file=str(path), row=at) from error
+
+    try:
+        for batch in batches:
+            batch.validate(full=True)
+            roles = roles._replace(raw=needs_raw(batch, features, roles))
+            yield from blocks_of(batch, features, roles, rows, fail)
+            row += batch.num_rows
+    except (pa.ArrowException, OSError, EOFError) as e:
+        raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
+    except LimitExceeded as e:
+        raise LimitExceeded(f"{path}, after row {row}: {e}", **e.details) from e
 
 
 def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Block:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from stream_dr.budget import SETTING
+from stream_dr.budget import SETTING, allow_more, read_budget
 from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of, without_blanks
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, MARK, longest, open_bytes
 from stream_dr.datasets.readers.read_ahead import ReadAhead
@@ -33,8 +33,8 @@ from stream_dr.rows.block import LARGEST, Block
 PIECE = 1 << 20
 """Bytes parsed at once, at least."""
 
-MOST_COLUMNS = 100_000
-"""Columns a file may have: each is an object of its own."""
+COLUMN_BYTES = 6_144
+"""Bytes of the budget that a column takes, however few rows it has: each is some objects of its own."""
 
 _LOOKED_AT = 200_000
 """Fields that are looked at together when a bad one is searched."""
@@ -126,9 +126,9 @@ def _with_whole_ids(
 
 def _without_blanks(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
     """The batch with null where a text is empty."""
-    for name in names:
-        batch = batch.set_column(batch.schema.get_field_index(name), name, without_blanks(batch.column(name)))
-    return batch
+    texts, every = set(names), zip(batch.schema.names, batch.columns, strict=True)
+    columns = [without_blanks(column) if name in texts else column for name, column in every]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 class CsvFile:
@@ -209,10 +209,12 @@ class CsvFile:
         """The columns' names. Raises MalformedInput where they cannot be told apart or are no names."""
         if not first:
             self._fail(1, "no row in it. Give a file that holds rows.")
-        if len(first) > MOST_COLUMNS:
+        most = read_budget() // COLUMN_BYTES
+        if len(first) > most:
             self._fail(
                 line,
-                f"{len(first)} columns, and at most {MOST_COLUMNS} are read from a table. Write rows that wide as libsvm.",
+                f"{len(first)} columns, and at most {most} are read from a table: {allow_more()}. Write rows that wide as "
+                "libsvm.",
             )
         if self.form.header is False:
             return [f"f{j}" for j in range(len(first))]
@@ -231,15 +233,15 @@ class CsvFile:
 
     def check_named(self, features: list[str]) -> None:
         """Raise MalformedInput where a feature has no name: it is probably the rows' index, as pandas writes it."""
-        name = next((name for name in features if name == f"Unnamed: {self.names.index(name)}"), None)
-        if name is not None:
-            j = self.names.index(name) + 1
-            self._fail(
-                self.first_line - 1,
-                f"column {j} has no name, as an index that pandas wrote; leave it out (--drop {name!r}), or take it for the "
-                f"rows' ids (--id {name!r}).",
-                j,
-            )
+        wanted = set(features)
+        for j, name in enumerate(self.names, 1):
+            if name in wanted and name == f"Unnamed: {j - 1}":
+                self._fail(
+                    self.first_line - 1,
+                    f"column {j} has no name, as an index that pandas wrote; leave it out (--drop {name!r}), or take it for "
+                    f"the rows' ids (--id {name!r}).",
+                    j,
+                )
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Each row's fields, and the number of the line it ends in. Raises MalformedInput."""

@@ -9,17 +9,14 @@ Why this way: a stream has one kind of targets; guessing row by row would mix th
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from stream_dr.errors import InvalidTargets
 from stream_dr.targets.label_codes import EXACT
-from stream_dr.targets.targets import KINDS, Targets, class_targets, continuous_targets, multilabel_targets
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 
 class LabelFields:
-    """Parses groups of label fields. target: "auto" or one of KINDS."""
+    """Parses groups of label fields. target: "auto" or a kind of targets."""
 
     def __init__(self, target: str = "auto") -> None:
-        if target not in ("auto", *KINDS):
-            raise InvalidTargets(f"target={target!r}; it must be auto, {', '.join(KINDS)}.")
         self._kind = None if target == "auto" else target
         self._numeric: bool | None = None
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from stream_dr.budget import SETTING, allow_more, read_budget
 from stream_dr.disk import FileName
-from stream_dr.errors import MalformedInput, SourceMissing
+from stream_dr.errors import MalformedInput, SourceMissing, did_you_mean
 
 BLOCK_ROWS = 1_000
 """Rows a block."""
@@ -125,7 +125,7 @@ def open_bytes(path: FileName) -> IO[bytes]:
     archive, _, member = name.partition("!")
     if not Path(archive).is_file():
         raise SourceMissing(f"there is no file {archive}; give the path of a file that is there.", file=archive)
-    if archive.lower().endswith(".zip"):
+    if archive.lower().endswith(".zip") or (member and archive.lower().endswith(".npz")):
         return _open_member(archive, member)
     return _OPENERS.get(Path(archive).suffix.lower(), open)(archive, "rb")
 
@@ -140,7 +140,9 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
         raise MalformedInput(f"{archive} packs {member!r} by lzma, which says how much it takes; pack it by deflate.")
     if member not in files:
         packed.close()
-        raise SourceMissing(f"{archive} has no file {member!r}; write {archive}!NAME with one of {files[:10]}.")
+        raise SourceMissing(
+            f"{archive} has no file {member!r}{did_you_mean(member, files)}; write {archive}!NAME with one of {files[:10]}."
+        )
     return packed.open(member)
 
 

@@ -6,7 +6,7 @@ Nothing is fetched ahead: Arrow keeps what it has fetched until the file is clos
 are any.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from stream_dr.arrow.messages import check_messages, stream_in
 from stream_dr.budget import allow_more, read_budget
-from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw
+from stream_dr.datasets.readers.columns import Roles, blocks_of_batches, feature_columns
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, PACKED, open_bytes
 from stream_dr.disk import FileName
-from stream_dr.errors import LimitExceeded, MalformedInput, SourceMissing, StreamDRError
+from stream_dr.errors import LimitExceeded, MalformedInput, SourceMissing
 from stream_dr.parquet import open_parquet, rows_at_once, spelt_out
 from stream_dr.rows.block import Block
 
@@ -32,13 +32,14 @@ def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_RO
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
     with _readable(path, "a Parquet file"):
-        file, schema = open_parquet(path)
+        parquet = open_parquet(path, pa.memory_map(str(path)).read_buffer())
+    file, schema, _ = parquet
     with file:
         features = feature_columns(schema.names, roles)
         columns = [name for name in schema.names if name not in roles.drop]
         with _readable(path, "to be read"):
-            batches = file.iter_batches(rows_at_once(file, rows, columns), columns=columns)
-        yield from _blocks(path, (spelt_out(batch, schema) for batch in batches), features, roles, rows)
+            batches = file.iter_batches(rows_at_once(parquet, rows, columns), columns=columns)
+        yield from blocks_of_batches(path, (spelt_out(batch, schema) for batch in batches), features, roles, rows)
 
 
 def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
@@ -46,7 +47,7 @@ def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) 
     with open_bytes(path) as packed:
         with _readable(path, "an Arrow file"):
             reader = _stream(_whole(path, packed))
-        yield from _blocks(path, reader, feature_columns(reader.schema.names, roles), roles, rows)
+        yield from blocks_of_batches(path, reader, feature_columns(reader.schema.names, roles), roles, rows)
 
 
 def _whole(path: FileName, packed: IO[bytes]) -> IO[bytes]:
@@ -75,27 +76,6 @@ def _stream(file: IO[bytes]) -> pa.RecordBatchReader:
     else:
         file.seek(0)
     return pa.ipc.open_stream(file)
-
-
-def _blocks(
-    path: FileName, batches: Iterable[pa.RecordBatch], features: list[str] | None, roles: Roles, rows: int
-) -> Iterator[Block]:
-    row = 0
-
-    def fail(error: StreamDRError, at: int) -> None:
-        at += row + int(error.details.get("row", 0))
-        raise MalformedInput(f"{path}, row {at}: {error}", file=str(path), row=at) from error
-
-    try:
-        for batch in batches:
-            batch.validate(full=True)
-            roles = roles._replace(raw=needs_raw(batch, features, roles))
-            yield from blocks_of(batch, features, roles, rows, fail)
-            row += batch.num_rows
-    except (pa.ArrowException, OSError, EOFError) as e:
-        raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
-    except LimitExceeded as e:
-        raise LimitExceeded(f"{path}, after row {row}: {e}", **e.details) from e
 
 
 @contextmanager

@@ -11,12 +11,14 @@ method's file is its formula.
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.mapping import (
@@ -24,18 +26,19 @@ from stream_dr.estimators.fitting.mapping import (
     accumulate,
     check_feature_map,
     check_mapped_width,
+    inner_state,
     mapped_bytes,
-    solved,
+    through,
 )
-from stream_dr.estimators.fitting.moments import Moments, moments_of
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.moments import Moments, labels_waiting, moments_of
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_labels, check_number, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import canonical, signed
-from stream_dr.statistics.moments.accumulator import EXACT_WIDTH, MomentAccumulator, MomentState
+from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.state import check_kept, moment_bytes
-from stream_dr.targets.label_codes import Label
+from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
 
 Directions = tuple[np.ndarray, np.ndarray]
@@ -59,17 +62,28 @@ class ClosedForm(AdditiveEstimator):
         Solve as if every feature had variance 1.
     decay : float in (0, 1], default 1.0
         Row i weighs decay^(rows since row i).
+    min_class_rows : int ≥ 1, default 2
+        Of one label a row: a label with fewer rows, counted whole whatever they weigh, waits as soon as two labels have as
+        many. Its rows count in N, the mean and Cxx, and in no class; classes are centred on the mean of the rows of the
+        others. A misspelt label adds no component so; 1: none waits. Several labels a row and numbers are not concerned.
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets; "auto": that of the first batch.
+    labels : list of labels or None, default None
+        The labels that are learned: a row with another one is left out, and counted as one without a target. None: all.
     feature_map : dict or None, default None
         Spec of a map that rows go through first, made by `stream_dr.nystroem()`, `random_fourier()` or `polynomial()` (then
         this is a kernel method), `hashing()`, `table()` or `text()`.
     random_state : int or None, default None
         Seed; None is 0, so that states of several machines agree.
+
+    Attributes
+    ----------
+    classes_waiting_ : ndarray (waiting,)
+        Labels that wait for `min_class_rows` rows, sorted.
     """
 
     state_type: ClassVar[Any] = StateType(MomentState)
-    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
+    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "labels", "feature_map")
     encoding: ClassVar[str] = "indicator"
     needs_scatter: ClassVar[bool] = True
     """Whether the method reads Cxx; those that do not keep its diagonal only."""
@@ -86,7 +100,9 @@ class ClosedForm(AdditiveEstimator):
     scatter: Literal["auto", "exact", "diagonal"] = "auto"
     standardize: bool = False
     decay: float = 1.0
+    min_class_rows: int = 2
     target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
+    labels: Sequence[Label] | None = None
     feature_map: dict[str, Any] | None = None
     random_state: int | None = None
 
@@ -97,11 +113,13 @@ class ClosedForm(AdditiveEstimator):
         check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
         check_choice("standardize", self.standardize, (False, True))
         check_number("decay", self.decay, low=0.0, high=1.0, open_low=True)
+        check_positive_int("min_class_rows", self.min_class_rows)
         check_choice("target", self.target, ("auto", *KINDS))
         if self.target_kinds and self.target != "auto" and self.target not in self.target_kinds:
             raise InvalidParameter(
                 f"target={self.target!r}; {type(self).__name__} learns from {' or '.join(self.target_kinds)} targets."
             )
+        check_labels(self.labels)
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
         if self.scatter_kept() == "exact":
@@ -147,13 +165,25 @@ class ClosedForm(AdditiveEstimator):
 
     def solve(self, state: Any) -> Projection:
         """The projection of `state`; pure. No component where the state holds nothing but rounding."""
-        return solved(state, self._solve)
-
-    def _solve(self, state: Any) -> Projection:
-        check_kept(state, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
-        moments = moments_of(state, self.standardize)
+        inner = inner_state(state)
+        check_kept(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
+        moments = self.moments(state)
         exact = not self.reads_scatter() or moments.scatter is not None
-        return self.finished(moments, self.directions(moments, state), "exact" if exact else "diagonal")
+        return through(state, self.finished(moments, self.directions(moments, inner), "exact" if exact else "diagonal"))
+
+    def moments(self, state: Any) -> Moments:
+        """The moments that `state` is solved from."""
+        return moments_of(state, self.standardize, self.min_class_rows)
+
+    def classes_waiting(self, learned: Any) -> tuple[Label, ...]:
+        """Labels of a state or an accumulator that wait for `min_class_rows` rows, sorted."""
+        at = np.flatnonzero(labels_waiting(learned, self.min_class_rows))
+        return tuple(sorted(learned.labels[j] for j in at))
+
+    @property
+    def classes_waiting_(self) -> np.ndarray:
+        """(waiting,) labels that wait for `min_class_rows` rows, sorted."""
+        return label_array(self.classes_waiting(self.holder().accumulator))
 
     def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
         """Cxx @ columns (features, m), by its diagonal where no more is kept. O(d k), and O(d² m) with exact scatter."""
@@ -244,5 +274,6 @@ class ClosedForm(AdditiveEstimator):
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Bytes of the moments of rows this wide."""
         kept = self.scatter_kept()
-        exact = kept == "exact" or (kept == "auto" and n_features <= EXACT_WIDTH)
-        return moment_bytes(self.target_encoding(), n_features, n_targets, exact, self.keeps_class_scatter())
+        width = min(n_features, EXACT_WIDTH) if kept == "exact" else n_features  # wider rows are refused
+        exact = kept != "diagonal" and width <= EXACT_WIDTH
+        return moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())

@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_dr.errors import InvalidRows
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.moments import Moments
 
 
 class DependenceMethod(ClosedForm):
@@ -22,7 +22,7 @@ class DependenceMethod(ClosedForm):
     def hsic_(self) -> float:
         """‖Cxyᵀ W‖² / (N − 1)² ≥ 0: tr(K H L H) / (N − 1)² with the linear kernel on projected rows. Needs N > 1."""
         projection: Any = self.projection()
-        moments = moments_of(self.state_, self.standardize)
+        moments = self.moments(self.state_)
         return criterion(moments, (projection.loadings / moments.scale[:, None]).T @ moments.cross)
 
 

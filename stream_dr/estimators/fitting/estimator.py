@@ -16,38 +16,31 @@ Why this way: all checks are made before the accumulator is touched, the accumul
 and `fit` swaps in a new holder only at its end; so after any error the estimator is what it was before.
 """
 
-import inspect
-import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import copy
 from functools import partial
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from stream_dr.errors import (
-    CannotMerge,
-    CannotUnlearn,
-    FewerComponents,
-    InvalidWeights,
-    TargetsRequired,
-)
+from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired, unknown_parameter
 from stream_dr.estimators.fitting.dask_collections import holder_of, projected
 from stream_dr.estimators.fitting.documented import documented
+from stream_dr.estimators.fitting.fewer_components import tell_fewer, tell_fewer_early
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.fitting.mapping import takes_tables, tell_columns
 from stream_dr.estimators.fitting.named_columns import in_order, parsed, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps import brief_spec, feature_map
 from stream_dr.projection import Projection
 from stream_dr.rows.batches import as_block, batches, split
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import tables_of
 from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.rows.raw_rows import places
-from stream_dr.targets.label_codes import label_array
+from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, check_label_type
 
@@ -95,6 +88,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """Of one whose states do not merge: the estimator that answers the same question, and whose states do."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters that the accumulator is made with, and that may not change once rows were learned."""
+    labels: Sequence[Label] | None = None
+    """The labels whose rows are learned; None: all."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
     """Why there may be fewer components than asked for."""
 
@@ -127,6 +122,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Bytes that solving takes at most, where that may be many times what the state takes; else 0."""
         return 0
 
+    def classes_waiting(self, learned: Any) -> tuple[Label, ...]:
+        """Labels of a state or an accumulator that have too few rows to count as classes yet, sorted; here none."""
+        return ()
+
     def most_label_sets(self, n_features: int, sparse: bool) -> int | None:
         """Distinct label sets past which a batch of such a stream would be refused; None: no bound."""
         return None
@@ -135,7 +134,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Forget everything, then learn rows X (rows, features), with targets y where the method is supervised.
 
         X may be a stream of tables (kinds.py), of which y names the column of targets; so it may of any table. It may be a
-        Dask array or dataframe, and y another (dask_collections.py)."""
+        Dask array or dataframe, and y another (dask_collections.py). Warns FewerComponents where n_components is more than
+        there can be."""
         return self._fit(X, y, None)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -151,7 +151,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         any row, WidthMismatch, NotFinite. Warns FewerComponents, once a fit, where there are fewer than n_components.
         """
         projection = self.projection()
-        self._tell_fewer(projection.n_components)
+        tell_fewer(self, projection.n_components)
         if (kind := kind_of(X)) in DASK:
             return projected(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
         if kind is Kind.STREAM:
@@ -180,7 +180,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; those that only matter when solving (gamma, standardize …) count from the next projection on,
-        those that rows were learned with (decay, feature_map …) from the next `fit` on: until then they are refused."""
+        those that rows were learned with (decay, feature_map …) from the next `fit` on: until then they are refused. Raises
+        InvalidParameter."""
+        if error := unknown_parameter(type(self).__name__, params, self.get_params()):
+            raise error
         super().set_params(**params)
         if "holder_" in vars(self):
             self.holder_.projection = None
@@ -192,6 +195,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         import stream_dr
 
         stream_dr.save(self, path)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """The parameters that are not as by default, and of a feature map's spec what is not."""
+        shown: Any = copy(self)
+        if getattr(self, "feature_map", None) is not None:
+            shown.feature_map = brief_spec(shown.feature_map)
+        return super(Estimator, shown).__repr__(N_CHAR_MAX)
 
     @property
     def components_(self) -> np.ndarray:
@@ -273,12 +283,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.check_parameters()
         given = as_block(X, y, weights)
         if kind_of(given.X) in DASK:
-            self.holder_ = holder_of(self, split(given))
-            return self
-        holder = held(self)
-        for block in batches(given):
-            self._learn(holder, block, refuse_empty=True)
+            holder = holder_of(self, split(given))
+        else:
+            holder = held(self)
+            for block in batches(given):
+                self._learn(holder, block, refuse_empty=True)
         self.holder_ = holder
+        tell_fewer_early(self)
         return self
 
     def _partial_fit(self, X: Any, y: Any, weights: Any) -> Self:
@@ -349,13 +360,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             y, rows, self.target_kinds, getattr(self, "target", "auto"), getattr(accumulator, "target_kind", None)
         )
         check_label_type(accumulator.labels, targets.labels)
-        return targets
+        return targets.only(self.labels)
 
     def project(self, projection: Any, X: Any, keep_dtype: bool = False) -> np.ndarray:
-        """X, rows or a Block of them, projected in float64; keep_dtype: float32 rows give float32.
-
-        Named columns come in the stream's order or, with a map that goes by name, as they are.
-        """
+        """X, rows or a Block of them, projected in float64; keep_dtype: float32 rows give float32. Named columns come in the
+        stream's order or, with a map that goes by name, as they are."""
         by_name, learned = self.goes_by_name(), self.n_features_in_
         block = parsed(as_block(X), by_name, takes_tables(self))
         if not by_name:
@@ -392,23 +401,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         holder.check(self)
         state = holder.accumulator.freeze()
         return holder.show(holder.refined or self.solve(state), partial(self.spread, state))
-
-    def _tell_fewer(self, found: int) -> None:
-        """Warn, once a fit, that there are fewer components than asked for. A default was not asked for."""
-        asked, holder = getattr(self, "n_components", None), self.holder()
-        if not isinstance(asked, Integral) or found >= asked or holder.told_fewer == asked:
-            return
-        if asked == inspect.signature(type(self)).parameters["n_components"].default:
-            return
-        holder.told_fewer = int(asked)
-        learned = holder.accumulator
-        labels = f" and {len(learned.labels)} labels" if learned.labels else ""
-        warnings.warn(
-            f"{type(self).__name__} has {found} components, not the n_components={asked} asked for: {self.limit} "
-            f"(so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers with {found}.",
-            FewerComponents,
-            stacklevel=3,
-        )
 
     def _linear(self, name: str) -> np.ndarray:
         projection = self.projection()

@@ -2,7 +2,7 @@
 
 The scores are log posterior probabilities but for a term all classes share; they are read from the projection (its
 `Readout`), so an estimator and what a service has published of it predict alike [mathematics §10]. `classes_` are
-the labels that have weight.
+the labels that have weight and do not wait.
 """
 
 import warnings
@@ -26,7 +26,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     Attributes
     ----------
     classes_ : ndarray (classes,)
-        Labels learned that have weight, sorted.
+        Labels learned that have weight and do not wait, sorted.
     coef_ : ndarray (classes, features), float64
         `decision_function` is X · coef_ᵀ + intercept_; (1, features) of two classes.
     intercept_ : ndarray (classes,), float64
@@ -67,7 +67,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels learned that have weight, sorted."""
+        """Labels learned that have weight and do not wait, sorted."""
         return self._readout().classes
 
     @property

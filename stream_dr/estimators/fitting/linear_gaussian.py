@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import through
+from stream_dr.estimators.fitting.moments import unscaled
 from stream_dr.solve.spectral import EPS
 
 
@@ -22,8 +23,8 @@ class Gaussian(NamedTuple):
     """Rows as a Gaussian. float64.
 
     mean: (features,). axes: (features, components) V, orthonormal in the scaled columns. variances: (components,) λ.
-    total: variance of all scaled columns together. scale: (features,) what columns are multiplied by. weight: N. most:
-    number of directions in which the rows could vary, min(features, rows).
+    total: variance of all scaled columns together. scale: (features,) what columns are multiplied by; those of 0 are left
+    out. weight: N. most: number of directions in which the rows could vary, min(columns not left out, rows).
     """
 
     mean: np.ndarray
@@ -47,7 +48,8 @@ class Gaussian(NamedTuple):
 
     def apply(self, X: Any) -> np.ndarray:
         """Log-likelihood (rows, 1) of rows (rows, features), dense or CSR. O(entries · components)."""
-        d, p, noise = *self.axes.shape, self.noise
+        scaled = self.scale[self.scale > 0.0]
+        d, p, noise = len(scaled), len(self.variances), self.noise
         centre = self.mean * self.scale
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()
@@ -57,7 +59,7 @@ class Gaussian(NamedTuple):
             rows = (X - self.mean) * self.scale
             z, squares = rows @ self.axes, np.einsum("ij,ij->i", rows, rows)
         size = (z * z / self.variances).sum(axis=1)
-        log_det = float(np.log(self.variances).sum() - 2.0 * np.log(self.scale).sum())
+        log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scaled).sum())
         if p < d:
             if noise <= 0.0:
                 raise InvalidParameter(
@@ -105,11 +107,12 @@ class LinearGaussian(Estimator):
         return self._gaussian().noise
 
     def get_covariance(self) -> np.ndarray:
-        """(features, features) V diag(λ − σ²) Vᵀ + σ² I, in the columns' own units. 8 · features² bytes."""
+        """(features, features) V diag(λ − σ²) Vᵀ + σ² I, in the columns' own units; 0 where a map's column is left out.
+        8 · features² bytes."""
         made = self._gaussian()
         covariance = (made.axes * np.maximum(made.variances - made.noise, 0.0)) @ made.axes.T
         covariance[np.diag_indices_from(covariance)] += made.noise
-        return covariance / made.scale[:, None] / made.scale
+        return unscaled(unscaled(covariance, made.scale).T, made.scale)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log-likelihood (rows,) of each row; never forms a matrix of features². Raises InvalidParameter where the rows

@@ -10,14 +10,24 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from stream_dr.errors import InvalidParameter, OtherColumns
+import numpy as np
+
+from stream_dr.checks import EXACT_WIDTH
+from stream_dr.errors import InvalidParameter, OtherColumns, other_table
 from stream_dr.feature_maps import feature_map, whole_spec
 from stream_dr.feature_maps.nystroem import Nystroem
-from stream_dr.feature_maps.table import check_columns, check_most_columns
+from stream_dr.feature_maps.table import (
+    Table,
+    TableState,
+    check_columns,
+    famd_scale,
+    indicator_columns,
+    word_columns,
+)
+from stream_dr.feature_maps.widths import check_most_columns, most_columns, most_of_kinds
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
-from stream_dr.statistics.moments.accumulator import EXACT_WIDTH
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -47,13 +57,15 @@ def check_mapped_width(spec: Any, widest: int) -> None:
         )
 
 
-def accumulate(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
-    """The accumulator `build(state)`, behind the map of `spec` where there is one."""
+def accumulate(spec: Any, build: Callable[[Any], Any], state: Any, scaled: bool = False) -> Any:
+    """The accumulator `build(state)`, behind the map of `spec` where there is one. scaled: a table's columns are multiplied
+    by `column_scale` of the rows so far."""
     if spec is None:
         return build(state)
     made = feature_map(spec)
-    on = LandmarkAccumulator if isinstance(made, Nystroem) else MappedAccumulator
-    return (TableAccumulator if made.learns else on)(spec, build, state)
+    if made.learns:
+        return TableAccumulator(spec, build, state, scaled)
+    return (LandmarkAccumulator if isinstance(made, Nystroem) else MappedAccumulator)(spec, build, state)
 
 
 def solved(state: Any, solve: Callable[[Any], Projection]) -> Projection:
@@ -63,11 +75,42 @@ def solved(state: Any, solve: Callable[[Any], Projection]) -> Projection:
     return through(state, solve(state.inner))
 
 
-def through(state: Any, projection: Projection) -> Projection:
-    """A projection of mapped rows as one of rows, where the state has a map."""
+def inner_state(state: Any) -> Any:
+    """The state of the rows that are learned from: mapped ones, where there is a map."""
+    return state.inner if isinstance(state, MappedState) else state
+
+
+def through(state: Any, projection: Projection, scale: np.ndarray | None = None) -> Projection:
+    """A projection of mapped rows, their columns times `scale`, as one of rows, where the state has a map."""
     if not isinstance(state, MappedState):
         return projection
-    return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
+    return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks, scale)
+
+
+def column_scale(state: Any) -> np.ndarray | None:
+    """What a table's mapped columns (columns,) are multiplied by in methods that use no targets; None where they are not."""
+    table = state.table if isinstance(state, MappedState) else None
+    return None if table is None else famd_scale(feature_map(state.feature_map), table)
+
+
+def words_beside(state: Any) -> tuple[np.ndarray, float]:
+    """Numbers of the columns that a table's map has made of words, where it has made others, too; and what counts as their
+    scatter beside their own (`word_scatter`)."""
+    if not isinstance(state, MappedState) or state.table is None:
+        return np.zeros(0, dtype=np.int64), 0.0
+    words = word_columns(state.table)
+    return words[words < state.inner.n_features], getattr(feature_map(state.feature_map), "word_scatter", 0.0)
+
+
+def indicators(state: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the columns that a table's map has made to indicate a category, and of those that indicate a gap; none
+    where it is to leave them as they are (`famd`)."""
+    none = np.zeros(0, dtype=np.int64)
+    made = feature_map(state.feature_map) if isinstance(state, MappedState) and state.table is not None else None
+    if not isinstance(made, Table) or not made.famd:
+        return none, none
+    categories, gaps = indicator_columns(state.table, made.making())
+    return categories[categories < state.inner.n_features], gaps[gaps < state.inner.n_features]
 
 
 def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
@@ -75,14 +118,40 @@ def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int
     if spec is None:
         return bytes_of(n_features, n_targets)
     made = feature_map(spec)
-    return bytes_of(made.out_features(n_features), n_targets) + made.bytes(n_features)
+    width = made.out_features(n_features)
+    return _most_bytes(bytes_of, width, n_targets) + made.bytes(n_features)
+
+
+def state_bytes(estimator: Any, n_features: int, n_targets: int, known: dict[str, str] | TableState | None) -> int:
+    """Bytes of an estimator's state at most. known: kinds of a table's columns by name, "" where it is not known yet, or
+    what is learned of them, so that only texts count as words; None: no table."""
+    spec = getattr(estimator, "feature_map", None)
+    made = None if spec is None else feature_map(spec)
+    if known is None or not isinstance(made, Table):
+        return int(estimator.state_bytes(n_features, n_targets))
+    if isinstance(known, TableState):
+        width = most_columns(made.making(), known.columns)
+    else:
+        width = most_of_kinds(made.making(), made.wishes(), known)
+    plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
+    return _most_bytes(plain.state_bytes, width, n_targets) + 64 * width
+
+
+def _most_bytes(bytes_of: Callable[[int, int], int], width: int, n_targets: int) -> int:
+    """Bytes of rows of at most so many columns: those of fewer, whose whole scatter is kept, may take more."""
+    return max(bytes_of(width, n_targets), bytes_of(min(width, EXACT_WIDTH), n_targets))
 
 
 def tell_columns(accumulator: Any, block: Block) -> None:
-    """Warn (OtherColumns) of columns that a table lacks, and of those that the first rows did not have."""
+    """Warn (OtherColumns) of columns that a table lacks, and of those that the first rows did not have.
+
+    Raises SchemaMismatch where it has none of them: an array, whose columns have no names, or another table.
+    """
     known, names = getattr(accumulator, "table_names", ()), block.names or ()
     if not known or names == known or not block.rows:
         return
+    if not set(known) & set(names):
+        raise other_table(known, names)
     gone = [repr(name) for name in known if name not in names][:5]
     new = [repr(name) for name in names if name not in known][:5]
     told = [f"there is no column {', '.join(gone)}, which is taken as missing"] if gone else []
@@ -101,10 +170,13 @@ def same_parameters(a: Any, b: Any) -> bool:
 
 
 def merges_parts(estimator: Any) -> bool:
-    """Whether states of an estimator that learned parts of a stream merge: not those on landmarks of their own."""
+    """Whether states of an estimator that learned parts of a stream merge: not those on landmarks of their own, or with a γ
+    that each part decides."""
     spec = getattr(estimator, "feature_map", None)
     made = None if spec is None else feature_map(spec)
-    return bool(estimator.merges) and not (isinstance(made, Nystroem) and made.draws)
+    return bool(estimator.merges) and (
+        made is None or (made.settled and not (isinstance(made, Nystroem) and made.draws))
+    )
 
 
 def subtracts_exactly(accumulator: Any) -> bool:
@@ -129,5 +201,7 @@ def check_table(estimator: Any, rows: Rows) -> None:
 def check_table_width(estimator: Any, kinds: dict[str, str]) -> None:
     """Raise TooManyFeatures where an estimator of exact scatter may come to more columns than it can learn. kinds: of a
     table's columns by name, "" where it is not known yet."""
-    if takes_tables(estimator) and getattr(estimator, "scatter_kept", str)() == "exact":
-        check_most_columns(feature_map(estimator.feature_map), kinds, EXACT_WIDTH)
+    spec = getattr(estimator, "feature_map", None)
+    made = None if spec is None else feature_map(spec)
+    if isinstance(made, Table) and getattr(estimator, "scatter_kept", str)() == "exact":
+        check_most_columns(made.making(), made.wishes(), kinds, EXACT_WIDTH)

@@ -22,15 +22,17 @@ TINY = float(np.finfo(np.float64).tiny / EPS)
 
 
 class Moments(NamedTuple):
-    """The centred sums a method is solved from, columns of classes without weight left out. float64.
+    """The centred sums a method is solved from, columns of classes left out that wait or have no weight. float64.
 
-    weight: N. mean: (features,). diagonal: (features,) of Cxx. scatter: (features, features) Cxx, or None.
-    present: (k,) bool, which of the state's target columns have weight. label_weights: (k',) n_j, or ones where targets
+    weight: N. mean: (features,) of all rows. diagonal: (features,) of Cxx. scatter: (features, features) Cxx, or None.
+    present: (k,) bool, which of the state's target columns are not left out. label_weights: (k',) n_j, or ones where targets
     are continuous. target_mean: (k',). cross: (features, k'). target_scatter: (k', k'). labelled: targets are labels.
     scale: (features,) what each column was multiplied by. rounding: how exact the sums are.
     labels: (k',) of the columns, () where targets are numbers. kind: of targets, None where there were none. along: (p,)
     wᵀ Cxx w of the components found, where refine has measured it, else None.
     first_stage: XH (features, k') → W1 where refine has solved (Cxx + γI) W1 = XH, else None.
+    waiting: labels left out that wait for more rows. Where there are any, target_mean, cross and target_scatter are about
+    the mean of the rows of the other labels, which lies at shift (features,), scaled columns, from the mean of all rows.
     """
 
     weight: float
@@ -45,15 +47,22 @@ class Moments(NamedTuple):
     labelled: bool
     scale: np.ndarray
     rounding: Rounding
+    shift: np.ndarray
     labels: tuple[Label, ...] = ()
     kind: str | None = None
     along: np.ndarray | None = None
     first_stage: Callable[[np.ndarray], np.ndarray] | None = None
+    waiting: tuple[Label, ...] = ()
 
     @property
     def spread(self) -> np.ndarray:
         """Cxx where it is kept, else its diagonal."""
         return self.diagonal if self.scatter is None else self.scatter
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """(features, k') class means less the mean of all rows, scaled columns."""
+        return self.cross / self.label_weights + self.shift[:, None]
 
     def between(self) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvectors (features, r) of Sb, weighted by priors, and the roots (r,) of its eigenvalues; r < classes."""
@@ -89,8 +98,18 @@ class Moments(NamedTuple):
         return vectors, values
 
 
-def moments_of(state: Any, standardize: bool = False) -> Moments:
-    """The moments of a state, of standardised rows where asked. O(d k), and O(d²) with exact scatter."""
+def labels_waiting(learned: Any, least: int) -> np.ndarray:
+    """(labels,) bool: the labels of a state or an accumulator that have rows, but fewer than `least`, where a row has one
+    label and at least two labels have as many [mathematics §2]. Rows are counted whole, whatever their weight."""
+    rows = learned.label_rows
+    enough = rows >= least
+    several = learned.target_kind == "class" and np.count_nonzero(enough) >= 2
+    return (rows > 0) & ~enough if several else np.zeros(len(rows), dtype=bool)
+
+
+def moments_of(state: Any, standardize: bool = False, min_class_rows: int = 1) -> Moments:
+    """The moments of a state, of standardised rows where asked; labels of fewer rows wait (`labels_waiting`). O(d k), and
+    O(d²) with exact scatter."""
     state = state.inner if isinstance(state, MappedState) else state
     c = state.centred()
     d = len(c.mean)
@@ -100,7 +119,9 @@ def moments_of(state: Any, standardize: bool = False) -> Moments:
         sums[lost] = 0.0
     labelled = state.target_kind in ("class", "multilabel")
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
-    present = weights > 0
+    present, waiting = weights > 0, labels_waiting(state, min_class_rows)
+    if waiting.any():
+        present = present & ~waiting
     total = float(diagonal.sum())
     largest = max(state.scale * state.largest.weight, c.weight)
     rounding = Rounding(
@@ -111,9 +132,24 @@ def moments_of(state: Any, standardize: bool = False) -> Moments:
     m = Moments(
         float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
         c.cross[:, present], c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
+        np.zeros(d),
         tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
+        waiting=tuple(c.labels[j] for j in np.flatnonzero(waiting)),
     )  # fmt: skip
+    m = _about_ready(m) if m.waiting and m.labels else m
     return standardised(m) if standardize else m
+
+
+def _about_ready(m: Moments) -> Moments:
+    """The moments with the class sums about the mean of their own rows, so that they add up to zero."""
+    n = m.label_weights
+    shift = m.cross.sum(axis=1) / n.sum()
+    return m._replace(
+        target_mean=n / n.sum(),
+        cross=m.cross - np.outer(shift, n),
+        target_scatter=np.diag(n) - np.outer(n, n / n.sum()),
+        shift=shift,
+    )
 
 
 def standardised(m: Moments) -> Moments:
@@ -121,8 +157,24 @@ def standardised(m: Moments) -> Moments:
     scale = np.ones(len(m.mean))
     varying = m.rounding.varying(m.diagonal)
     scale[varying] = np.sqrt(m.weight / m.diagonal[varying])
+    return rescaled(m, scale)
+
+
+def unscaled(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Columns (features, m) divided by the features' scale; 0 where that is 0."""
+    return np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)
+
+
+def rescaled(m: Moments, scale: np.ndarray) -> Moments:
+    """The moments of the same rows with every column times its `scale` (features,)."""
     scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
     rounding = m.rounding._replace(shift=m.rounding.shift * scale)
+    cross, shift = m.cross * scale[:, None], m.shift * scale
     return m._replace(
-        diagonal=m.diagonal * scale**2, scatter=scatter, cross=m.cross * scale[:, None], scale=scale, rounding=rounding
+        diagonal=m.diagonal * scale**2,
+        scatter=scatter,
+        cross=cross,
+        scale=m.scale * scale,
+        rounding=rounding,
+        shift=shift,
     )

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stream_dr.errors import EmptyInput, WidthMismatch
+from stream_dr.errors import EmptyInput, WidthMismatch, did_you_mean
 from stream_dr.feature_maps.hashing import named_rows
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, kind_of
@@ -52,9 +52,10 @@ def in_order(
 def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> None:
     missing = [n for n in known if n not in names]
     extra = [n for n in names if n not in known]
+    meant = did_you_mean(missing[0], extra) if missing else ""
     raise WidthMismatch(
         f"The feature names should match those that were passed during fit of {who}. "
-        f"Missing: {missing[:5]}; unexpected: {extra[:5]}. Send the columns {list(known[:5])} … in that order."
+        f"Missing: {missing[:5]}{meant}; unexpected: {extra[:5]}. Send the columns {list(known[:5])} … in that order."
     )
 
 

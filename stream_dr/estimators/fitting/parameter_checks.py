@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter
+from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.feature_maps.draws import finite_number
 
 _LARGEST = 2**31 - 1
@@ -31,7 +31,19 @@ def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.i
         )
 
 
+def check_labels(labels: Any) -> None:
+    """Raise InvalidParameter unless labels is None or a list of labels of one type."""
+    if labels is None:
+        return
+    plain = isinstance(labels, list | tuple) and {type(label) for label in labels} in ({str}, {int}, {bool})
+    if not plain:
+        raise InvalidParameter(
+            f"labels={labels!r}; it must be None or a list of labels, all strings, all integers or all booleans."
+        )
+
+
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise InvalidParameter unless value is one of choices."""
     if value not in choices:
-        raise InvalidParameter(f"{name}={value!r}; it must be one of {', '.join(map(repr, choices))}.")
+        meant = did_you_mean(value, choices)
+        raise InvalidParameter(f"{name}={value!r}{meant}; it must be one of {', '.join(map(repr, choices))}.")

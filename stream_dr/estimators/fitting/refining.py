@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from stream_dr.checks import WIDEST, finite, matrix, within
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.mapping import through
-from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.moments import Moments, moments_of, unscaled
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_number, check_positive_int
 from stream_dr.estimators.fitting.refining_methods import METHODS
@@ -121,9 +121,8 @@ def refine_steps(
     check_number("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
     check_refinable(estimator, state)
-    source, learned = as_source(source), state
+    source, learned, moments = as_source(source), state, estimator.moments(state)
     estimator, state, source, names = unmapped(estimator, state, source, names)
-    moments = moments_of(state, estimator.standardize)
     replayed = Replayed(estimator, state, moments, names, threads)
     method = METHODS[estimator.refined_by](estimator, moments, state, replayed.scale > 0)
     now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_begin(guess, moments)))
@@ -214,7 +213,7 @@ def _begin(guess: Any, moments: Moments) -> np.ndarray:
     known = getattr(getattr(guess, "inner", guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
-    return np.divide(columns, moments.scale[:, None], out=np.zeros_like(columns), where=moments.scale[:, None] > 0)
+    return unscaled(columns, moments.scale)
 
 
 def _numbered(progress: RefineProgress, number: int) -> Any:

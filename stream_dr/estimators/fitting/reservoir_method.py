@@ -23,11 +23,18 @@ import numpy as np
 from stream_dr.errors import CannotUnlearn, InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.fitting.mapping import (
+    StateType,
+    accumulate,
+    check_feature_map,
+    column_scale,
+    inner_state,
+    mapped_bytes,
+    through,
+)
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
-from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 
 SPARSE_WIDTH = 4096
@@ -92,11 +99,15 @@ class ReservoirMethod(Estimator):
 
     def solve(self, state: Any) -> Projection:
         """The projection of `state`; pure."""
-        return solved(state, self.fitted)
+        scale = self._scale(state)
+        return through(state, self.fitted(inner_state(state).scaled(scale)), scale)
+
+    def _scale(self, state: Any) -> np.ndarray | None:
+        return None if self.target_kinds else column_scale(state)
 
     def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
         """Cxx @ columns (features, m) of the sampled rows."""
-        kept = (state.inner if isinstance(state, MappedState) else state).kept[:, : len(columns)]
+        kept = inner_state(state).scaled(self._scale(state)).kept[:, : len(columns)]
         projected = kept @ columns
         return np.asarray(kept.T @ (projected - projected.mean(axis=0)))
 
@@ -105,12 +116,13 @@ class ReservoirMethod(Estimator):
         """The projection of the sampled rows."""
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · reservoir · features dense; rows wider than 4,096 count as sparse: 12 bytes an entry, 4,096 a row at most."""
+        """8 · reservoir · features dense; rows wider than 4,096 count as sparse: 12 bytes an entry, 4,096 a row at most.
+        Beside the rows, 8 · (components + 2) · features: what is solved has a number for each feature."""
         return mapped_bytes(self.feature_map, self._sample_bytes, n_features, n_targets)
 
     def _sample_bytes(self, n_features: int, n_targets: int) -> int:
         row = 8 * n_features if n_features <= SPARSE_WIDTH else 12 * SPARSE_WIDTH
-        return self.reservoir * (row + 24)
+        return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
 
     def solve_bytes(self) -> int:
         """24 · reservoir² for the dense eigenproblem, 64 an edge of the graph."""

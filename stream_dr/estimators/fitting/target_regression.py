@@ -7,15 +7,18 @@ two-stage method's components that is ridge regression on every target; with few
 """
 
 from abc import abstractmethod
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, WidthMismatch
+from stream_dr.errors import EmptyInput, InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.readout import TARGETS, Readout
+from stream_dr.rows.batches import as_block, split
+from stream_dr.rows.block import as_weights, row_weights
 
 
 class TargetRegression(ClosedForm):
@@ -26,7 +29,7 @@ class TargetRegression(ClosedForm):
     coef_ : ndarray (targets, features), float64
         Targets are (X − mean_) · coef_ᵀ + intercept_; labels by their indicators.
     intercept_ : ndarray (targets,), float64
-        The targets' means.
+        The targets' means; of labels beside some that wait, what is predicted at mean_.
     x_loadings_ : ndarray (features, components), float64
         What a unit of each component adds to the features, by least squares.
     y_loadings_ : ndarray (targets, components), float64
@@ -43,6 +46,33 @@ class TargetRegression(ClosedForm):
         projection: Any = self.projection()
         return self._readout().predicted(self.project(projection.scoring(), X))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """How well rows X (rows, features) are predicted, as in scikit-learn: R² of numbers, the mean over columns; of
+        labels the share of rows whose label, or whole set of labels, is predicted.
+
+        y: as for `fit`; rows without a target are left out. sample_weight: (rows,), what each row counts. Raises EmptyInput
+        where no row is left, InvalidTargets, and what `predict` does.
+        """
+        from sklearn.metrics import r2_score  # a second that only those who score wait for
+
+        block = split(as_block(X, y, sample_weight))
+        predicted = self.predict(block.X)
+        targets = self._parse_targets(self.holder().accumulator, block.y, len(predicted))
+        weights = row_weights(as_weights(block.weights, len(predicted)), len(predicted))
+        there = weights > 0 if targets.present is None else (weights > 0) & targets.present
+        if not there.any():
+            raise EmptyInput(
+                "no row has a target and a weight above 0: there is nothing to score. Pass rows that have."
+            )
+
+        targets, predicted, weights = targets.take(there), predicted[there], weights[there]
+        if targets.values is not None:
+            return float(r2_score(targets.values, predicted, sample_weight=weights))
+        truth, said = targets.row_labels(), predicted.tolist()
+        if targets.kind == "multilabel":
+            truth, said = [set(row) for row in truth], [set(compress(self._readout().labels, row)) for row in said]
+        return float(np.average([a == b for a, b in zip(truth, said, strict=True)], weights=weights))
+
     @property
     def coef_(self) -> np.ndarray:
         """(targets, features) float64: targets are (X − mean_) · coef_ᵀ + intercept_, labels by their indicators."""
@@ -51,7 +81,8 @@ class TargetRegression(ClosedForm):
 
     @property
     def intercept_(self) -> np.ndarray:
-        """(targets,) float64, the targets' means, as in scikit-learn's PLSRegression."""
+        """(targets,) float64, the targets' means, as in scikit-learn's PLSRegression; of labels beside some that wait, what
+        is predicted at mean_."""
         return self._readout().offset
 
     @property
@@ -71,7 +102,7 @@ class TargetRegression(ClosedForm):
             raise InvalidParameter(
                 f"{type(self).__name__} was refined, and x_loadings_ needs Cxx, which is not kept. Give scatter='exact'."
             )
-        m = moments_of(self.state_, self.standardize)
+        m = self.moments(self.state_)
         loadings = projection.loadings / m.scale[:, None]
         image = m.spread @ loadings if m.spread.ndim == 2 else m.spread[:, None] * loadings
         return np.linalg.lstsq(loadings.T @ image, image.T, rcond=None)[0].T / m.scale[:, None]
@@ -94,7 +125,7 @@ class TargetRegression(ClosedForm):
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels learned that have weight, sorted; none where targets are numbers."""
+        """Labels learned that have weight and do not wait, sorted; none where targets are numbers."""
         projection: Any = self.projection()
         return projection.readout.classes
 
@@ -103,10 +134,11 @@ class TargetRegression(ClosedForm):
         unscaled = loadings / moments.scale[:, None]
         sizes = self.sizes(moments, unscaled, eigenvalues)
         weights = (unscaled.T @ moments.cross) / sizes[:, None]
+        offset = moments.target_mean - (moments.shift @ unscaled) @ weights
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         columns = order if moments.labelled else list(range(weights.shape[1]))
         labels = tuple(moments.labels[at] for at in order)
-        return Readout(weights[:, columns], moments.target_mean[columns], moments.kind or "continuous", labels, TARGETS)
+        return Readout(weights[:, columns], offset[columns], moments.kind or "continuous", labels, TARGETS)
 
     @abstractmethod
     def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:

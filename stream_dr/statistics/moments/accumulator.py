@@ -21,7 +21,7 @@ from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatte
 from stream_dr.statistics.moments.clock import aged, clock_weights, span, tick
 from stream_dr.statistics.moments.encoding import Encoding, check_encoding, encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
-from stream_dr.statistics.moments.plan import EXACT_WIDTH, Plan, plan
+from stream_dr.statistics.moments.plan import Plan, plan
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
@@ -31,7 +31,7 @@ from stream_dr.targets.label_codes import Label
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
 
-__all__ = ["EXACT_WIDTH", "Centred", "MomentAccumulator", "MomentState", "empty_state"]
+__all__ = ["Centred", "MomentAccumulator", "MomentState", "empty_state"]
 
 
 class MomentAccumulator:
@@ -125,6 +125,11 @@ class MomentAccumulator:
     def columns(self) -> int:
         """Target columns k."""
         return len(self._targets.total) if self._targets.labelled else len(self._targets.values.mean)
+
+    @property
+    def label_rows(self) -> np.ndarray:
+        """(labels,) int64 rows of each label, counted whole; not to be written to."""
+        return self._targets.label_rows
 
     @property
     def labels_left(self) -> tuple[Label, ...]:

@@ -12,14 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_rows, row_weights
 from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_kind, encode
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, labelled_rows
-
-EXACT_WIDTH = 4096
-"""Widest rows whose whole scatter is kept."""
 
 
 class Learner(Protocol):

@@ -131,6 +131,11 @@ class MomentState(NamedTuple):
         return len(self.targets.total) if self.targets.labelled else len(self.targets.values.mean)
 
     @property
+    def label_rows(self) -> np.ndarray:
+        """(labels,) int64 rows of each label, counted whole."""
+        return self.targets.label_rows
+
+    @property
     def unlearn_cost(self) -> float:
         """Relative error that unlearning has left: the worst of eps · largest / now over the scatter of every column and
         every target and over N [mathematics §1]; at most 1e-6, past which `remove` refuses. O(d + k)."""

@@ -100,7 +100,7 @@ ROW = [[1.0, 2.0], [3.0, 4.0]]
         ({"rows": ROW, "n_features": "5"}, errors.SchemaMismatch, "n_features"),
         ({"rows": [{"a": 1}, {"b": 1}]}, errors.SchemaMismatch, "row 1"),
         ({"rows": [{"a": 1, "b": 2}, {"a": 1}]}, errors.SchemaMismatch, "b is missing from row 1"),
-        ({"rows": [{"a": [1.0]}]}, errors.SchemaMismatch, "column a is list"),
+        ({"rows": [{"a": ["x"]}]}, errors.SchemaMismatch, "column a is list"),
         ({"rows": ROW, "labels": ["a"]}, errors.InvalidTargets, "2 rows but 1"),
         ({"rows": ROW, "labels": "ab"}, errors.InvalidTargets, "a string"),
         ({"rows": ROW, "labels": ["a", 1]}, errors.InvalidTargets, "int, str"),

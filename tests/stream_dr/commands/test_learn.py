@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import stream_dr
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import unlearn_draft
+from stream_dr.errors import InvalidParameter
+from stream_dr.running.advance import backfill
 from tests.test_cli import Done
 
 RNG = np.random.default_rng(3)
@@ -58,6 +64,90 @@ def test_a_file_is_learned_projected_and_verified(
     file.unlink()
     verified = Done(capsys, "verify", tmp_path / "copy")
     assert verified.status == 0, verified.err
+
+
+def test_rows_are_projected_into_csv_and_npz(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    d, out = tmp_path / "d", tmp_path / "z.csv"
+    assert Done(capsys, "learn", file, *PARTS, "--dir", d, "--model", "lda=lda", "-o", out).status == 0
+    assert Done(capsys, "transform", d, file, "--id", "n", "--model", "lda", "-o", tmp_path / "z.npz").status == 0
+    table = pa.csv.read_csv(out)
+    assert table.column_names == ["id", "label", "z0"]
+    with np.load(tmp_path / "z.npz") as arrays:
+        np.testing.assert_array_equal(arrays["z"][:, 0], table["z0"])
+        np.testing.assert_array_equal(arrays["id"], table["id"])
+
+
+@pytest.mark.parametrize(
+    ("out", "says"), [("z.txt", "name a .parquet, .arrow, .csv or .npz"), ("no/z.csv", "no folder")]
+)
+def test_a_file_that_cannot_be_written_is_named_before_a_row_is_read(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, says: str
+) -> None:
+    Done(capsys, "learn", file, *PARTS, "--dir", tmp_path / "d", "--model", "lda=lda")
+    file.write_text("a,b\n1\n")
+    for command in (["learn", file, "--dir", tmp_path / "e"], ["transform", tmp_path / "d", file, "--model", "lda"]):
+        done = Done(capsys, *command, "-o", tmp_path / out)
+        assert done.status == 1
+        assert says in done.err
+    assert not (tmp_path / "e").exists()
+
+
+def people(path: Path, words: bool) -> Path:
+    """Three rows a person; with words beside the numbers, or without."""
+    colour = ["red" if i % 3 else "blue" for i in range(900)] if words else np.arange(900) % 7
+    table = pa.table(
+        [np.arange(900) // 3, *X[:900].T, colour, TABLE["y"][:900]], ["customer_id", *"abcd", "colour", "y"]
+    )
+    pa.csv.write_csv(table, path)
+    return path
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("command", ["learn", "suggest"])
+def test_an_id_is_proposed_by_which_a_person_s_rows_are_unlearned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: bool, command: str
+) -> None:
+    file, d = people(tmp_path / "people.csv", words), tmp_path / "d"
+    if command == "suggest":
+        plan = shlex.split(Done(capsys, "suggest", file, "--label", "y").out.splitlines()[-1])[1:]
+    else:
+        checked = Done(capsys, "learn", file, "--label", "y", "--check")
+        proposed = re.search(r"note: customer_id looks like an id. With (--id \S+)", checked.err)
+        assert proposed is not None
+        plan = ["learn", str(file), "--label", "y", *proposed[1].split(), "--dir", "D", "--model", "lda=lda"]
+    assert Done(capsys, *(d if word == "D" else word for word in plan)).status == 0
+
+    with Directory(d) as directory:
+        (model,) = directory.models.values()
+        assert "customer_id" not in (directory.schema.names or ())
+        directory.append([unlearn_draft(directory.history.pick((), [17]))])
+        backfill(directory, [model], directory.position)
+        assert (model.position, model.rows) == (directory.position, 897)
+        with pytest.raises(InvalidParameter, match="17"):
+            directory.history.pick((), [17])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "found"),
+    [
+        ("customerId", np.arange(60) // 2, True),
+        ("id", [f"u{i}" for i in range(60)], True),
+        ("mail", [f"u{i}@example.org" for i in range(60)], True),
+        ("country_id", np.arange(60) % 4, False),
+        ("amount", np.arange(60), False),
+        ("user_id", np.arange(60) / 2, False),
+        ("story", [f"it was the {i}th of many days" for i in range(60)], False),
+    ],
+)
+def test_what_looks_like_an_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, values: list[object], found: bool
+) -> None:
+    pa.csv.write_csv(pa.table([values, X[:60, 0], TABLE["y"][:60]], [name, "a", "y"]), tmp_path / "a.csv")
+    done = Done(capsys, "learn", tmp_path / "a.csv", "--label", "y", "--check")
+    assert (f"--id {name}" in done.err) == found
+    assert (
+        "looks like an id" not in Done(capsys, "learn", tmp_path / "a.csv", "--label", "y", "--id", name, "--check").err
+    )
 
 
 def test_a_directory_may_be_moved(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,3 +278,69 @@ def test_columns_that_a_later_file_does_not_have_are_told(tmp_path: Path, capsys
     )
     assert "left out: y" in projected.err
     assert "are taken as missing: age" in projected.err
+
+
+def test_without_a_model_named_it_takes_lda_and_says_so(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = Done(capsys, "learn", file, *PARTS, "--dir", tmp_path / "d")
+    assert (done.status, "--model lda=lda is taken" in done.err, "refined" in done.out) == (0, True, False), done.err
+    assert "lda: 2500 rows" in done.out
+    assert "is taken" not in Done(capsys, "learn", file, *PARTS, "--dir", tmp_path / "d").err  # it has one now
+    unlabelled = Done(capsys, "learn", file, "--drop", "y", "--dir", tmp_path / "e")
+    assert (unlabelled.status, "--label" in unlabelled.err, (tmp_path / "e").exists()) == (2, True, False)
+
+
+def test_what_was_solved_from_the_diagonal_is_refined_before_it_projects(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ["y,t", *(f"{'ab'[i % 2]},the {'red' if i % 2 else 'blue'} thing no {i} of many" for i in range(60))]
+    (tmp_path / "s.svm").write_text("".join(f"{i % 2} {1 + i % 5}:1 {5_000 + i % 2}:{1 + i % 3}\n" for i in range(90)))
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    z = tmp_path / "z.parquet"
+    done = Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "d", "-o", z)
+    assert (done.status, "lda=lda:gamma=1.0 is taken" in done.err) == (0, True), done.err
+    lines = done.out.splitlines()
+    assert [line.split()[1] for line in lines[-2:]] == ["refined", "rows"]
+    assert json.loads(Done(capsys, "inspect", tmp_path / "d", "--json").out)["models"]["lda"]["solution"] == "refined"
+    again = Done(
+        capsys, "transform", tmp_path / "d", tmp_path / "s.svm", "--model", "lda", "-o", tmp_path / "w.parquet"
+    )
+    assert again.status == 0, again.err
+    assert pq.read_table(tmp_path / "w.parquet")["z0"].equals(pq.read_table(z)["z0"])
+    texts = Done(capsys, "learn", tmp_path / "t.csv", "--label", "y", "--dir", tmp_path / "e")
+    assert (texts.status, "lda=lda:gamma=1.0 is taken" in texts.err) == (0, True), texts.err
+    asked = Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "f", "--model", "m=lda:scatter=diagonal")
+    assert "refined" not in asked.out + Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "f").out
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_numbers_with_a_fraction_are_predicted(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, path = TABLE.set_column(4, "y", pa.array(X[:, 0] + 0.5)).drop("n").slice(0, 300), tmp_path / f"t.{suffix}"
+    if suffix == "csv":
+        pa.csv.write_csv(table, path)
+    elif suffix == "parquet":
+        pq.write_table(table, path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    done = Done(capsys, "learn", path, "--label", "y", "--dir", tmp_path / "d")
+    assert (done.status, "--targets y" in done.err, "opls=opls is taken" in done.err) == (0, True, True), done.err
+    assert "opls: 300 rows" in done.out
+
+
+def test_labels_that_look_like_numbers_or_ids_stop_before_anything_is_learned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "n.csv").write_text("\n".join(["a,y", *(f"{i % 7},{i % 150}" for i in range(600)), ""]))
+    (tmp_path / "i.csv").write_text("\n".join(["a,y", *(f"{i % 7},k{i}" for i in range(600)), ""]))
+    (tmp_path / "few.csv").write_text("\n".join(["a,y", *(f"{i % 7},{i % 100}" for i in range(600)), ""]))
+    d = tmp_path / "d"
+    for name, other in (("n.csv", "--targets y"), ("i.csv", "--id y")):
+        command = ["learn", tmp_path / name, "--label", "y", "--dir", d]
+        stopped = Done(capsys, *command)
+        assert (stopped.status, stopped.out, d.exists()) == (2, "", False)
+        assert other in stopped.err
+        assert f"--dir {d} --as-classes" in stopped.err
+    assert Done(capsys, "learn", tmp_path / "n.csv", "--targets", "y", "--dir", d).status == 0
+    assert "lda: 600 rows" in Done(capsys, *command[:-1], tmp_path / "e", "--as-classes").out
+    assert Done(capsys, "learn", tmp_path / "few.csv", "--label", "y", "--dir", tmp_path / "f").status == 0

@@ -91,7 +91,11 @@ def test_a_report_is_one_file_with_every_figure_and_a_script_in_it_is_text(tmp_p
     learned(tmp_path / "D", lda="lda", means="class_means")
     assert run("report", tmp_path / "D", "-o", tmp_path / "r.html") == 0
     page = (tmp_path / "r.html").read_text(encoding="utf8")
-    assert page.count('class="plotly-graph-div"') == 1 + 2 * (len(KINDS) - 1)
+    assert page.count("<p class=how>") == 1 + 2 * (len(KINDS) - 1)
+    assert page.count('class="plotly-graph-div"') == 2 * 3  # nothing was recorded: a line says so, and no empty box
+    assert "progress: no records yet" in page
+    assert "confusion: not tested yet" in page
+    assert page.index("<th scope=col>accuracy") < page.index("The stream")
     assert SCRIPT not in page
     assert "<b>bold</b>" not in page
     assert "60 rows" in page

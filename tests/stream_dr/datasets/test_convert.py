@@ -2,8 +2,11 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +46,21 @@ def made(tmp_path):
     rows = pa.table({"a": [0.5, 0, 1], "b": [0.0, 2, 1], "y": [1, 2, 1]})
     with pa.ipc.new_file(tmp_path / "a.arrow", rows.schema) as file:
         file.write_table(rows)
+    np.savez(tmp_path / "a.npz", X=[[0.5, 0], [0, 2], [1, 1]], y=[1, 2, 1])
+    np.save(tmp_path / "a.npy", [[0.5, 0], [0, 2], [1, 1]])
+    np.save(tmp_path / "y.npy", [1, 2, 1])
+    statements = [
+        "CREATE TABLE t (a DOUBLE, b DOUBLE, y BIGINT)",
+        "INSERT INTO t VALUES (0.5, 0, 1), (0, 2, 2), (1, 1, 1)",
+    ]
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
+        for statement in statements:
+            database.execute(statement)
+    if find_spec("duckdb"):
+        import duckdb
+
+        with duckdb.connect(tmp_path / "a.duckdb") as database:
+            database.execute(";".join(statements))
     (tmp_path / "a.jsonl").write_text("".join(f"{orjson.dumps(row).decode()}\n" for row in rows.to_pylist()))
     return {
         "jsonl": ("a.jsonl", Options(label="y")),
@@ -54,11 +72,17 @@ def made(tmp_path):
         "csv": ("a.csv", Options(label="y")),
         "parquet": ("a.parquet", Options(label="y")),
         "mat": ("a.mat", Options()),
+        "npz": ("a.npz", Options()),
+        "npy": ("a.npy", Options(labels=str(tmp_path / "y.npy"))),
+        "sqlite": ("a.db", Options(label="y")),
+        "duckdb": ("a.duckdb", Options(label="y")),
     }
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format(tmp_path, format):
+    if format == "duckdb":
+        pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
     name, options = made(tmp_path)[format]
     seen = []
     manifest = convert([tmp_path / name], format, tmp_path / "out", options, rows_per_batch=2, progress=seen.append)

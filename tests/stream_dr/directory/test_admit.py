@@ -12,6 +12,7 @@ from stream_dr.directory import admit as admitting
 from stream_dr.directory.directory import Directory
 from stream_dr.models.schema import Limits
 from stream_dr.rows.block import Block
+from stream_dr.running.advance import backfill
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put, sparse
 
@@ -126,6 +127,42 @@ def test_a_stated_kind_holds_until_the_stream_has_targets(tmp_path: Path) -> Non
         put(directory, dense(2))
     with opened(tmp_path) as directory:
         assert (directory.schema.target_kind, directory.schema.n_targets) == ("class", 3)
+
+
+def test_a_closed_set_of_labels_is_asked_of_new_batches_and_written_down_with_them(tmp_path: Path) -> None:
+    with opened(tmp_path / "D", m=("class_means", {})) as directory:
+        put(directory, dense(0))
+    with Directory(tmp_path / "D", limits=SMALL, allowed_labels=["a", "b"]) as directory:
+        assert directory.log.schema_changes()[1:] == []
+        typo = dense(1)._replace(y=class_targets(["b", "d"] * 10))
+        for refused in (typo, dense(2)):  # c is in the log already
+            with pytest.raises(errors.InvalidTargets, match="this stream's labels are 'a', 'b'"):
+                put(directory, refused)
+        put(directory, typo._replace(y=class_targets(["b", None] * 10)))
+        assert directory.log.schema_changes()[1:] == ['{"allowed_labels":["a","b"]}']
+    with Directory(tmp_path / "D", limits=SMALL) as directory:  # as it is written
+        assert directory.schema.allowed_labels == ("a", "b")
+        with pytest.raises(errors.InvalidTargets, match="'d'"):
+            put(directory, typo)
+        late, _ = directory.add_model("late", "class_means", {})
+        backfill(directory, [late], directory.position)
+        assert (late.failure, late.rows, late.classes) == (None, 30, ("a", "b", "c"))
+    with Directory(tmp_path / "D", limits=SMALL, allowed_labels=[]) as directory:
+        put(directory, typo)
+        assert directory.schema.labels[-1] == "d"
+        assert directory.schema.allowed_labels == ()
+
+
+def test_a_new_stream_may_have_a_closed_set_of_labels(tmp_path: Path) -> None:
+    with Directory(tmp_path / "D", limits=SMALL, allowed_labels=[1, 2]) as directory:
+        with pytest.raises(errors.InvalidTargets, match="labels are str"):
+            put(directory, dense(0))
+        put(directory, dense(0)._replace(y=class_targets([2, 1] * 10)))
+        assert directory.schema.labels == (2, 1)
+    with pytest.raises(errors.InvalidTargets, match="all str, all int or all bool"):
+        Directory(tmp_path / "D", limits=SMALL, allowed_labels=[1, "2"])
+    with Directory(tmp_path / "D", limits=SMALL) as directory:
+        assert directory.schema.allowed_labels == (1, 2)
 
 
 def test_a_stated_width(tmp_path: Path) -> None:

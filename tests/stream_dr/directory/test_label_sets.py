@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from stream_dr import HSL, errors
-from stream_dr.directory.admit import label_sets
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt
 from stream_dr.models.snapshot import snapshot
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.statistics.moments import label_sets as kept
-from stream_dr.targets.targets import class_targets, multilabel_targets
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.stream_dr.directory.batches import SMALL, draft, opened, put
 
 STAR = ("hsl", {"laplacian": "star"})
@@ -124,9 +123,9 @@ def test_wide_dense_rows_have_room_for_fewer_sets(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_sets_of_a_batch() -> None:
-    assert label_sets(class_targets(["a", None, "b", "a"])) == {frozenset("a"), frozenset("b")}
-    assert label_sets(multilabel_targets([["b", "a"], None, [], ["a", "b"], ["a"]])) == {
+    assert class_targets(["a", None, "b", "a"]).label_sets() == {frozenset("a"), frozenset("b")}
+    assert multilabel_targets([["b", "a"], None, [], ["a", "b"], ["a"]]).label_sets() == {
         frozenset("ab"),
         frozenset("a"),
     }
-    assert label_sets(None) == set()
+    assert continuous_targets([1.0, 2.0]).label_sets() == set()

@@ -23,12 +23,13 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("pc
 
 
 class Cluster:
-    """A scheduler and its workers, processes of their own."""
+    """A scheduler and its workers, processes of their own. port: the scheduler's; 0: any that is free."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, port: int = 0) -> None:
         self.scratch, self.workers = scratch, list[subprocess.Popen[bytes]]()
         file = scratch / "scheduler.json"
-        options = ["--port", "0", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", str(file)]
+        file.unlink(missing_ok=True)
+        options = ["--port", f"{port}", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", str(file)]
         self.scheduler = self._process("scheduler", *options)
         while not (file.exists() and file.stat().st_size):
             time.sleep(0.05)

@@ -1,5 +1,7 @@
 """On a Dask cluster of separate processes: the bits of threads, with workers killed; and what a cluster is refused for."""
 
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -239,6 +241,99 @@ def test_models_are_evaluated_side_by_side(cluster: Cluster, tmp_path: Path) -> 
     assert sorted(curve) == sorted(points)
 
 
+@pytest.mark.parametrize("command", ["replay", "refine", "transform"])
+def test_a_command_whose_scheduler_is_killed_midway_goes_on_when_given_again(
+    cluster: Cluster, folder: Path, tmp_path: Path, command: str
+) -> None:
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        directory.add_model(
+            "pca", "pca", {"n_components": 3, "scatter": "diagonal" if command == "refine" else "exact"}
+        )
+        if command != "replay":
+            replay(directory, open_dataset(folder), ReplaySettings())
+    shutil.copytree(tmp_path / "d", tmp_path / "wanted")
+    arguments = {
+        "replay": lambda d: ["replay", folder, "--dir", d],
+        "refine": lambda d: ["refine", d, "--model", "pca"],
+        "transform": lambda d: ["transform", d, folder, "--model", "pca", "--out", d / "out"],
+    }[command]
+    assert _run(*arguments(tmp_path / "wanted"), "--scheduler", cluster.address).returncode == 0
+    before = _left_by(tmp_path / "d")
+
+    made = Cluster(tmp_path)
+    watch = threading.Thread(target=_kill_once_begun, args=(made,), daemon=True)
+    try:
+        (tmp_path / "slow.py").write_text(SLOW.replace("BEGUN", str(tmp_path / "begun")))
+        made.start(2, "--preload", str(tmp_path / "slow.py"))
+        watch.start()
+        again = [*arguments(tmp_path / "d"), "--scheduler", made.address]
+        lost = _run(*again)
+        assert (lost.returncode, "scheduler was lost" in lost.stderr) == (1, True), lost.stderr
+        assert _left_by(tmp_path / "d") == before
+    finally:
+        watch.join()
+        made.end()
+
+    made = Cluster(tmp_path, int(made.address.rpartition(":")[2]))
+    try:
+        made.start(2)
+        assert _run(*again).returncode == 0
+        assert _left_by(tmp_path / "d") == _left_by(tmp_path / "wanted") != before
+    finally:
+        made.end()
+
+
+def _run(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    """A command, whose client waits 3 seconds for a scheduler that is lost."""
+    command = [sys.executable, "-m", "stream_dr", *map(str, arguments)]
+    environment = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "3s"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def _kill_once_begun(made: Cluster) -> None:
+    while not (made.scratch / "begun").exists():
+        time.sleep(0.02)
+    made.scheduler.kill()
+
+
+def _left_by(path: Path) -> Any:
+    """The position, state and projection of a directory's model, and the files of a data set that is whole."""
+    with Directory(path, writable=False) as directory:
+        model = directory.model("pca")
+        columns = (
+            None if model.published is None else model.published.projection.apply(dense(9, features=20).X).tobytes()
+        )
+        files = (
+            {f.name: f.read_bytes() for f in (path / "out").glob("*")}
+            if (path / "out" / "manifest.json").exists()
+            else {}
+        )
+        return directory.position, state_sha256(model.accumulator.freeze()), columns, files
+
+
+def test_a_worker_of_another_version_that_joins_in_a_run_is_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW.replace("BEGUN", str(tmp_path / "begun")))
+    (tmp_path / "other.py").write_text("import stream_dr\nstream_dr.__version__ = '0.0.9'\n")
+    made = Cluster(tmp_path)
+
+    def join() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.02)
+        made.start(1, "--preload", str(tmp_path / "other.py"))
+
+    joining = threading.Thread(target=join, daemon=True)
+    joining.start()
+    try:
+        made.start(1, "--preload", str(tmp_path / "slow.py"))
+        with pytest.raises(errors.ClusterError, match=r"worker tcp://.* has stream_dr 0\.0\.9; the client has"):
+            run(tmp_path / "d", folder, workers_of(made.address))
+    finally:
+        joining.join()
+        made.end()
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        assert (directory.position, directory.model("lda").rows) == (-1, 0)
+
+
 def _keep_two(made: Cluster) -> None:
     """Start a worker for each that has ended, as long as there is a scheduler."""
     preload = str(made.scratch / "end.py")
@@ -264,4 +359,20 @@ def read_or_end(shard, number):
     return read(shard, number)
 
 Shard.read = read_or_end
+"""
+
+SLOW = """
+import pathlib, time
+from stream_dr.shards.dataset import Shard
+
+read = getattr(Shard, "first_read", Shard.read)
+Shard.first_read = read  # a preload runs more than once
+
+def read_slowly(shard, number):
+    if shard.path.name == "part-00001.arrow":
+        pathlib.Path("BEGUN").touch()
+    time.sleep(0.05)
+    return read(shard, number)
+
+Shard.read = read_slowly
 """

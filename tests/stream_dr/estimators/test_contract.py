@@ -195,16 +195,30 @@ def test_rows_in_single_precision_give_single_precision(key: str) -> None:
     assert estimator.transform(X.astype(np.int64)).dtype == np.float64
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if hasattr(ESTIMATORS[key](), "n_components")])
-def test_fewer_components_than_asked_for_are_told_once(key: str) -> None:
+WITH_COMPONENTS = [key for key in KEYS if hasattr(ESTIMATORS[key](), "n_components") and key != "srp"]
+"""A random projection has as many as it is asked for."""
+
+
+@pytest.mark.parametrize("key", WITH_COMPONENTS)
+@pytest.mark.parametrize("at_fit", [True, False])
+def test_fewer_components_than_asked_for_are_told_once(key: str, at_fit: bool) -> None:
     X, y = rows()
-    estimator = ESTIMATORS[key](n_components=500 if key != "information_gain" else 501).fit(X, targets(key, y))
-    if estimator.rank_ == 500:  # a random projection has as many as it is asked for
-        return
-    with pytest.warns(errors.FewerComponents, match=f"{estimator.rank_} components, not the n_components=50") as told:
-        estimator.transform(X)
+    estimator, y = ESTIMATORS[key](n_components=500 if key != "information_gain" else 501), targets(key, y)
+    if not at_fit:
+        estimator.partial_fit(X, y)
+    with pytest.warns(errors.FewerComponents, match=" components, not the n_components=50") as told:
+        _ = estimator.fit(X, y) if at_fit else estimator.transform(X)
     estimator.transform(X)  # a second warning would be an error
+    assert len(told) == 1
+    assert f" has {estimator.rank_} components" in str(told[0].message)
     assert "60 rows of 6 features" in str(told[0].message)
+
+
+def test_what_fits_is_not_solved_before_it_is_asked_for() -> None:
+    X, y = rows()
+    for asked in (None, 1):
+        assert stream_dr.LDA(n_components=asked).fit(X, y).holder_.projection is None
+    assert stream_dr.PLSDA().fit(X, y == y[0]).holder_.projection is None  # a default was not asked for
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -264,3 +264,23 @@ def test_a_map_whose_spec_was_changed_after_fit_is_refused_until_the_next_fit(ki
         estimator.partial_fit(rows, labels)
     assert np.array_equal(estimator.transform(rows), before)
     assert not np.array_equal(estimator.fit(rows, labels).transform(rows), before)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown"),
+    [
+        (None, "LDA()"),
+        (stream_dr.table(), "LDA(feature_map={'map': 'table'})"),
+        (stream_dr.table(n_words=7, drop=["id"]), "LDA(feature_map={'drop': ['id'], 'map': 'table', 'n_words': 7})"),
+        (stream_dr.text(ngram_range=(1, 2)), "LDA(feature_map={'map': 'text', 'ngram_range': [1, 2]})"),
+        (stream_dr.nystroem([[1.0, 2.0]]), "LDA(feature_map={'landmarks': [[1.0, 2.0]], 'map': 'nystroem'})"),
+        ({"map": "table", "no": 3}, "LDA(feature_map={'map': 'table', 'no': 3})"),
+        ({"map": "none such"}, "LDA(feature_map={'map': 'none such'})"),
+        (3, "LDA(feature_map=3)"),
+    ],
+)
+def test_an_estimator_prints_of_its_map_what_is_not_by_default(spec, shown):
+    lda = stream_dr.LDA(feature_map=spec)
+    assert repr(lda) == shown
+    assert lda.feature_map is spec
+    assert repr(lda.set_params(gamma=2.0)) == shown.replace(")", ", gamma=2.0)").replace("(, ", "(")

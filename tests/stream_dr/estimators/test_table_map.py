@@ -54,7 +54,7 @@ def frame(rows: int = 80, seed: int = 0) -> pd.DataFrame:
 
 X, SPEC = frame(), table(n_words=16, max_categories=6, n_hashed=4)
 Y = np.where((X["sex"] == "female") | (X["age"] > 50), "yes", "no")
-EXACT: dict[str, Any] = {**SPEC, "impute": 0.0}
+EXACT: dict[str, Any] = {**SPEC, "impute": 0.0, "idf": False}
 """No row is filled by a mean, so all can be unlearned and merged exactly."""
 
 
@@ -174,6 +174,36 @@ def test_what_later_rows_may_be() -> None:
         PCA().fit(X)
 
 
+def test_an_array_is_no_table_that_was_learned() -> None:
+    rows = X[["age", "paid"]]
+    model = PCA(feature_map=SPEC).fit(rows)
+    before = model.transform(rows)
+    for use in (model.transform, model.partial_fit, model.unlearn):
+        for other in (np.zeros((3, 2)), rows.set_axis(["length", "width"], axis=1)):
+            with pytest.raises(SchemaMismatch, match=r"none of the table's columns \['age', 'paid'\]"):
+                use(other)
+    assert np.array_equal(model.transform(rows), before)
+    assert PCA(feature_map=SPEC).fit(np.eye(4)).partial_fit(np.eye(4)).n_samples_seen_ == 8
+
+
+def test_vectors_beside_a_category_are_a_column_of_numbers_a_place() -> None:
+    vectors = np.random.default_rng(5).normal(size=(80, 3)).round(2)
+    rows = X[["sex"]].assign(v=list(vectors))
+    apart = X[["sex"]].assign(v0=vectors[:, 0], v1=vectors[:, 1], v2=vectors[:, 2])
+    model = LDA(feature_map=SPEC).fit(rows, Y)
+    assert [name for name in model.mapped_names_ if name.startswith("v")] == ["v0", "v1", "v2"]
+    assert np.array_equal(model.transform(rows), LDA(feature_map=SPEC).fit(apart, Y).transform(apart))
+    report = stream_dr.describe_table(rows.assign(w=[list(range(10))] * 80))
+    assert "w0 … w9" in str(report)
+    assert "v0  " in str(report)
+    with pytest.raises(InvalidRows, match="column v has 2 numbers in row 7 and 3 in row 0"):
+        model.partial_fit(rows.assign(v=[v[:2] if i == 7 else v for i, v in enumerate(vectors)]), Y)
+    with pytest.raises(InvalidRows, match=r"column v has vectors of 5000 numbers; .* 4096"):
+        model.partial_fit(rows.assign(v=list(np.zeros((80, 5000)))), Y)
+    gaps = model.partial_fit(rows.assign(v=[None, *vectors[1:]]), Y)
+    assert "v2 missing" in gaps.mapped_names_
+
+
 def test_a_refused_batch_changes_nothing() -> None:
     model = LDA(gamma=1.0, feature_map=SPEC).fit(X, Y)
     before, Z = pack(model.state_)[1], model.transform(X)
@@ -189,6 +219,9 @@ def test_rows_that_a_mean_filled_are_not_unlearned_by_another() -> None:
     with pytest.raises(CannotUnlearn, match="constant impute"):
         model.unlearn(X[:10], Y[:10])
     whole = X.assign(age=1.0)
+    with pytest.raises(CannotUnlearn, match="idf=False"):
+        model.unlearn(whole[:10], Y[:10])
+    model = LDA(gamma=1.0, feature_map=SPEC | {"idf": False}).fit(X, Y)
     model.partial_fit(whole[:10], Y[:10]).unlearn(whole[:10], Y[:10])
     with pytest.raises(CannotUnlearn, match="never had the value"):
         LDA(feature_map=EXACT).fit(X, Y).unlearn(X[:10].assign(sex="never"), Y[:10])

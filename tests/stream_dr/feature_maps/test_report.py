@@ -43,7 +43,7 @@ def test_every_column_is_told_at_once() -> None:
     assert report.used == 6
     assert report.columns[3].missing == ROWS // 2
     assert "ship" in str(report)
-    assert report.columns[7].options == ("keep=ship",)
+    assert report.columns[7].options == ('keep=["ship"]',)
 
 
 def test_options_are_heard_and_all_problems_told() -> None:

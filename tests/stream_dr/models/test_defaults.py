@@ -84,7 +84,7 @@ def test_an_estimator_saved_before_projects_as_before_and_merges(made: Path, tol
     estimator = load(made / name)
     np.testing.assert_allclose(estimator.transform(rows), told["answers"][name], rtol=1e-12)
 
-    learned = LDA(feature_map=estimator.feature_map).partial_fit(more, told["next"][2])
+    learned = LDA(**estimator.get_params()).partial_fit(more, told["next"][2])
     before = estimator.holder().accumulator.rows
     assert estimator.merge(learned).holder().accumulator.rows == before + len(more)
 

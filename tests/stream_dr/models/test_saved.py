@@ -181,3 +181,15 @@ def test_a_file_that_lies_is_damaged(tmp_path: Path) -> None:
         stream_dr.load(b"nothing of ours")
     with pytest.raises(errors.ForeignFile, match="holds no estimator"):
         stream_dr.load(file_bytes({}, {"kind": "refine"}))
+
+
+def test_a_sparse_sample_that_says_it_is_too_wide_is_refused() -> None:
+    from stream_dr.models.saved import saved_bytes
+    from stream_dr.models.snapshot_file import file_bytes, read_bytes
+
+    arrays, facts = read_bytes(
+        saved_bytes(LPP(n_neighbors=3, reservoir=16).fit(sp.random(30, 4, density=0.5, format="csr")))
+    )
+    facts["state"]["n_features"] = 2**31 - 1
+    with pytest.raises(errors.LimitExceeded, match="2147483647 features"):
+        stream_dr.load(file_bytes(arrays, facts))

@@ -9,7 +9,9 @@ from sklearn.decomposition import PCA
 
 import stream_dr
 from stream_dr import plotting
+from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.figure import COLOURS
+from stream_dr.plotting.progress import leader
 
 X, y = load_wine(return_X_y=True)
 lda = stream_dr.LDA(n_components=2).fit(X, y)
@@ -92,7 +94,7 @@ def test_loadings_are_the_largest_by_name_with_their_signs() -> None:
 
 
 def test_drift_and_convergence() -> None:
-    turned = stream_dr.LDA(n_components=2).fit(X[:100], y[:100])
+    turned = stream_dr.LDA(n_components=1).fit(X[:100], y[:100])  # rows of two of the three classes
     largest, median = plotting.drift([lda, turned]).data
     before, after = (np.linalg.qr(e.components_.T)[0] for e in (lda, turned))
     angles = np.degrees(np.arccos(np.linalg.svd(before.T @ after)[1]))
@@ -136,6 +138,27 @@ def test_progress_draws_all_models_their_baseline_and_what_happened() -> None:
     assert len(plotting.progress(RECORDS + MARKS, most=4).data[0].x) <= 5
     assert plotting.drift(MARKS, "lda").data[0].y == pytest.approx(np.degrees([0.5, 0.2]))
     assert [*plotting.convergence(MARKS).data[0].y] == [1.0, 0.5]  # the last refine's passes
+
+
+def test_the_leader_is_the_best_since_it_became_so() -> None:
+    ticks = [
+        {"kind": "progress", "time": float(i), "models": {
+            "a": {"tested": 9, "accuracy": a}, "b": {"tested": 9, "accuracy": b}, "gone": {"tested": 9, "accuracy": 1.0},
+            "new": {"lag": 0},
+        }} for i, (a, b) in enumerate([(0.5, 0.4), (0.5, 0.6), (0.7, 0.8), (0.7, 0.9)])
+    ]  # fmt: skip
+    assert leader(ticks, ["a", "b", "new"]) == ("b", 0.9, 1.0)
+    assert leader(ticks[:1], ["a", "b"]) == ("a", 0.5, 0.0)
+    assert leader(ticks, ["new"]) is None
+
+
+def test_the_confusion_holds_the_shares_of_each_label() -> None:
+    confusion = {"labels": ["<b>", "c"], "counts": [[3, 1], [0, 4]], "rows": [5, 4]}
+    told = [{"kind": "tested", "id": i, "confusion": confusion if i else None} for i in (0, 1)]
+    (cells,) = confusion_of(told, 1, "t")["data"]
+    assert cells["z"] == [[0.6, 0.2], [0.0, 1.0]]
+    assert cells["y"] == ["&lt;b&gt;", "c"]
+    assert not confusion_of(told, 0, "t")["data"]
 
 
 def test_what_is_not_there_is_said() -> None:

@@ -1,9 +1,11 @@
 """What a model answers is what its projection gives, in JSON and in Arrow, and what a file of projected rows holds."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,6 +16,7 @@ from stream_dr.models.entry import PublishPolicy
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import Driver, RunSettings
+from stream_dr.running.projected_file import write_projected
 from stream_dr.running.query import project, transform
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from stream_dr.threads import pool
@@ -137,7 +140,47 @@ def test_a_file_of_projected_rows(tmp_path: Path, suffix: str, sparse_rows: bool
 def test_another_suffix(tmp_path: Path) -> None:
     folder = shards(tmp_path / "s", blocks=1)
     with trained(tmp_path / "d", dense(0)) as directory, pytest.raises(errors.InvalidParameter, match="parquet"):
-        project(directory, directory.model("m"), open_dataset(folder), tmp_path / "x.csv")
+        project(directory, directory.model("m"), open_dataset(folder), tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize("sparse_rows", [False, True])
+def test_csv_and_npz_hold_what_parquet_does(tmp_path: Path, sparse_rows: bool) -> None:
+    folder = shards(tmp_path / "s", blocks=4, sparse_rows=sparse_rows)
+    with trained(tmp_path / "d", *(block for _, block in open_dataset(folder).events()), key="opls") as directory:
+        for suffix in ("parquet", "csv", "npz"):
+            assert project(directory, directory.model("m"), open_dataset(folder), tmp_path / f"z.{suffix}") == 80
+    expected = pq.read_table(tmp_path / "z.parquet")
+    labels, components = expected.column_names[0], expected.column_names[1:]
+    wanted = [json.dumps(row, separators=(",", ":")) if sparse_rows else row for row in expected[labels].to_pylist()]
+
+    table = pacsv.read_csv(tmp_path / "z.csv")
+    assert table.column_names == expected.column_names
+    assert table[labels].to_pylist() == wanted
+    assert all(table[name].equals(expected[name]) for name in components)
+    with np.load(tmp_path / "z.npz") as arrays:
+        assert set(arrays) == {"z", labels}
+        assert arrays[labels].tolist() == wanted
+        np.testing.assert_array_equal(arrays["z"], np.column_stack([expected[name] for name in components]))
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        (pa.array([1.5, None]), [1.5, np.nan]),
+        (pa.array([[1.0, 2.0], None]), [[1, 2], [np.nan, np.nan]]),
+        (pa.array(["a", None]), ["a", ""]),
+        (pa.array([True, None]), [1, np.nan]),
+        (pa.array([7, 8]), [7, 8]),
+        (pa.nulls(2), ["", ""]),
+    ],
+)
+def test_npz_needs_no_pickle_whatever_stands_beside_the_rows(tmp_path: Path, column: pa.Array, found: list) -> None:
+    with open(tmp_path / "z.npz", "wb") as file:
+        batch = pa.record_batch({"label": column, "z0": pa.array([0.5, 1.5])})
+        assert write_projected(file, ".npz", iter([batch])) == 2
+    with np.load(tmp_path / "z.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["label"], found)
+        np.testing.assert_array_equal(arrays["z"], [[0.5], [1.5]])
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])

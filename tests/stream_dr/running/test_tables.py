@@ -13,7 +13,7 @@ from stream_dr import table, text
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, json_rows, write_arrow
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft, unlearn_draft
-from stream_dr.errors import SchemaMismatch, StreamDRError, TooManyFeatures
+from stream_dr.errors import InvalidRows, SchemaMismatch, StreamDRError, TooManyFeatures
 from stream_dr.estimators.lda import LDA
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
@@ -128,10 +128,55 @@ def test_later_rows_are_read_as_what_the_columns_are_or_refused_whole(tmp_path: 
                 append(directory, sent({"rows": [{**one, **wrong}], "labels": [True]}))
         with pytest.raises(SchemaMismatch, match="none of the table's columns"):
             append(directory, sent({"rows": [{"other": "x"}], "labels": [True]}))
-        with pytest.raises(SchemaMismatch, match="rows are dense"):
+        with pytest.raises(SchemaMismatch, match="columns have no names of their own"):
             append(directory, sent({"rows": [[1.0, 2.0]], "labels": [True]}))
+        with pytest.raises(SchemaMismatch, match="columns have no names of their own"):
+            transform(model, block_from_json({"rows": [[1.0] * len(one)]}), directory.schema)
         append(directory, sent({"rows": [{"age": 3, "sex": 1999, "born": None}], "labels": [True]}))
         assert learn(directory).rows == 31
+
+
+def test_vectors_stand_beside_categories_in_json_and_arrow(tmp_path: Path) -> None:
+    rows = [{"v": [float(i % 3), 1.0 + i % 2], "sort": "ab"[i % 2]} for i in range(8)]
+    with opened(tmp_path, m=LEARNER) as directory:
+        append(directory, sent({"rows": [*rows, {"v": None, "sort": "a"}], "labels": [*"xyz" * 3]}))
+        assert directory.schema.names == ("v0", "v1", "sort")
+        vectors = pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2))
+        batch = pa.record_batch({"v": vectors, "sort": pa.array(["b"]), "label": pa.array(["x"])})
+        append(directory, rows_draft(write_arrow([batch]), "arrow"))
+        model = learn(directory)
+        assert model.rows == 10
+        model.publish(model.freeze())
+        z = transform(model, block_from_json({"rows": [rows[3]]}), directory.schema).z
+        places = {"v0": 0.0, "v1": 2.0, "sort": "b"}
+        assert np.array_equal(transform(model, block_from_json({"rows": [places]}), directory.schema).z, z)
+        for wrong in ([1.0, 2.0, 3.0], []):
+            given = {"rows": [rows[0], {"v": wrong, "sort": "a"}], "labels": ["x", "y"]}
+            with pytest.raises(InvalidRows, match=f"column v has {len(wrong)} numbers in row 1 and 2 in row 0"):
+                append(directory, sent(given))
+
+
+def test_texts_of_true_and_false_are_booleans_where_the_column_is_of_booleans(tmp_path: Path) -> None:
+    with opened(tmp_path, m=LEARNER) as directory:
+        body = people(0)
+        for i, row in enumerate(body["rows"]):
+            row["member"] = i % 3 == 0
+        append(directory, sent(body))
+        model = learn(directory)
+        model.publish(model.freeze())
+
+        def z(member: object) -> Any:
+            told = {"rows": [{**body["rows"][1], "member": member}]}
+            return transform(model, block_from_json(told), directory.schema).z
+
+        assert not np.allclose(z(True), z(False))
+        for texts, value in ((("true", "True", " TRUE ", "1"), True), (("false", "False", "0"), False)):
+            for text in texts:
+                assert np.array_equal(z(text), z(value))
+        with pytest.raises(SchemaMismatch, match="row 0, column member is 'yes'"):
+            z("yes")
+        append(directory, sent({"rows": [{**body["rows"][0], "member": "true"}], "labels": [True]}))
+        assert learn(directory).rows == len(body["rows"]) + 1
 
 
 def test_a_model_without_a_map_is_told_of_it(tmp_path: Path) -> None:

@@ -5,8 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from stream_dr.running.advance import Step, advance
+from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
 from stream_dr.running.test_then_train import TestThenTrain
+from stream_dr.shards.dataset import open_dataset
+from stream_dr.shards.writer import write_shards
 from tests.stream_dr.directory.batches import dense, draft, opened, put, sparse
 
 
@@ -37,8 +40,12 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
             advance(model, step, directory)
             model.publish(model.freeze())
     found = tests.scores(model)
+    confusion = found.pop("confusion")
     assert found == {"accuracy": round(right / tested, 4), "baseline": round(last / tested, 4), "tested": tested}
     assert tested == 120
+    assert confusion["labels"] == list("abc")
+    assert np.trace(confusion["counts"]) == right
+    assert np.sum(confusion["counts"]) == sum(confusion["rows"]) == tested
 
 
 def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Path, monkeypatch) -> None:
@@ -60,6 +67,39 @@ def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Pat
     tests.test([model], [Step(6, removal={5: None, 3: [0, 1]})])
     gone = labelled[5] + int((np.diff(blocks[3].y.indptr)[:2] > 0).sum())
     assert tests.scores(model)["tested"] == before - gone
+
+
+def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(tmp_path: Path) -> None:
+    blocks = [dense(seed) for seed in range(8)]
+    folder, states = tmp_path / "shards", []
+    write_shards(blocks, folder, rows_per_shard=80, rows_per_batch=20)
+    for test in (False, True):
+        with opened(tmp_path / str(test), lda=("lda", {}), lle=("lle", {})) as directory:
+            replay(directory, open_dataset(folder), ReplaySettings(test=test))
+            lda = directory.model("lda")
+            assert lda.published_version == 1
+            states.append(lda.freeze().state.centred())
+            told = directory.records.last_tested()
+            assert told.keys() == ({lda.id} if test else set())  # what solving lle costs is not known before
+    assert np.array_equal(states[0].cross, states[1].cross)  # tests change nothing that is learned
+    assert np.array_equal(states[0].scatter, states[1].scatter)
+    assert told[lda.id]["accuracy"] > told[lda.id]["baseline"] + 0.1
+    assert told[lda.id]["tested"] == 120
+
+    with opened(tmp_path / "True") as directory:
+        running = Running(directory, RunSettings())
+        assert running.scores(directory.model("lda")) == told[lda.id]
+        running.start()
+        receipt = running.submit(draft(dense(9))).result(30)
+        assert running.wait_applied(receipt.position, 30)
+        receipt = running.submit(draft(dense(10))).result(30)
+        assert running.wait_applied(receipt.position, 30)
+        joined = running.scores(directory.model("lda"))
+        running.stop()
+    assert joined["tested"] > told[lda.id]["tested"]
+    assert sum(joined["confusion"]["rows"]) == joined["tested"]
+    with opened(tmp_path / "True") as directory:
+        assert directory.records.last_tested()[lda.id] == joined
 
 
 def test_a_running_engine_tests_unless_told_not_to_and_records_it(tmp_path: Path, monkeypatch) -> None:

@@ -16,7 +16,9 @@ from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
+from stream_dr.models.saved import load
 from stream_dr.models.schema import learned_by
+from stream_dr.models.snapshot import export_model
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
 from stream_dr.running.running import Running
@@ -171,3 +173,93 @@ def test_a_column_that_goes_with_the_only_row_that_had_it(key: str, tmp_path: Pa
             check(directory, model)
         finally:
             running.stop()
+
+
+def part(path: Path, kind: str, models: dict[str, Any], turns: list[int]) -> Directory:
+    """A directory that has learned a batch for each turn, and unlearned some of the rows of each third."""
+    directory = opened(path, **models)
+    append(directory, rows_draft(orjson.dumps(FIRST[kind]), "json"))
+    for turn in turns:
+        body = batch(kind, turn)
+        append(directory, rows_draft(orjson.dumps(body), "json"))
+        if turn % 3 == 0:
+            append(directory, unlearn_draft(directory.history.pick([], body["ids"][: 1 + turn % 4])))
+    backfill(directory, list(directory.models.values()), directory.position)
+    return directory
+
+
+FIRST: dict[str, dict[str, Any]] = {
+    TABLE: {
+        "rows": [{"x": 0.5, "y": 1.0, "plan": "free"}, {"x": 1.5, "y": 0.0, "plan": "paid"}],
+        "labels": ["c0", "c1"],
+    },
+    TEXT: {"rows": ["w0 w1 c0", "w2 c1"], "labels": ["c0", "c1"]},
+    NUMBERS: {"rows": [[0.5, 1.0, 0.0], [1.5, 0.0, 2.0]], "labels": ["c0", "c1"]},
+}
+
+
+MERGED: dict[str, dict[str, Any]] = {
+    "table": table(as_={"x": "number", "y": "number", "plan": "category"}, impute=0.0),
+    "text": text(n_features=16, idf=False),
+}
+"""Maps by which a row is the same numbers whatever came before it: parts that filled gaps by means of their own differ."""
+
+TURNS = st.lists(st.integers(0, 2**20), min_size=1, max_size=3, unique=True)
+
+
+@pytest.mark.parametrize("feature_map", MAPS)
+@settings(max_examples=2, deadline=None, derandomize=True)
+@given(first=TURNS, second=TURNS)
+def test_parts_that_learned_and_unlearned_merge(
+    feature_map: str, first: list[int], second: list[int], tmp_path_factory: Any
+) -> None:
+    check_merged(feature_map, first, second, tmp_path_factory.mktemp("parts"))
+
+
+@pytest.mark.test_all
+@pytest.mark.parametrize("feature_map", MAPS)
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(first=TURNS, second=TURNS)
+def test_any_parts_merge(feature_map: str, first: list[int], second: list[int], tmp_path_factory: Any) -> None:
+    check_merged(feature_map, first, second, tmp_path_factory.mktemp("parts"))
+
+
+def check_merged(feature_map: str, first: list[int], second: list[int], folder: Path) -> None:
+    """Merged, parts project as a new model of all the rows that are left; so does what goes on from that in a directory."""
+    spec, kind = MERGED.get(feature_map, MAPS[feature_map][0]), MAPS[feature_map][1]
+    keys = [key for key in ESTIMATORS if ESTIMATORS[key].merges and key not in RESERVOIR]
+    models = {key: (key, CALM.get(key, {}) | ({} if spec is None else {"feature_map": spec})) for key in keys}
+    with (
+        part(folder / "a", kind, models, first) as a,
+        part(folder / "b", kind, models, second) as b,
+        opened(folder / "c") as c,
+    ):
+        merged = {key: load(export_model(a.model(key))).merge(load(export_model(b.model(key)))) for key in keys}
+        for key in keys:
+            compare(merged[key].projection(), models[key], [a, b])
+            c.add_saved(key, merged[key])
+
+        body = batch(kind, 1)
+        append(c, rows_draft(orjson.dumps(FIRST[kind]), "json"))
+        append(c, rows_draft(orjson.dumps(body), "json"))
+        append(c, unlearn_draft(c.history.pick([], body["ids"][:2])))
+        backfill(c, list(c.models.values()), c.position)
+        for key in keys:
+            model = c.model(key)
+            assert model.failure is None, model.failure
+            model.try_to_publish(model.freeze())
+            assert (model.solve_error, model.stale) == (None, False)
+            if model.published is not None:
+                compare(model.published.projection, models[key], [a, b, c])
+
+
+def compare(projection: Any, spec: tuple[str, dict[str, Any]], directories: list[Directory]) -> None:
+    """A projection is that of a new model of all the rows that are left in directories."""
+    estimator = make(*spec)
+    accumulator = estimator.accumulator()
+    blocks = [block for directory in directories for _, block in directory.history.events()]
+    for block in blocks:
+        accumulator.add(learned_by(estimator, block))
+    alone = estimator.solve(accumulator.freeze())
+    ours, theirs = (z @ z.T for z in (np.vstack([p.apply(b.X) for b in blocks]) for p in (projection, alone)))
+    assert np.abs(ours - theirs).max(initial=0.0) <= 1e-9 * max(1.0, np.abs(theirs).max(initial=0.0)), spec

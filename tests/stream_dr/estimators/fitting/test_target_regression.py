@@ -3,11 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn import cross_decomposition
+from sklearn import cross_decomposition, metrics
 from sklearn.datasets import load_digits, load_wine, make_regression
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold, cross_val_score
 
 import stream_dr
 from stream_dr import CCA, OPLS, PLSDA, errors
@@ -126,3 +128,56 @@ def test_what_cannot_be_turned_back_is_refused() -> None:
         OPLS().fit(X, Y).inverse_transform(np.ones((1, 2)))
     with pytest.raises(errors.NotFitted):
         CCA().predict(X)
+
+
+INDICATOR = np.greater(Y, Y.mean(axis=0)).astype(int)
+LABEL_SETS = [[name for name, there in zip("abc", row, strict=True) if there] for row in INDICATOR]
+CLASSES = np.array(["low", "high"])[INDICATOR[:, 0]]
+
+
+@pytest.mark.parametrize("kind", [CCA, OPLS, PLSDA])
+def test_score_is_what_scikit_learn_scores(kind: Any) -> None:
+    weights = np.random.default_rng(0).random(len(X))
+    for y in (Y, Y[:, 0], CLASSES, CLASSES == "low", INDICATOR):
+        mine = kind().fit(X, y)
+        scored = metrics.r2_score if y.dtype == float else metrics.accuracy_score
+        assert mine.score(X, y) == pytest.approx(scored(y, mine.predict(X)))
+        assert mine.score(X, y, weights) == pytest.approx(scored(y, mine.predict(X), sample_weight=weights))
+    sets = kind().fit(X, LABEL_SETS)
+    assert sets.score(X, LABEL_SETS) == pytest.approx(metrics.accuracy_score(INDICATOR, sets.predict(X)))
+
+
+def part(y: Any, rows: np.ndarray) -> Any:
+    """The targets of those rows."""
+    return [y[row] for row in rows] if isinstance(y, list) else y[rows]
+
+
+@pytest.mark.parametrize("kind", [CCA, OPLS, PLSDA])
+def test_cross_val_score_takes_all_three_kinds_of_targets(kind: Any) -> None:
+    for y in (Y, Y[:, 0], CLASSES, INDICATOR, LABEL_SETS):
+        scores = cross_val_score(kind(), X, y, cv=4, error_score="raise")
+        by_hand = []
+        for train, test in KFold(4).split(X):
+            ours = kind().fit(X[train], part(y, train))
+            by_hand.append(ours.score(X[test], part(y, test)))
+        np.testing.assert_allclose(scores, by_hand)
+        assert np.all((scores > 0.4) & (scores <= 1.0))
+
+
+def test_score_leaves_out_rows_without_a_target_and_counts_a_label_never_seen_as_wrong() -> None:
+    opls = OPLS().fit(X, CLASSES)
+    right = opls.predict(X)
+    some = np.where(np.arange(len(X)) < 50, right, None)
+    assert opls.score(X, some) == 1.0
+    some[:10] = "never seen"
+    assert opls.score(X, some) == 0.8
+    sets = OPLS().fit(X, LABEL_SETS)
+    known = [sets.classes_[row > 0].tolist() for row in sets.predict(X)]
+    assert sets.score(X, known) == 1.0
+    assert sets.score(X, [[*row, "d"] for row in known]) == 0.0
+    frame = pd.DataFrame(X, columns=list("abcdefgh")).assign(y=CLASSES)
+    assert OPLS().fit(frame, "y").score(frame, "y") == opls.score(X, CLASSES)
+    with pytest.raises(errors.EmptyInput, match="nothing to score"):
+        opls.score(X, [None] * len(X))
+    with pytest.raises(errors.TargetsRequired):
+        opls.score(X, None)

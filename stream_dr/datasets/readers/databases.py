@@ -1,0 +1,142 @@
+"""databases: a table or view of an SQLite or DuckDB file, `FILE!TABLE` (or FILE, where it has one alone), by column.
+
+Files are opened to be read only. DuckDB (extra [duckdb]) hands over Arrow batches itself. SQLite stores a type with every
+value: a column is what its first rows are, features are floats. Memory: one piece of rows, and of DuckDB the budget for
+reading (budget.py) beside.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from stream_dr.budget import allow_more, read_budget
+from stream_dr.datasets.readers.columns import Roles, blocks_of_batches, feature_columns, needs_raw, type_of
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, longest
+from stream_dr.disk import FileName
+from stream_dr.errors import InvalidParameter, LimitExceeded, MalformedInput, SourceMissing
+from stream_dr.rows.block import Block
+
+
+def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+    """Blocks of a table's rows, names kept. Raises SourceMissing (file or table), SchemaMismatch, LimitExceeded,
+    MalformedInput naming file and rows."""
+    file, table = _parts(path)
+    with _readable(path, sqlite3.Error), closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest())
+        database.execute("PRAGMA trusted_schema = OFF")
+        tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
+        name = _table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
+        cursor = database.execute(f"SELECT * FROM {_quoted(name)}")
+        yield from _from_sqlite(path, cursor, roles, rows)
+
+
+def _from_sqlite(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: int) -> Iterator[Block]:
+    names = [column[0] for column in cursor.description]
+    features = feature_columns(names, roles)
+    pieces = _pieces(cursor, rows)
+    if (piece := next(pieces, None)) is None:
+        return
+
+    first = _batch(path, names, piece, {})
+    roles = roles._replace(raw=needs_raw(first, features, roles))
+    types = dict.fromkeys((*(features or ()), *roles.numbers()), pa.float64())
+    if roles.raw:
+        types |= {name: type_of(first.column(name), dict(roles.kinds).get(name)) for name in features or ()}
+    types = {name: types.get(name, first.schema.field(name).type) for name in names}
+    batches = (_batch(path, names, piece, types) for piece in chain([piece], pieces))
+    yield from blocks_of_batches(path, batches, features, roles, rows)
+
+
+def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[Any]]:
+    """Rows, `rows` at a time, fewer where they are long."""
+    piece, size = list[Any](), 0
+    for row in cursor:
+        piece.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes))
+        if len(piece) == rows or size > longest():
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _batch(path: FileName, names: Sequence[str], rows: list[Any], types: dict[str, pa.DataType]) -> pa.RecordBatch:
+    arrays = []
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        try:
+            inferred = pa.array(values)
+            arrays.append(inferred.cast(types.get(name, inferred.type)))
+        except pa.ArrowException as e:
+            raise MalformedInput(
+                f"{path}, column {name!r}: {e}; its first rows are {types.get(name, 'of several types')}. Say --as "
+                f"{name}=category (or number), or --drop {name}.",
+                file=str(path),
+                column=name,
+            ) from e
+    return pa.record_batch(arrays, names=list(names))
+
+
+def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+    """Blocks of a table's rows, names kept. Raises InvalidParameter where duckdb is not installed, and as `read_sqlite`."""
+    try:
+        import duckdb
+    except ImportError as e:
+        raise InvalidParameter(
+            f"{path} is read by duckdb, which is not installed: pip install 'stream-dr[duckdb]'."
+        ) from e
+
+    file, table = _parts(path)
+    memory = f"{read_budget()}B"
+    with (
+        _readable(path, duckdb.Error, duckdb.OutOfMemoryException),
+        duckdb.connect(
+            file, read_only=True, config={"enable_external_access": False, "memory_limit": memory}
+        ) as database,
+    ):
+        found = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
+        tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in found}
+        schema, name = tables[_table(path, table, list(tables))]
+        relation = database.sql(f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}")
+        rows = max(1, min(rows, read_budget() // (64 * len(relation.columns))))
+        features = feature_columns(relation.columns, roles)
+        yield from blocks_of_batches(path, relation.to_arrow_reader(rows), features, roles, rows)
+
+
+def _parts(path: FileName) -> tuple[str, str]:
+    """The file and the table that a source names. Raises SourceMissing."""
+    file, _, table = str(path).partition("!")
+    if not Path(file).is_file():
+        raise SourceMissing(f"there is no file {file}; give the path of a file that is there.", file=file)
+    return file, table
+
+
+def _table(path: FileName, named: str, tables: list[str]) -> str:
+    """The table that is meant. Raises SourceMissing."""
+    if not named and len(tables) == 1:
+        return tables[0]
+    if named not in tables:
+        raise SourceMissing(
+            f"{path} names no table of the file; write {str(path).partition('!')[0]}!TABLE with one of {tables[:10]}.",
+            file=str(path),
+        )
+    return named
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def _readable(path: FileName, wrong: type[Exception], too_much: type[Exception] = sqlite3.DataError) -> Iterator[None]:
+    try:
+        yield
+    except too_much as e:
+        raise LimitExceeded(f"{path}: {e}; {allow_more()}.") from e
+    except wrong as e:
+        raise MalformedInput(f"{path} cannot be read ({e}).", file=str(path)) from e

@@ -1,0 +1,188 @@
+"""npy: numpy's arrays in .npy and .npz files, some rows at a time; and sparse rows as scipy.sparse.save_npz writes them.
+
+Memory is one piece of rows where an array is stored by rows, which is numpy's default; one stored by columns, and sparse
+rows, are held whole and have to be within the budget for reading (budget.py). Nothing is unpickled.
+"""
+
+import itertools
+import lzma
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from stream_dr.budget import allow_more, read_budget
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes
+from stream_dr.disk import FileName
+from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError
+from stream_dr.rows.block import Block, check_finite
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import KINDS, Targets
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+class _Array:
+    """An array of a file, of that shape and dtype by its header."""
+
+    def __init__(self, file: IO[bytes], path: FileName) -> None:
+        self._file, self._path = file, path
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise MalformedInput(f"{path} is of version {version} of numpy's format; save plain numbers or strings.")
+        self.shape, by_columns, self.dtype = _HEADERS[version](file)
+        self._by_columns = by_columns and len(self.shape) > 1
+        self._row_bytes = max(8, self.dtype.itemsize) * math.prod(self.shape[1:])
+
+    def pieces(self, rows: int) -> Iterator[np.ndarray]:
+        """The values, `rows` rows at a time. Raises LimitExceeded, MalformedInput where they end too early."""
+        if self._by_columns:
+            self.check_room(self.shape[0])
+            whole = self._read(self.shape[0]).reshape(self.shape[::-1]).T
+            yield from (whole[at : at + rows] for at in range(0, len(whole), rows))
+            return
+        for at in range(0, self.shape[0], rows):
+            count = min(rows, self.shape[0] - at)
+            yield self._read(count).reshape(count, *self.shape[1:])
+
+    def check_shape(self, *dimensions: int) -> None:
+        """Raise SchemaMismatch unless it has so many dimensions, and numbers or strings."""
+        if self.dtype.kind not in "biufU":
+            raise SchemaMismatch(f"{self._path} holds {self.dtype}, no plain numbers or strings; save X.astype(…).")
+        if len(self.shape) not in dimensions or 0 in self.shape[1:]:
+            raise SchemaMismatch(
+                f"{self._path} has the shape {self.shape}; rows are (n, d), targets (n,) or (n, k): reshape(n, -1)."
+            )
+
+    def rows_at_once(self, rows: int) -> int:
+        """As many rows, at most `rows`, as take a fourth of the budget. Raises LimitExceeded where one is more than all."""
+        self.check_room(1)
+        return max(1, min(rows, read_budget() // (4 * self._row_bytes)))
+
+    def check_room(self, rows: int) -> None:
+        """Raise LimitExceeded where so many rows are more than the budget."""
+        if (needed := self._row_bytes * rows) > read_budget():
+            raise LimitExceeded(
+                f"{rows} rows of {self._path} take {needed} bytes, and have to be read together; {allow_more()}, or save "
+                "dense rows by numpy.ascontiguousarray.",
+                needed=needed,
+                limit=read_budget(),
+            )
+
+    def _read(self, rows: int) -> np.ndarray:
+        size = rows * self.dtype.itemsize * math.prod(self.shape[1:])
+        data = self._file.read(size)
+        if len(data) < size:
+            raise MalformedInput(f"{self._path} ends before its {self.shape[0]} rows do.", file=str(self._path))
+        return np.frombuffer(data, self.dtype)
+
+
+def read_npy(
+    path: FileName, *, labels: str | None = None, target: str = "auto", rows: int = BLOCK_ROWS
+) -> Iterator[Block]:
+    """Blocks of the rows of an array (n, d). labels: a .npy file of the targets, (n,) or (n, k). target: "auto" or their
+    kind. Raises SourceMissing, SchemaMismatch, InvalidTargets, LimitExceeded, MalformedInput."""
+    with ExitStack() as files, _readable(path):
+        X = _Array(files.enter_context(open_bytes(path)), path)
+        X.check_shape(2)
+        Y = None if labels is None else _targets_in(files, labels)
+        rows = min(array.rows_at_once(rows) for array in (X, Y) if array is not None)
+        yield from _blocks(path, X.pieces(rows), X.shape[0], Y, target, rows)
+
+
+def read_npz(
+    path: FileName,
+    *,
+    features: str = "X",
+    labels: str | None = None,
+    target: str = "auto",
+    rows: int = BLOCK_ROWS,
+) -> Iterator[Block]:
+    """Blocks of the rows of the array `features`, or of scipy's sparse matrix.
+
+    labels: the array of the targets, or a .npy file; None: the array y, where there is one. Raises as `read_npy` does.
+    """
+    with _readable(path), open_bytes(path) as file, zipfile.ZipFile(file) as archive:
+        arrays = [name.removesuffix(".npy") for name in archive.namelist()]
+    sparse = {"format", "shape", "data"} <= set(arrays)
+    labels = "y" if labels is None and "y" in arrays else labels
+    named = [] if sparse else [features]
+    named += [labels] if labels is not None and not labels.endswith(".npy") else []
+    if missing := [name for name in named if name not in arrays]:
+        raise SchemaMismatch(
+            f"{path} has no array {missing[0]!r}; it has {', '.join(arrays)}. Name them with --features and --labels."
+        )
+
+    targets = labels if labels is None or labels.endswith(".npy") else f"{path}!{labels}.npy"
+    if not sparse:
+        yield from read_npy(f"{path}!{features}.npy", labels=targets, target=target, rows=rows)
+        return
+    with ExitStack() as files, _readable(path):
+        X = _sparse(path, arrays)
+        Y = None if targets is None else _targets_in(files, targets)
+        rows = rows if Y is None else Y.rows_at_once(rows)
+        pieces = (X[at : at + rows] for at in range(0, X.shape[0], rows))
+        yield from _blocks(path, pieces, X.shape[0], Y, target, rows)
+
+
+def _targets_in(files: ExitStack, path: str) -> _Array:
+    """The targets in a file, which is closed with the others."""
+    Y = _Array(files.enter_context(open_bytes(path)), path)
+    Y.check_shape(1, 2)
+    return Y
+
+
+def _sparse(path: FileName, arrays: list[str]) -> sp.csr_matrix:
+    """A matrix of scipy's, its indices looked at: compiled code takes them on trust."""
+    for name in arrays:
+        with open_bytes(member := f"{path}!{name}.npy") as file:
+            array = _Array(file, member)
+            array.check_room(math.prod(array.shape[:1]))
+    X = sp.load_npz(path)
+    if X.format not in ("csr", "csc"):
+        raise SchemaMismatch(f"{path} is a matrix in {X.format} format; save X.tocsr().")
+    X.check_format(full_check=True)
+    return sp.csr_matrix(X, dtype=np.float64)
+
+
+def _blocks(path: FileName, pieces: Iterator[Any], n: int, Y: _Array | None, target: str, rows: int) -> Iterator[Block]:
+    if Y is not None and Y.shape[0] != n:
+        raise InvalidTargets(f"{path} has {n} rows and {Y.shape[0]} targets; give one target a row.")
+    known, row = target, 0
+    for X, y in zip(pieces, itertools.repeat(None) if Y is None else Y.pieces(rows), strict=False):
+        try:
+            X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else _numbers(X)
+            check_finite(X)
+            targets = None if y is None else _targets(y, known)
+        except StreamDRError as e:
+            raise MalformedInput(f"{path}, in the {X.shape[0]} rows from {row} on: {e}", file=str(path)) from e
+        known = known if targets is None else targets.kind
+        row += X.shape[0]
+        yield Block(X if sp.issparse(X) else np.ascontiguousarray(X), targets)
+
+
+def _numbers(X: np.ndarray) -> np.ndarray:
+    if X.dtype.kind == "U":
+        raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
+    return X.astype(np.float64)
+
+
+def _targets(y: np.ndarray, target: str) -> Targets:
+    """Targets; floats (n,) that are all whole are classes, as MATLAB's are, unless `target` says otherwise."""
+    whole = y.ndim == 1 and y.dtype.kind == "f" and target == "auto" and bool(np.all(y == np.floor(y)))
+    return parse_targets(y, len(y), ("class",) if whole else KINDS, target)
+
+
+@contextmanager
+def _readable(path: FileName) -> Iterator[None]:
+    try:
+        yield
+    except StreamDRError:
+        raise
+    except (ValueError, OSError, EOFError, NotImplementedError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
+        raise MalformedInput(f"{path} is no file of numpy's that can be read ({e}).", file=str(path)) from e

@@ -1,0 +1,87 @@
+"""projected_file: projected rows as Parquet, Arrow, CSV or npz.
+
+In CSV a list (a row's labels, or its targets) is its JSON. An npz has the array z (rows, components), and beside it id and
+label, labels or target where rows have them; where a row has none, a text is empty and a number NaN.
+
+Cost: a batch in memory; of npz all rows, for the format states their number first.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from stream_dr.errors import InvalidParameter, SourceMissing
+
+SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv", ".npz")
+
+
+def check_out(out: Path) -> None:
+    """Raise InvalidParameter for a name that says no format, SourceMissing where there is no folder for it."""
+    if out.suffix not in SUFFIXES:
+        raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet, .arrow, .csv or .npz file.")
+    if not out.parent.is_dir():
+        raise SourceMissing(f"there is no folder {out.parent} to write {out.name} into; make it first.")
+
+
+def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatch]) -> int:
+    """Write batches of id, label, labels or target where rows have them, and z0, z1 …; the number of rows."""
+    if suffix == ".npz":
+        table = pa.Table.from_batches(batches)
+        np.savez(file, allow_pickle=False, **_arrays(table))
+        return int(table.num_rows)
+
+    rows, first = 0, next(batches := map(_without_lists, batches) if suffix == ".csv" else batches)
+    with _writer(file, suffix, first.schema) as writer:
+        for batch in chain([first], batches):
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
+def _writer(
+    file: BinaryIO, suffix: str, schema: pa.Schema
+) -> pa.RecordBatchFileWriter | pq.ParquetWriter | pacsv.CSVWriter:
+    if suffix == ".parquet":
+        return pq.ParquetWriter(file, schema)
+    if suffix == ".csv":
+        return pacsv.CSVWriter(file, schema, write_options=pacsv.WriteOptions(quoting_style="needed"))
+    return pa.ipc.new_file(file, schema)
+
+
+def _without_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [_as_json(column) if pa.types.is_nested(column.type) else column for column in batch.columns]
+    return pa.record_batch(columns, names=batch.schema.names)
+
+
+def _as_json(lists: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return pa.array([None if v is None else orjson.dumps(v).decode() for v in lists.to_pylist()], pa.string())
+
+
+def _arrays(table: pa.Table) -> dict[str, np.ndarray]:
+    components = [name for name in table.column_names if name.startswith("z")]
+    z = np.empty((table.num_rows, len(components)))
+    for i, name in enumerate(components):
+        z[:, i] = table.column(name).to_numpy()
+    return {"z": z} | {name: _array(table.column(name)) for name in table.column_names if name not in components}
+
+
+def _array(column: pa.ChunkedArray) -> np.ndarray:
+    """A column that is no component's, without None: what is missing is NaN, or an empty text."""
+    kind = column.type
+    if pa.types.is_nested(kind) and pa.types.is_floating(kind.value_type):
+        rows = column.to_pylist()
+        width = max((len(row) for row in rows if row is not None), default=0)
+        return np.array([[np.nan] * width if row is None else row for row in rows], float)
+    if pa.types.is_nested(kind):
+        column, kind = _as_json(column), pa.string()
+    if pa.types.is_string(kind) or pa.types.is_null(kind):
+        return np.array([text or "" for text in column.to_pylist()], str)
+    missing = pa.types.is_boolean(kind) and column.null_count
+    return (column.cast(pa.uint8()) if missing else column).to_numpy()

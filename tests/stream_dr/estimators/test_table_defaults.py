@@ -1,0 +1,161 @@
+"""What the map of tables does unasked: words by the room there is, a ridge on them, FAMD, and the memory it tells."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import stream_dr
+from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
+from stream_dr.estimators.fitting.mapping import state_bytes
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.widths import most_of_kinds
+from stream_dr.statistics.protocol import pack
+
+
+def prose(rows: int = 200, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Two numbers, a category, a gap and a note, in float64 and strings; classes (rows,) of 3."""
+    random = np.random.default_rng(seed)
+    y = random.integers(0, 3, rows)
+    note = [" ".join(f"w{w}" for w in random.integers(0, 300, 9)) for _ in range(rows)]
+    a = np.where(random.random(rows) < 0.1, np.nan, random.normal(size=rows) + y)
+    colour = np.array(["red", "green", "blue"])[random.integers(0, 3, rows)]
+    return pd.DataFrame({"a": a, "b": random.normal(size=rows) * 50, "colour": colour, "note": note}), y
+
+
+X, Y = prose()
+
+
+def test_a_text_alone_has_all_words_and_one_beside_others_the_room_there_is() -> None:
+    alone = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["note"]], Y)
+    assert len(alone.mapped_names_) == 65_536
+    beside = LDA(feature_map=stream_dr.table()).fit(X, Y)
+    assert sum("#" in name for name in beside.mapped_names_) == 2_048
+    assert beside.state_.inner.scatter == "exact"
+    many = X.assign(**{f"c{i}": X.colour for i in range(60)})
+    crowded = LDA(feature_map=stream_dr.table()).fit(many, Y)
+    words = sum("#" in name for name in crowded.mapped_names_)
+    assert 32 <= words < 2_048
+    assert crowded.state_.inner.scatter == "exact"
+
+
+def test_a_text_alone_is_what_the_map_of_texts_makes() -> None:
+    kept: dict[str, Any] = {"gamma": 1.0, "scatter": "diagonal"}
+    table = LDA(**kept, feature_map=stream_dr.table()).fit(X[["note"]], Y)
+    text = LDA(**kept, feature_map=stream_dr.text()).fit(X[["note"]], Y)
+    assert np.allclose(np.abs(table.transform(X[["note"]])), np.abs(text.transform(X[["note"]])))
+
+
+@pytest.mark.parametrize("given", [0.0, 3.0])
+def test_word_scatter_is_a_ridge_on_words_and_the_state_stays(given: float) -> None:
+    spec = stream_dr.table(n_words=64, word_scatter=given)
+    lda = LDA(scaling="source", feature_map=spec).fit(X, Y)
+    before = {name: array.copy() for name, array in pack(lda.state_)[0].items()}
+    Z = lda.transform(X)
+    for name, array in pack(lda.state_)[0].items():
+        assert np.array_equal(array, before[name])
+
+    M = np.asarray(feature_map_rows(lda, X))
+    centred = M - M.mean(0)
+    words = np.array(["note #" in name for name in lda.mapped_names_])
+    C = centred.T @ centred + np.diag(np.where(words & (centred**2).sum(0).astype(bool), given, 0.0))
+    H = np.eye(3)[Y] / np.sqrt(np.bincount(Y))
+    right = centred.T @ H
+    values, _ = np.linalg.eigh(right.T @ np.linalg.pinv(C, rcond=1e-12, hermitian=True) @ right)
+    assert np.allclose(np.sort(lda.eigenvalues_), values[-2:], rtol=1e-6)
+    assert Z.shape == (200, 2)
+
+
+def feature_map_rows(model: Any, rows: pd.DataFrame) -> np.ndarray:
+    """What the model's map makes of rows (rows, mapped), as it stands."""
+    from stream_dr.feature_maps.table import mapped_rows
+    from stream_dr.rows.table_rows import raw_rows
+
+    return mapped_rows(feature_map(model.feature_map), model.state_.table, raw_rows(rows)).toarray()
+
+
+def test_pca_of_a_table_is_factor_analysis_of_mixed_data() -> None:
+    rows = X[["a", "b", "colour"]]
+    pca = PCA(n_components=3, standardize=True, feature_map=stream_dr.table()).fit(rows)
+    M = feature_map_rows(pca, rows)
+    names = list(pca.mapped_names_)
+    numbers, gap = [names.index("a"), names.index("b")], names.index("a missing")
+    categories = [i for i, name in enumerate(names) if name.startswith("colour=")]
+    expected = M - M.mean(0)
+    expected[:, numbers] /= M[:, numbers].std(0)
+    expected[:, categories] /= np.sqrt(M[:, categories].mean(0))
+    expected[:, gap] = 0.0
+    values = np.linalg.svd(expected, compute_uv=False)[:3] ** 2
+    assert np.allclose(pca.explained_variance_, values / (len(rows) - 1))
+    assert np.allclose(np.cov(pca.transform(rows).T), np.diag(values / (len(rows) - 1)), atol=1e-9)
+    kept = pca.get_covariance()[np.ix_([*numbers, *categories], [*numbers, *categories])]
+    full = PCA(standardize=True, feature_map=stream_dr.table()).fit(rows)
+    assert np.allclose(full.get_covariance()[:, gap], 0.0)
+    assert np.allclose(full.get_covariance()[numbers], np.cov(M.T)[numbers] * (np.arange(len(names)) != gap))
+    assert np.isfinite(kept).all()
+    plain = PCA(n_components=3, standardize=True, feature_map=stream_dr.table(famd=False)).fit(rows)
+    assert not np.allclose(plain.explained_variance_, pca.explained_variance_)
+
+
+def test_a_category_whose_rows_are_gone_is_zero() -> None:
+    rows = X[["b", "colour"]].assign(colour=["odd", *X.colour[1:]])
+    pca = PCA(n_components=2, feature_map=stream_dr.table()).fit(rows).unlearn(rows[:1])
+    at = list(pca.mapped_names_).index("colour=odd")
+    assert not pca.components_[:, at].any()
+    assert np.isfinite(pca.transform(rows)).all()
+
+
+def test_state_bytes_count_only_texts_as_words() -> None:
+    lda = LDA(feature_map=stream_dr.table())
+    numbers = {f"x{i}": "number" for i in range(20)}
+    few = state_bytes(lda, 20, 3, numbers)
+    some = state_bytes(lda, 21, 3, numbers | {"note": "text"})
+    assert few < 1e6 < some < 1e9
+    assert (
+        most_of_kinds(feature_map(stream_dr.table()).making(), feature_map(stream_dr.table()).wishes(), numbers) == 40
+    )
+    learned = LDA(feature_map=stream_dr.table()).fit(X[["a", "b"]], Y)
+    assert state_bytes(learned, 2, 3, learned.state_.table) < 1e5
+
+
+@pytest.mark.parametrize("columns", [["a", "b"], ["note"], ["a", "b", "colour", "note"]])
+def test_state_bytes_are_an_upper_bound(columns: list[str]) -> None:
+    lda = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[columns], Y)
+    size = sum(array.nbytes for array in pack(lda.state_)[0].values())
+    kinds = {name: "text" if name in ("note", "colour") else "number" for name in columns}
+    for known in (kinds, lda.state_.table):
+        assert size <= state_bytes(lda, len(columns), 3, known) + 4096
+
+
+@pytest.mark.parametrize("make", [CCIPCA, LPP, NPE, LaplacianEigenmaps, LLE])
+def test_other_methods_without_targets_divide_a_tables_columns_likewise(make: Any, tmp_path: Path) -> None:
+    rows = X[["a", "b", "colour"]]
+    model = make(n_components=2, feature_map=stream_dr.table()).fit(rows)
+    M = feature_map_rows(model, rows)
+    names = list(model.mapped_names_)
+    shares = np.array([1.0 if not name.startswith("colour=") else M[:, i].mean() for i, name in enumerate(names)])
+    divided = M / np.sqrt(shares) * np.array(["missing" not in name for name in names])
+    plain = make(n_components=2).fit(divided)
+    Z, expected = model.transform(rows), plain.transform(divided)
+    assert np.allclose(np.abs(Z), np.abs(expected), atol=1e-6 * np.abs(expected).max())
+    asis = make(n_components=2, feature_map=stream_dr.table(famd=False)).fit(rows)
+    assert not np.allclose(np.abs(asis.transform(rows)), np.abs(expected), atol=1e-3 * np.abs(expected).max())
+    model.save(tmp_path / "saved")
+    assert np.array_equal(stream_dr.load(tmp_path / "saved").transform(rows), Z)
+    late = (
+        make(n_components=2, feature_map=stream_dr.table()).fit(rows[:150]).partial_fit(rows[150:].assign(colour="new"))
+    )
+    assert np.isfinite(late.transform(rows)).all()
+
+
+def test_ccipca_of_a_table_has_the_density_and_covariance_of_its_columns() -> None:
+    rows = X[["b", "colour"]]
+    model = CCIPCA(n_components=2, feature_map=stream_dr.table()).fit(rows)
+    M = feature_map_rows(model, rows)
+    shares = np.array([M[:, i].mean() if "=" in name else 1.0 for i, name in enumerate(model.mapped_names_)])
+    plain = CCIPCA(n_components=2).fit(M / np.sqrt(shares))
+    assert np.allclose(model.get_covariance(), plain.get_covariance() * np.sqrt(np.outer(shares, shares)))
+    density = plain.score_samples(M / np.sqrt(shares)) - 0.5 * np.log(shares).sum()
+    assert np.allclose(model.score_samples(rows), density)
