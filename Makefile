@@ -1,5 +1,8 @@
 # `make run` and `make test` set themselves up in .venv; nothing else is needed but Python 3.11+, git and make.
 PYTHON ?= python3
+# Seconds after which no further test starts, for `make test` and `make test-all` (none: all tests run).
+BUDGET ?=
+PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --budget '$(BUDGET)'
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -21,10 +24,10 @@ run: $(STAMP) ## Learn 24,000 made-up documents, start the service on 127.0.0.1:
 	$(BIN)/stream-dr demo $(ARGS)
 
 test: $(STAMP) ## Run the tests (ARGS="-n 0 tests/service": a part of them)
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(PYTEST) $(ARGS)
 
-test-all: $(STAMP) ## Run the tests that take minutes or other programs
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m test_all $(ARGS)
+test-all: $(STAMP) ## Run the tests that take minutes or other programs (BUDGET=240: those that start within 240 s)
+	$(PYTEST) -m 'test_all or every_run' --no-loadscope-reorder --order "$$(git rev-parse HEAD)" $(ARGS)
 
 test-lowest: $(LOWEST)/.installed ## Run the tests with the lowest versions that pyproject.toml allows, all together
 	NUMBA_CACHE_DIR=$(CURDIR)/$(LOWEST)/numba $(LOWEST)/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)

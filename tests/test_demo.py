@@ -73,7 +73,6 @@ def test_a_directory_of_another_demo_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.test_all
-@pytest.mark.slow
 def test_it_serves_on_and_its_curl_lines_work(tmp_path: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "--dir", str(tmp_path / "d")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

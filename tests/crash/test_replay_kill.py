@@ -66,7 +66,6 @@ def uninterrupted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tup
 
 
 @pytest.mark.test_all
-@pytest.mark.slow
 def test_kills_at_random_moments(folder: Path, uninterrupted: tuple[Path, float], tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")
@@ -81,7 +80,6 @@ def test_kills_at_random_moments(folder: Path, uninterrupted: tuple[Path, float]
 
 
 @pytest.mark.test_all
-@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_kills_at_every_write(folder: Path, uninterrupted: tuple[Path, float], tmp_path: Path, point: str) -> None:
     assert killed(command(folder, tmp_path / "d"), 120, f"{point}=kill@2")

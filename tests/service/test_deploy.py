@@ -211,7 +211,6 @@ def test_behind_nginx_unfinished_heads_hold_up_nobody(tmp_path: Path) -> None:
         assert process.stop() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif("STREAM_DR_TEST_DEPLOY" not in os.environ, reason="minutes; set STREAM_DR_TEST_DEPLOY=1")
 def test_the_python_steps_in_a_fresh_environment(tmp_path: Path) -> None:

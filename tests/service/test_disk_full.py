@@ -64,6 +64,7 @@ def test_files_may_not_grow_any_more(tmp_path: Path) -> None:
         assert directory.log.verify().events == 3
 
 
+@pytest.mark.every_run
 def test_a_disk_that_fills_up_and_is_emptied_again(small_disk: Path) -> None:
     with in_thread(small_disk / "D", snapshot_rows=2_000) as served:
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
@@ -87,6 +88,7 @@ def test_a_disk_that_fills_up_and_is_emptied_again(small_disk: Path) -> None:
         assert directory.log.verify().events == acknowledged + 1
 
 
+@pytest.mark.every_run
 def test_a_full_disk_is_not_ready(small_disk: Path) -> None:
     with in_thread(small_disk / "D", min_free_bytes=0) as served:
         with contextlib.suppress(OSError), open(small_disk / "other", "wb", buffering=0) as other:
@@ -99,6 +101,7 @@ def test_a_full_disk_is_not_ready(small_disk: Path) -> None:
         assert served.http.get("/readyz").json() == {"status": "ready"}
 
 
+@pytest.mark.every_run
 def test_a_disk_without_a_free_inode(small_disk: Path) -> None:
     """A file of bodies, or the journal of the table of models, cannot be made."""
     with in_thread(small_disk / "D") as served:
@@ -113,6 +116,7 @@ def test_a_disk_without_a_free_inode(small_disk: Path) -> None:
         assert post(served.http, arrow(X, Y), "k", path="/partial_fit?wait=applied").json()["position"] == 0
 
 
+@pytest.mark.every_run
 def test_a_start_needs_no_more_room_than_the_directory_keeps_for_it(small_disk: Path) -> None:
     with in_thread(small_disk / "D") as served:
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()

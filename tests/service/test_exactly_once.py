@@ -11,7 +11,6 @@ KILLS = 8
 
 
 @pytest.mark.test_all
-@pytest.mark.slow
 @pytest.mark.parametrize("turn", crash.TURNS)
 def test_kills_at_random_moments(tmp_path: Path, turn: str) -> None:
     """The short form of `python -m benchmarks.kill_service`."""

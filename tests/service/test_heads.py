@@ -13,6 +13,8 @@ import pytest
 
 from tests.service.serving import Process, in_thread
 
+pytestmark = pytest.mark.every_run
+
 KIB, MIB = 1 << 10, 1 << 20
 CONNECTIONS, HEAD, WAIT = 400, 60 * KIB, 2.0
 

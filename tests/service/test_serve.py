@@ -36,6 +36,7 @@ def refuses(tmp_path: Path, **environment: str) -> str:
     return done.stderr
 
 
+@pytest.mark.every_run
 def test_an_open_address_without_a_token(tmp_path: Path) -> None:
     assert "no token is set" in refuses(tmp_path, STREAM_DR_HOST="0.0.0.0")
     assert not (tmp_path / "log").exists()
@@ -124,6 +125,7 @@ def test_a_directory_in_use_names_the_process(tmp_path: Path) -> None:
         assert str(os.getpid()) in refuses(tmp_path)
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.test_all)])
 def test_a_signal_drains_snapshots_and_exits_0(tmp_path: Path, number: int) -> None:
     process = Process(tmp_path)
@@ -158,6 +160,7 @@ def test_an_open_events_connection_does_not_hold_up_the_end(tmp_path: Path) -> N
     thread.join(10)
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("signals", [1, pytest.param(2, marks=pytest.mark.test_all)])
 def test_a_request_that_stalls_does_not_hold_up_the_end_and_is_told_so(tmp_path: Path, signals: int) -> None:
     process = Process(tmp_path, stop_timeout=1 if signals == 1 else 100, log_level="info")
@@ -186,6 +189,7 @@ def test_a_request_that_stalls_does_not_hold_up_the_end_and_is_told_so(tmp_path:
         assert line.endswith(": 503, CancelledError")
 
 
+@pytest.mark.every_run
 def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
     """Clients posting while SIGTERM arrives: every batch acknowledged is in the log, no other is."""
     process = Process(tmp_path)
@@ -216,6 +220,7 @@ def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
         assert directory.position + 1 - len(acknowledged) <= len(threads)
 
 
+@pytest.mark.every_run
 def test_it_answers_while_it_compiles_and_is_ready_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = threading.Event()
     monkeypatch.setattr(stream_dr, "warm_up", lambda estimators, say: compiled.wait(30))
@@ -230,6 +235,7 @@ def test_it_answers_while_it_compiles_and_is_ready_after(tmp_path: Path, monkeyp
         assert served.http.get("/readyz").json() == {"status": "ready"}
 
 
+@pytest.mark.every_run
 def test_a_stop_while_it_compiles_waits_for_one_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, asked = threading.Event(), []
 

@@ -5,10 +5,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import stream_dr
 from stream_dr.directory.verify import verify
 from tests.service.serving import arrow, in_thread, post
+
+pytestmark = pytest.mark.every_run
 
 X = np.random.default_rng(4).normal(size=(40, 4))
 Y = ["ab"[i % 2] for i in range(40)]

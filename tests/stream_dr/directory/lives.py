@@ -1,10 +1,7 @@
 """What a directory goes through, step by step, in a process that may be killed at any of them; and what must hold then."""
 
-import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import backfill
 from tests.stream_dr.directory.batches import SMALL, dense, opened, put
+from tests.support.forked import run_forked
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = ["abc"[i % 3] for i in range(40)]
@@ -64,25 +62,20 @@ def step(directory: Directory, what: str, seed: int) -> None:
         backup(directory.path, target)
 
 
-def live(path: Path, steps: Sequence[str], seed: int) -> None:
-    """Go through steps; tells each once it is done."""
-    with opened(path, m=("class_means", {})) as directory:
+def live(path: Path, steps: Sequence[str], seed: int, log: Path) -> None:
+    """Go through steps, and append each to the file `log` once it is done."""
+    with opened(path, m=("class_means", {})) as directory, log.open("a") as lines:
         for number, what in enumerate(steps):
             step(directory, what, seed + number)
-            print(number, directory.position, directory.rows, flush=True)
+            print(number, directory.position, directory.rows, file=lines, flush=True)
 
 
 def killed(path: Path, failpoints: str, steps: Sequence[str] = STEPS, seed: int = 0) -> tuple[int, str]:
-    """The exit status of a process that goes through steps, and what it told."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.stream_dr.directory.lives", str(path), str(seed), *steps],
-        env=os.environ | {"STREAM_DR_FAILPOINTS": failpoints},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    return done.returncode, done.stdout
+    """Return the exit status of a process that goes through steps, and the lines it wrote."""
+    log = path.with_name("steps.txt")
+    log.write_text("")
+    status = run_forked(failpoints, live, path, steps, seed, log)
+    return status, log.read_text()
 
 
 def some_steps(seed: int, count: int = 40) -> list[str]:
@@ -114,7 +107,3 @@ def check(path: Path, told: str) -> None:
         shutil.rmtree(copy)
     backup(path, copy)
     assert not copy.with_name("copy.tmp").exists()
-
-
-if __name__ == "__main__":
-    live(Path(sys.argv[1]), sys.argv[3:], int(sys.argv[2]))

@@ -1,9 +1,6 @@
 """What was begun and not committed is gone at the next start, wherever the process died or the disk was full."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ from stream_dr import LDA, errors, failpoints
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.verify import verify
 from tests.stream_dr.directory.batches import SMALL, dense, opened, put
+from tests.support.forked import run_forked
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = ["ab"[i % 2] for i in range(40)]
@@ -27,18 +25,13 @@ SAVED = (
 )
 PUT = (*SAVED, "models.after_commit")
 
-WORK = """if True:
-    import sys
-    import stream_dr
-    from tests.stream_dr.directory.batches import SMALL
-    from tests.stream_dr.directory.test_begun import X, Y
-    path, what = sys.argv[1:]
+
+def work(path: Path, what: str) -> None:
     with stream_dr.Directory(path, limits=SMALL) as directory:
         if what == "put":
             directory.add_saved("saved", stream_dr.LDA().fit(X, Y))
         else:
             directory.remove_model("first")
-"""
 
 
 def folders(path: Path) -> list[str]:
@@ -53,13 +46,10 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "D"
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize(("what", "point"), [*(("put", point) for point in PUT), ("delete", "models.removed")])
 def test_a_kill_at_any_step_leaves_a_directory_that_starts(directory: Path, what: str, point: str) -> None:
-    environment = os.environ | {"STREAM_DR_FAILPOINTS": f"{point}=kill"}
-    done = subprocess.run(
-        [sys.executable, "-c", WORK, str(directory), what], env=environment, cwd=Path.cwd(), timeout=120
-    )
-    assert done.returncode == -9
+    assert run_forked(f"{point}=kill", work, directory, what) == -9
     there = {"put": {"first", "saved"} if point == "models.after_commit" else {"first"}, "delete": set[str]()}[what]
     with stream_dr.Directory(directory, writable=False) as reader:  # it changes nothing
         assert set(reader.models) == there

@@ -93,6 +93,7 @@ def test_one_writer(tmp_path: Path) -> None:
     Directory(tmp_path).close()
 
 
+@pytest.mark.every_run
 def test_a_lock_held_by_another_process(tmp_path: Path) -> None:
     code = (
         f"import stream_dr, sys; d = stream_dr.Directory({str(tmp_path)!r}); print('up', flush=True); sys.stdin.read()"

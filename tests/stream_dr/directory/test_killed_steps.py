@@ -8,6 +8,8 @@ from stream_dr import errors, failpoints
 from tests.stream_dr.directory import lives
 from tests.stream_dr.directory.batches import opened
 
+pytestmark = pytest.mark.every_run
+
 POINTS = [point for points in lives.POINTS.values() for point in points]
 
 

@@ -92,6 +92,7 @@ def test_a_damaged_reference_is_named_and_the_rest_still_checked(filled: Path) -
     assert [f.error for f in found[1:]] == [None] * (len(found) - 1)
 
 
+@pytest.mark.every_run
 def test_every_flipped_byte_of_the_model_table_is_found_or_changes_nothing(filled: Path) -> None:
     path = filled / "d" / "models.db"
     table = ModelTable(path)

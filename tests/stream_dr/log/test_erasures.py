@@ -56,6 +56,7 @@ def test_a_rewritten_event_keeps_its_key_and_the_old_bytes_are_gone(folder):
     assert Log(folder, writable=False).rows == 53
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("size", [300, 5_000, 100_000])
 def test_no_byte_is_left_whatever_was_rewritten_and_dropped_before(folder, size):
     chance = random.Random(size)

@@ -45,6 +45,7 @@ def watched(log, drop):
     return found
 
 
+@pytest.mark.every_run
 def test_dropping_much_holds_nobody_up_and_gives_the_space_back(folder):
     with large(folder) as log:
         before = (folder / "index.sqlite").stat().st_size
@@ -58,6 +59,7 @@ def test_dropping_much_holds_nobody_up_and_gives_the_space_back(folder):
         log.verify()
 
 
+@pytest.mark.every_run
 def test_dropping_it_all_at_once_would_be_noticed(folder, monkeypatch):
     monkeypatch.setattr(index, "_AT_ONCE", 10**9)
     with large(folder) as log:

@@ -96,6 +96,7 @@ def test_one_whose_append_failed_does_not_take_what_another_wrote_for_its_own(fo
         assert log.verify().events == 5
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("place", ["log.bodies_sync", "log.before_commit"])
 def test_who_opens_in_mid_append_waits_for_its_end(folder, place, monkeypatch):
     begun = []

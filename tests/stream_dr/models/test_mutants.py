@@ -19,7 +19,7 @@ def tried(runs: int, done: Path) -> dict[str, float]:
     return counts
 
 
-@pytest.mark.slow
+@pytest.mark.every_run
 def test_mutants_are_used_or_refused(tmp_path: Path) -> None:
     tried(300, tmp_path / "done")
 

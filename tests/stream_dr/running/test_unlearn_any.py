@@ -121,8 +121,9 @@ def learn(directory: Directory) -> None:
         check(directory, model)
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("feature_map", MAPS)
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=2, deadline=None, derandomize=True)
 @given(turns=st.lists(st.integers(0, 2**20), min_size=2, max_size=7))
 def test_any_order_of_learning_and_unlearning(feature_map: str, turns: list[int], tmp_path_factory: Any) -> None:
     spec, kind = MAPS[feature_map]
@@ -207,8 +208,9 @@ MERGED: dict[str, dict[str, Any]] = {
 TURNS = st.lists(st.integers(0, 2**20), min_size=1, max_size=3, unique=True)
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("feature_map", MAPS)
-@settings(max_examples=2, deadline=None, derandomize=True)
+@settings(max_examples=1, deadline=None, derandomize=True)
 @given(first=TURNS, second=TURNS)
 def test_parts_that_learned_and_unlearned_merge(
     feature_map: str, first: list[int], second: list[int], tmp_path_factory: Any
@@ -218,7 +220,7 @@ def test_parts_that_learned_and_unlearned_merge(
 
 @pytest.mark.test_all
 @pytest.mark.parametrize("feature_map", MAPS)
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=5, deadline=None, derandomize=True)
 @given(first=TURNS, second=TURNS)
 def test_any_parts_merge(feature_map: str, first: list[int], second: list[int], tmp_path_factory: Any) -> None:
     check_merged(feature_map, first, second, tmp_path_factory.mktemp("parts"))

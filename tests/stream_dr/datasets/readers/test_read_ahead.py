@@ -31,19 +31,18 @@ CSV, JSON = ("a,y\n", "0.5,1\n", "1,2,3\n"), ("", '{"a": 0.5, "y": 1}\n', '{"a":
 
 
 @pytest.mark.test_all
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("status", [3, 4], ids=["error in the first piece", "left suspended"])
 @pytest.mark.parametrize(("suffix", "parts"), [("csv", CSV), ("jsonl", JSON)])
 def test_python_ends_in_order_wherever_the_thread_is(
     tmp_path: Path, suffix: str, parts: tuple[str, str, str], status: int
 ) -> None:
     head, row, bad = parts
-    rows = [row] * 500_000
+    rows = [row] * 100_000
     if status == 3:
         rows[10] = bad
     path = tmp_path / f"a.{suffix}"
     path.write_text(head + "".join(rows))
-    for seconds in [0.001, 0.02, 0.25, 0.4] * 5:  # twenty ends, at different places of the thread's reading
+    for seconds in [0.001, 0.02, 0.1, 0.25]:  # ends at different places of the thread's reading
         command = [sys.executable, "-c", ENDS, str(path), str(seconds)]
         child = subprocess.run(command, timeout=30, capture_output=True, text=True)
         assert child.returncode == status, child.stderr

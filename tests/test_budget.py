@@ -1,0 +1,54 @@
+"""The suite's time budget and order, tried on small suites that have the same conftest.py."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.every_run
+
+CONFTEST = Path(__file__).with_name("conftest.py")
+SLOW = (
+    "import time\n\nimport pytest\n\n\ndef test_first():\n    time.sleep({seconds})\n\n\ndef test_second():\n    pass\n"
+)
+MARKED = "import pytest\n\n\ndef test_last():\n    pass\n\n\n@pytest.mark.every_run\ndef test_first():\n    pass\n"
+
+
+def run(folder: Path, files: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    shutil.copy(CONFTEST, folder)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = every_run\n")
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider", *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_tests_that_start_too_late_are_skipped_and_counted(tmp_path: Path, workers: str) -> None:
+    # Longer than the budget, which the workers' start is part of.
+    files = {f"test_{name}.py": SLOW.format(seconds=12) for name in "ab"}
+    done = run(tmp_path, files, "-n", workers, "--dist", "loadfile", "--budget", "10")
+    assert done.returncode == 0, done.stdout
+    skipped = 2 if workers == "2" else 3
+    assert f"{4 - skipped} passed, {skipped} skipped" in done.stdout
+    assert f"{skipped} tests skipped: over the time budget of 10 s" in done.stdout
+
+
+def test_without_a_budget_everything_runs(tmp_path: Path) -> None:
+    done = run(tmp_path, {"test_a.py": SLOW.format(seconds=0)}, "-n", "0", "--budget", "")
+    assert "2 passed" in done.stdout
+    assert "budget" not in done.stdout
+
+
+def test_files_of_every_run_come_first_and_the_others_as_drawn(tmp_path: Path) -> None:
+    files = {f"test_{name}.py": SLOW.format(seconds=0) for name in "abcdef"} | {"test_z.py": MARKED}
+    orders = []
+    for seed in ("1", "1", "2"):
+        done = run(tmp_path, files, "-n", "0", "--order", seed)
+        names = [line.split()[0] for line in done.stdout.splitlines() if "::" in line]
+        assert names[:2] == ["test_z.py::test_first", "test_z.py::test_last"]
+        orders.append(names)
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2])
