@@ -219,8 +219,10 @@ def _as_table(block: Block, schema: Schema) -> Block:
 
 
 def learned_by(estimator: Estimator, block: Block) -> Block:
-    """The block as the estimator takes it: of the labels that it learns alone, and without targets when it is unsupervised,
-    or no row has one, of whatever kind."""
-    y = block.y.only(estimator.labels) if block.y is not None and estimator.target_kinds else None
+    """Return the block as the estimator takes it.
+
+    It has no targets when the estimator is unsupervised, or when no row has one.
+    """
+    y = block.y if estimator.target_kinds else None
     y = None if y is None or all_absent(y) else y
     return block if y is block.y else block._replace(y=y)

@@ -61,25 +61,6 @@ class Targets(NamedTuple):
         picks = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
         return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
 
-    def only(self, labels: Sequence[Label] | None) -> "Targets":
-        """The targets with those rows' absent that have another label than these; None: any. Numbers stay as they are."""
-        known = {(type(label), label) for label in labels or ()}
-        wanted = np.array([labels is None or (type(label), label) in known for label in self.labels], dtype=bool)
-        if wanted.all():
-            return self
-        number = np.where(wanted, np.cumsum(wanted) - 1, -1).astype(np.int32)
-        left = tuple(label for label, there in zip(self.labels, wanted, strict=True) if there)
-        if self.indptr is None:
-            codes = np.append(number, np.int32(-1))[self.codes]  # the last for rows that have none
-            return self._replace(labels=left, codes=codes, present=codes >= 0)
-
-        others = np.append(0, np.cumsum(~wanted[self.codes]))[self.indptr]
-        present = np.diff(others) == 0
-        entries = np.repeat(present, np.diff(self.indptr))
-        indptr = np.append(0, np.cumsum(np.diff(self.indptr) * present))
-        present = present if self.present is None else present & self.present
-        return self._replace(labels=left, codes=number[self.codes[entries]], indptr=indptr, present=present)
-
     def label_rows(self) -> dict[Label, int]:
         """How many rows have each label; nothing where targets are numbers. O(rows + labels)."""
         counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))

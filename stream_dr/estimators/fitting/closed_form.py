@@ -11,7 +11,6 @@ method's file is its formula.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -31,7 +30,7 @@ from stream_dr.estimators.fitting.mapping import (
     through,
 )
 from stream_dr.estimators.fitting.moments import Moments, labels_waiting, moments_of
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_labels, check_number, check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
@@ -68,8 +67,6 @@ class ClosedForm(AdditiveEstimator):
         others. A misspelt label adds no component so; 1: none waits. Several labels a row and numbers are not concerned.
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets; "auto": that of the first batch.
-    labels : list of labels or None, default None
-        The labels that are learned: a row with another one is left out, and counted as one without a target. None: all.
     feature_map : dict or None, default None
         Spec of a map that rows go through first, made by `stream_dr.nystroem()`, `random_fourier()` or `polynomial()` (then
         this is a kernel method), `hashing()`, `table()` or `text()`.
@@ -83,7 +80,7 @@ class ClosedForm(AdditiveEstimator):
     """
 
     state_type: ClassVar[Any] = StateType(MomentState)
-    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "labels", "feature_map")
+    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
     encoding: ClassVar[str] = "indicator"
     needs_scatter: ClassVar[bool] = True
     """Whether the method reads Cxx; those that do not keep its diagonal only."""
@@ -102,7 +99,6 @@ class ClosedForm(AdditiveEstimator):
     decay: float = 1.0
     min_class_rows: int = 2
     target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
-    labels: Sequence[Label] | None = None
     feature_map: dict[str, Any] | None = None
     random_state: int | None = None
 
@@ -119,7 +115,6 @@ class ClosedForm(AdditiveEstimator):
             raise InvalidParameter(
                 f"target={self.target!r}; {type(self).__name__} learns from {' or '.join(self.target_kinds)} targets."
             )
-        check_labels(self.labels)
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
         if self.scatter_kept() == "exact":
