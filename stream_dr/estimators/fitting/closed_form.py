@@ -62,9 +62,9 @@ class ClosedForm(AdditiveEstimator):
     decay : float in (0, 1], default 1.0
         Row i weighs decay^(rows since row i).
     min_class_rows : int ≥ 1, default 2
-        Of one label a row: a label with fewer rows, counted whole whatever they weigh, waits as soon as two labels have as
-        many. Its rows count in N, the mean and Cxx, and in no class; classes are centred on the mean of the rows of the
-        others. A misspelt label adds no component so; 1: none waits. Several labels a row and numbers are not concerned.
+        Of one label a row: a label with fewer rows of weight above 0 waits as soon as two labels have as many. Its mean is
+        taken out of all sums, so a misspelt label of one row changes nothing until its second row comes. 1: none waits.
+        Several labels a row and numbers are not concerned.
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets; "auto": that of the first batch.
     feature_map : dict or None, default None
@@ -181,8 +181,11 @@ class ClosedForm(AdditiveEstimator):
         return label_array(self.classes_waiting(self.holder().accumulator))
 
     def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
-        """Cxx @ columns (features, m), by its diagonal where no more is kept. O(d k), and O(d² m) with exact scatter."""
-        made, d = moments_of(state).spread, len(columns)
+        """Return Cxx @ columns (features, m), by its diagonal where no more is kept.
+
+        O(d k), and O(d² m) with exact scatter.
+        """
+        made, d = moments_of(state, min_class_rows=self.min_class_rows).spread, len(columns)
         return made[:d, :d] @ columns if made.ndim == 2 else made[:d, None] * columns
 
     def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:

@@ -245,9 +245,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels seen so far, sorted, without those whose rows were all unlearned."""
+        """Labels seen so far, sorted, without those that wait and those whose rows were all unlearned."""
         accumulator = self.holder().accumulator
-        return label_array(sorted(getattr(accumulator, "labels_left", accumulator.labels)))
+        labels = set(getattr(accumulator, "labels_left", accumulator.labels))
+        return label_array(sorted(labels - set(self.classes_waiting(accumulator))))
 
     @property
     def state_(self) -> Any:
