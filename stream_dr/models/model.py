@@ -202,6 +202,15 @@ class Model:
         return tuple(sorted(getattr(self.accumulator, "labels_left", self.accumulator.labels)))
 
     @property
+    def class_rows(self) -> list[int] | None:
+        """Number of rows of each of `classes`; None where the method does not count them."""
+        counts = getattr(self.accumulator, "label_rows", None)
+        if counts is None:
+            return None
+        rows = dict(zip(self.accumulator.labels, counts.tolist(), strict=False))
+        return [rows[label] for label in self.classes]
+
+    @property
     def published_version(self) -> int:
         """Version of what is published; 0: nothing is."""
         return self.published.version if self.published else 0
@@ -403,6 +412,7 @@ class Model:
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),
+            "class_rows": self.class_rows,
             "classes_waiting": list(self.estimator.classes_waiting(held)),
             "eigenvalues": np.asarray(getattr(projection, "eigenvalues", ())).tolist(),
             "solution": projection.solution if projection else None,

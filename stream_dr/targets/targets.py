@@ -61,11 +61,6 @@ class Targets(NamedTuple):
         picks = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
         return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
 
-    def label_rows(self) -> dict[Label, int]:
-        """How many rows have each label; nothing where targets are numbers. O(rows + labels)."""
-        counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
-        return dict(zip(self.labels, counts.tolist(), strict=True))
-
     def label_sets(self) -> frozenset[frozenset[Label]]:
         """The distinct, non-empty label sets of the rows; none where targets are numbers."""
         if self.indptr is None:
