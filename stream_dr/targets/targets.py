@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
 from stream_dr.rows.block import LARGEST, Block
 from stream_dr.targets.label_codes import Label, distinct_within, encode_labels, encode_sets
 
@@ -174,13 +174,16 @@ def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
 
 
 def check_allowed(allowed: Sequence[Label], new: Sequence[Label]) -> None:
-    """Raise InvalidTargets when new labels are not among the allowed ones; of none allowed, any is."""
+    """Raise InvalidTargets, naming the nearest allowed label, when a new label is not allowed.
+
+    Any label is allowed when `allowed` is empty.
+    """
     known = set(allowed)
     others = [label for label in new if label not in known]
     if allowed and others:
         named = ", ".join(map(repr, allowed[:5])) + (" …" if len(allowed) > 5 else "")
         raise InvalidTargets(
-            f"the batch has the label {others[0]!r}; this stream's labels are {named} (allowed_labels). Correct it, or "
-            "allow it as well.",
+            f"the batch has the label {others[0]!r}{did_you_mean(others[0], allowed)}; this stream's labels are {named} "
+            "(allowed_labels). Correct it, or allow it as well.",
             labels=others[:5],
         )
