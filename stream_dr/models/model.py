@@ -22,7 +22,7 @@ from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
-from stream_dr.models.schema import Facts, learned_by
+from stream_dr.models.schema import Facts, class_rows, learned_by
 from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
@@ -200,15 +200,6 @@ class Model:
     def classes(self) -> tuple[Label, ...]:
         """Labels learned so far of which a row is left, sorted."""
         return tuple(sorted(getattr(self.accumulator, "labels_left", self.accumulator.labels)))
-
-    @property
-    def class_rows(self) -> list[int] | None:
-        """Number of rows of each of `classes`; None where the method does not count them."""
-        counts = getattr(self.accumulator, "label_rows", None)
-        if counts is None:
-            return None
-        rows = dict(zip(self.accumulator.labels, counts.tolist(), strict=False))
-        return [rows[label] for label in self.classes]
 
     @property
     def published_version(self) -> int:
@@ -412,7 +403,7 @@ class Model:
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),
-            "class_rows": self.class_rows,
+            "class_rows": class_rows(held, self.classes),
             "classes_waiting": list(self.estimator.classes_waiting(held)),
             "eigenvalues": np.asarray(getattr(projection, "eigenvalues", ())).tolist(),
             "solution": projection.solution if projection else None,

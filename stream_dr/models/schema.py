@@ -10,7 +10,7 @@ together. An event's Block depends on the event and the schema alone, so every m
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,3 +226,15 @@ def learned_by(estimator: Estimator, block: Block) -> Block:
     y = block.y if estimator.target_kinds else None
     y = None if y is None or all_absent(y) else y
     return block if y is block.y else block._replace(y=y)
+
+
+def class_rows(accumulator: Any, classes: Sequence[Label]) -> list[int] | None:
+    """Return the number of rows of each class, or None where the accumulator does not count them.
+
+    A class that another thread is just learning may have 0.
+    """
+    counts = getattr(accumulator, "label_rows", None)
+    if counts is None:
+        return None
+    rows = dict(zip(accumulator.labels, counts.tolist(), strict=False))
+    return [rows.get(label, 0) for label in classes]
