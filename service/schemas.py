@@ -245,6 +245,7 @@ class ModelState(BaseModel):
     published_position: int | None
     components: int
     classes: list[Label]
+    class_rows: list[int] | None
     classes_waiting: list[Label]
     eigenvalues: list[float]
     solution: str | None
@@ -289,9 +290,8 @@ class JobState(BaseModel):
 
 class StreamState(BaseModel):
     """What the stream is so far. kinds: of a table's columns, "number", "date" or "text" ("": no value yet); stated: the
-    width its first batch stated (0: none); labels: those that have rows; label_rows: how many each has (null: not known, as
-    of a log whose first events were dropped before labels were counted); outputs: columns of continuous targets; weighted:
-    whether batches carry weights; allowed_labels: those that batches may have (none: any)."""
+    width its first batch stated (0: none); labels: in order of first appearance; outputs: columns of continuous targets;
+    weighted: whether batches carry weights; allowed_labels: those that batches may have (none: any)."""
 
     position: int
     rows: int
@@ -303,7 +303,6 @@ class StreamState(BaseModel):
     stated: int
     target_kind: TargetKind | None
     labels: list[Label]
-    label_rows: list[int] | None
     outputs: int
     weighted: bool | None
     allowed_labels: list[Label]

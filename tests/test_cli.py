@@ -363,7 +363,7 @@ def test_values(text: str, value: object) -> None:
 def test_specs() -> None:
     assert parse_spec("a=lda") == ("a", "lda", {})
     assert parse_spec("a=hsl:laplacian=star,gamma=1") == ("a", "hsl", {"laplacian": "star", "gamma": 1})
-    assert parse_spec('a=lda:labels=["x","y"],gamma=1') == ("a", "lda", {"labels": ["x", "y"], "gamma": 1})
+    assert parse_spec("a=lda:priors=[0.2,0.8],gamma=1") == ("a", "lda", {"priors": [0.2, 0.8], "gamma": 1})
 
 
 def test_a_model_goes_on_from_a_saved_estimator(

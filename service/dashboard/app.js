@@ -98,8 +98,13 @@ function classes(told) {
   const total = told.counts.reduce((sum, [, rows]) => sum + rows, 0);
   const tests = (told.models[wanted] || {}).confusion, labels = tests ? tests.labels.map(named) : [];
   const right = label => { const i = labels.indexOf(label); return i < 0 ? null : tests.counts[i][i] / tests.rows[i]; };
+  const { class_rows: learned = [], classes_waiting: waiting = [] } = told.models[wanted] || {};
+  const known = new Map(learned.concat(waiting)), had = label => known.has(label) ? show(known.get(label)) : "–";
   at("classes").tBodies[0].replaceChildren(...told.counts.map(([label, rows]) =>
-    element("tr", {}, ...cells([label, show(rows), share(rows / total), share(right(label))], [1, 2, 3]))));
+    element("tr", {}, ...cells([label, show(rows), share(rows / total), share(right(label)), had(label)], [1, 2, 3, 4]))));
+  at("waiting").hidden = !waiting.length;
+  at("waiting").textContent = `Labels that wait for more rows, and are no classes yet: ${waiting.map(([label, rows]) =>
+    `${label.length > 40 ? `${label.slice(0, 40)}…` : label} (${show(rows)})`).join(", ")}.`;
   at("classes-part").hidden = false;
   at("classes-title").textContent = told.counts.length ? "Labels of these rows" : "These rows have no labels";
 }

@@ -25,6 +25,9 @@ PAGES = Path(__file__).parent.parent / "dashboard"
 JOBS = 10
 """Jobs that are shown, the newest."""
 
+MOST_LABELS = 50
+"""Labels of a model that are shown with their rows."""
+
 POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -83,12 +86,12 @@ def install(app: FastAPI) -> None:
 
 
 def told(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str, Any]:
-    """What is told in words and numbers."""
+    """Return what the page shows in words and numbers."""
     last, schema = directory.position, directory.schema
     models = {}
     for name, model in directory.models.items():
-        facts = schemas.ModelState(**model.describe(last)).model_dump(exclude={"classes", "eigenvalues"})
-        models[name] = facts | {"classes": len(model.classes), "refines": running.refinable(model)}
+        facts = schemas.ModelState(**model.describe(last)).model_dump(exclude={"eigenvalues"})
+        models[name] = facts | _labels(facts) | {"refines": running.refinable(model)}
         models[name] |= running.scores(model)
     stream = {"position": last, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
     return {
@@ -98,3 +101,16 @@ def told(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str
         "health": running.health(),
         "figures_of_engine": running.figures(),
     }
+
+
+def _labels(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return [label, number of rows] of the labels with most rows, and of those that wait for more.
+
+    None of either where the method does not count rows. At most MOST_LABELS each, since the page asks every two seconds.
+    """
+    rows = dict(zip(facts["classes"], facts["class_rows"] or (), strict=False))
+    learned = sorted(rows.items(), key=lambda item: -item[1])
+    waiting = [(label, rows[label]) for label in facts["classes_waiting"] if label in rows]
+    shown = {"class_rows": learned, "classes_waiting": waiting}
+    named = {key: [[str(label), n] for label, n in pairs[:MOST_LABELS]] for key, pairs in shown.items()}
+    return named | {"classes": len(facts["classes"])}

@@ -65,7 +65,7 @@ def models(shared: Service) -> dict[str, dict[str, Told]]:
 
 @router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL)
 def model(shared: Service, name: Name) -> Told:
-    """State, position, rows, lag, version, classes, those that wait for rows, eigenvalues, solution, bytes."""
+    """State, position, rows, lag, version, classes with their rows, those that wait, eigenvalues, solution, bytes."""
     return _told(shared, shared.directory.model(name))
 
 

@@ -32,10 +32,10 @@ def _of(media: str, example: str) -> schemas.Answers:
 
 @router.get("/stream", response_model=schemas.StreamState)
 def stream(shared: Service) -> dict[str, Any]:
-    """Position, rows, schema, labels with their rows, and target kind of the stream."""
+    """Position, rows, schema, labels and target kind of the stream."""
     directory = shared.directory
     told = {"position": directory.position, "rows": directory.rows, "models": list(directory.models)}
-    return told | directory.schema.describe() | directory.label_rows.describe(directory.schema.labels)
+    return told | directory.schema.describe()
 
 
 @router.get("/events", response_class=StreamingResponse, responses=_of("text/event-stream", EVENT))

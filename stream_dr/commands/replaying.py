@@ -1,15 +1,17 @@
 """Replaying: shards through a directory's models, with a bar and a line a model; what replay and learn have in common."""
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.refine import refine_and_say
 from stream_dr.commands.specs import Specs, add_model
-from stream_dr.errors import StreamDRError
+from stream_dr.errors import InvalidParameter, StreamDRError
 from stream_dr.shards.uri import RemotePath
 
 if TYPE_CHECKING:
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from stream_dr.distributed.kept import Kept, Run
     from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import Dataset
+
+
+ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
+"""Variable with the labels that batches may have."""
 
 
 def replay_into(
@@ -39,7 +45,8 @@ def replay_into(
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
-    with Directory(dir, n_features=dataset.n_features) as directory, _made(directory, specs):
+    allowed = _allowed_labels()
+    with Directory(dir, n_features=dataset.n_features, allowed_labels=allowed) as directory, _made(directory, specs):
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with Bar("replay", dataset.rows) as bar:
 
@@ -96,6 +103,23 @@ def _rates(directory: "Directory") -> str:
     """How fast each model learns while it is at it, to add to a line."""
     rates = [(m.name, m.advanced_rows / m.advance_seconds) for m in directory.models.values() if m.advanced_rows]
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
+
+
+def _allowed_labels() -> list[Any] | None:
+    """Return the labels that batches may have, of STREAM_DR_ALLOWED_LABELS; None where it is unset.
+
+    `serve` reads the same variable. Raises InvalidParameter where it is no JSON list.
+    """
+    text = os.environ.get(ALLOWED_LABELS)
+    if not text:
+        return None
+    try:
+        labels = json.loads(text)
+    except ValueError:
+        labels = None
+    if not isinstance(labels, list):
+        raise InvalidParameter(f'{ALLOWED_LABELS}={text!r}; it must be a JSON list of labels, such as ["a", "b"].')
+    return labels
 
 
 @contextmanager

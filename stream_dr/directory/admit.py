@@ -82,11 +82,8 @@ NONE = "none"
 """The kind of a stream that is set to carry no targets."""
 
 
-def admit_block(
-    block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits, empty: Callable[[], int] = int
-) -> Schema:
-    """The schema once the block is in. empty: how many of its labels have no row left. Raises the error that refuses it;
-    O(rows + labels)."""
+def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits) -> Schema:
+    """Return the schema once the block is in, or raise the error that refuses it. O(rows + labels)."""
     if block is None:
         return schema
     if block.rows == 0 or (block.features == 0 and not block.sparse):
@@ -97,7 +94,7 @@ def admit_block(
     grown = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
     if grown == schema:
         return schema
-    _check_limits(grown, limits, empty)
+    _check_limits(grown, limits)
     first_targets = schema.n_targets == 0 < grown.n_targets
     decides = schema.layout is None or schema.target_kind != grown.target_kind or first_targets
     for model in models:
@@ -256,7 +253,7 @@ def _with_outputs(outputs: int, schema: Schema) -> Schema:
     return schema._replace(target_kind="continuous", outputs=outputs)
 
 
-def _check_limits(schema: Schema, limits: Limits, empty: Callable[[], int]) -> None:
+def _check_limits(schema: Schema, limits: Limits) -> None:
     if schema.features > limits.max_features:
         kind = InvalidIndex if schema.layout == "sparse" else LimitExceeded
         raise kind(
@@ -265,11 +262,11 @@ def _check_limits(schema: Schema, limits: Limits, empty: Callable[[], int]) -> N
             needed=schema.features,
             limit=limits.max_features,
         )
-    if schema.n_targets > limits.max_labels and (labels := schema.n_targets - empty()) > limits.max_labels:
+    if schema.n_targets > limits.max_labels:
         raise LimitExceeded(
-            f"the batch would make {labels} labels; at most {limits.max_labels} are allowed (max_labels). "
+            f"the batch would make {schema.n_targets} labels; at most {limits.max_labels} are allowed (max_labels). "
             "Check the labels, or raise the limit.",
-            needed=labels,
+            needed=schema.n_targets,
             limit=limits.max_labels,
         )
 
@@ -289,7 +286,7 @@ class _Place(NamedTuple):
 class Group:
     """One group commit. schema: as the drafts find it; written: the same without the settings, as the log has it. models:
     that learn. admitted: label sets admitted for each model, by its id, and perhaps not in its state yet. removable:
-    raises what keeps rows from being taken out. empty: how many labels have no row. Attributes: events, drafts (those of
+    raises what keeps rows from being taken out. Attributes: events, drafts (those of
     the events), schema, written, label_sets (of the drafts)."""
 
     def __init__(
@@ -301,10 +298,9 @@ class Group:
         limits: Limits,
         admitted: dict[int, set[frozenset[Label]]],
         removable: Callable[[Removal], None],
-        empty: Callable[[], int],
     ) -> None:
         self.schema, self.written, self.models = schema, written, models
-        self._log, self._limits, self._admitted, self._removable, self._empty = log, limits, admitted, removable, empty
+        self._log, self._limits, self._admitted, self._removable = log, limits, admitted, removable
         self.events: list[EventDraft] = []
         self.drafts: list[Draft] = []
         self.label_sets: set[frozenset[Label]] = set()
@@ -343,7 +339,7 @@ class Group:
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
         if draft.kind == "unlearn":
             self._removable(removal_of(draft.body))
-        schema = admit_block(draft.block, self.schema, self.models, self._limits, self._empty)
+        schema = admit_block(draft.block, self.schema, self.models, self._limits)
         return schema, self._check_label_sets(draft, schema)
 
     def _missing(self, draft: Draft) -> tuple[str, ...]:

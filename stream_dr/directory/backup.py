@@ -20,7 +20,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from stream_dr.directory.draft import LABELS
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable
 from stream_dr.directory.records import RECORDS
 from stream_dr.directory.references import PLACES, SOURCES
@@ -83,7 +82,7 @@ def _moment(directory: Path, made: Path, copy: LogCopy, files: ExitStack) -> dic
 
 def _files(directory: Path, names: list[tuple[str, int]]) -> list[Path]:
     """What there is beside the log, within the directory: of these models (name, id)."""
-    found = [directory / PLACES, directory / RECORDS, directory / LABELS]
+    found = [directory / PLACES, directory / RECORDS]
     for folder in (snapshot_folder(directory, *name) for name in names):
         found += [folder / FAILED, folder / START, *snapshot_files(folder)]
     return [path.relative_to(directory) for path in found if path.exists()]

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from stream_dr.directory.admit import Group, admit_model
 from stream_dr.directory.admit_saved import admit_saved
-from stream_dr.directory.draft import Checked, Draft, LabelRows, Receipt, Recent
+from stream_dr.directory.draft import Checked, Draft, Receipt, Recent
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
@@ -123,7 +123,6 @@ class Directory(AbstractContextManager["Directory"]):
         self._read_schema()
         if self.writable:
             self.history.index_ids()
-        self.label_rows = LabelRows(self.path, self.log, self.history.decoded, self.history.picked)
         for entry in self.table.entries():
             self.models[entry.name] = self._restored(entry)
         self.schema = self._known()
@@ -285,8 +284,6 @@ class Directory(AbstractContextManager["Directory"]):
 
     def close(self) -> None:
         """Close the log and give up the lock. Models are not snapshotted by this."""
-        if self.writable:
-            self.label_rows.save()
         self.log.close()
         self._release()
 
@@ -295,7 +292,7 @@ class Directory(AbstractContextManager["Directory"]):
 
     def _group(self) -> Group:
         given = (self.log, self.schema, self._written, self.going_on, self.limits, self._label_sets)
-        return Group(*given, self.history.check_removable, lambda: self.label_rows.empty(self.schema.labels))
+        return Group(*given, self.history.check_removable)
 
     @contextmanager
     def _sure(self) -> Iterator[None]:
@@ -303,7 +300,6 @@ class Directory(AbstractContextManager["Directory"]):
         with self._appending:
             if self._unsure:
                 self._read_schema()
-                self.label_rows.catch_up()
                 self._unsure = False
             try:
                 yield
@@ -337,7 +333,6 @@ class Directory(AbstractContextManager["Directory"]):
                 self._label_sets.setdefault(model.id, set()).update(group.label_sets)
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put(position, draft)
-            self.label_rows.add(position, draft)
 
     def _storage(self) -> InsufficientStorage | None:
         needed, free = self.limits.min_free_bytes, free_bytes(self.path)

@@ -1,5 +1,4 @@
-"""Draft: something offered to the log, with its rows already parsed; Receipt: what became of it; LabelRows: how many rows of
-each label they have brought.
+"""Draft: something offered to the log, with its rows already parsed; Receipt: what became of it.
 
 Rows come as an Arrow or JSON body, as the numbers of one row, or as a batch of a shard. Parsing a body and hashing it is
 the costly part of taking a batch in; `rows_draft` does both, in the caller's thread, so the appender only admits and
@@ -11,10 +10,7 @@ it is.
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,21 +20,12 @@ import scipy.sparse as sp
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.arrow.json_rows import check_gaps
 from stream_dr.arrow.rows import WIDEST
-from stream_dr.disk import write_atomically
-from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput, StreamDRError
+from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, quick_digest, sha256_of
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
-from stream_dr.log.log import Log
-from stream_dr.models.schema import Facts, Limits
+from stream_dr.models.schema import Limits
 from stream_dr.rows.block import Block
-from stream_dr.targets.label_codes import Label
-
-LABELS = "labels.json"
-"""File of the rows that each label has."""
-
-SAVED_EVERY = 60.0
-"""Seconds between two writings of it: after a kill, what came in that time is read again."""
 
 REFERENCE = LASTING
 """Keys of reference events start so; a caller's own key may not."""
@@ -52,8 +39,7 @@ class Draft(NamedTuple):
 
     kind: "rows", "reference" or "unlearn". body: what the log keeps. fingerprint: hex digest by which it is compared with
     others of its key. key: idempotency key or None. block: the parsed rows (rows and reference), their values checked by
-    the codec. rows: number of rows it names. ids: (rows,) hashes of the rows' ids, where they have any. label_rows: label →
-    rows, where `block` is an outline that does not hold all rows.
+    the codec. rows: number of rows it names. ids: (rows,) hashes of the rows' ids, where they have any.
     """
 
     kind: str
@@ -63,7 +49,6 @@ class Draft(NamedTuple):
     block: Block | None = None
     rows: int = 0
     ids: np.ndarray | None = None
-    label_rows: dict[Label, int] | None = None
 
     @property
     def size(self) -> int:
@@ -104,82 +89,6 @@ class Reference(NamedTuple):
         return f"{REFERENCE}{self.sha256}:{self.batch}:{self.passed}"
 
 
-class LabelRows:
-    """How many rows of the log have each label, less those that were taken out.
-
-    rows: label → rows; None where that is not known: where events were dropped, or cannot be read, that were never counted,
-    and of a reader whose file is of an earlier position. Written down each minute, at the end, and whenever rows are taken
-    out, whose labels may soon be erased; events that came since are counted when the directory is opened. One owner.
-    decoded, picked: History's.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        log: Log,
-        decoded: Callable[[int], Iterable[tuple[int, Block | Removal | None]]],
-        picked: Callable[[Removal, int, int], Iterable[Block]],
-    ) -> None:
-        self._path, self._log, self._decoded, self._picked = path / LABELS, log, decoded, picked
-        self._position, self._saved = -1, time.monotonic()
-        self.rows: dict[Label, int] | None = {}
-        with suppress(OSError, ValueError, KeyError, TypeError):  # one that is missing or damaged is made anew
-            facts = json.loads(self._path.read_bytes())
-            if facts["position"] <= log.last:
-                self._position, self.rows = int(facts["position"]), dict(facts["rows"])
-        if log.writable:
-            self.catch_up()
-        elif self._position < log.last:
-            self.rows = None
-
-    def catch_up(self) -> None:
-        """Count the events of the log that are not counted yet."""
-        try:
-            for position, brought in self._decoded(self._position):
-                self._count(position, brought)
-        except StreamDRError:
-            self.rows = None
-
-    def add(self, position: int, draft: Draft) -> None:
-        """Count an event that is in the log now."""
-        removes = draft.kind == "unlearn"
-        try:
-            self._count(position, removal_of(draft.body) if removes else draft.block, draft.label_rows)
-        except StreamDRError:
-            self.rows = None
-        if removes or time.monotonic() - self._saved > SAVED_EVERY:
-            self.save()
-
-    def save(self) -> None:
-        """Write the rows down; what cannot be written is counted again."""
-        self._saved = time.monotonic()
-        if self.rows is not None:
-            text = json.dumps({"position": self._position, "rows": list(self.rows.items())}).encode()
-            with suppress(StreamDRError, OSError):
-                write_atomically(self._path, lambda file: file.write(text), "labels")
-
-    def describe(self, labels: Sequence[Label]) -> Facts:
-        """The labels that have rows, and how many: all labels, and None, where that is not known."""
-        rows = None if self.rows is None else self.rows.copy()
-        left = [label for label in labels if rows is None or rows.get(label)]
-        return {"labels": left, "label_rows": None if rows is None else [rows[label] for label in left]}
-
-    def empty(self, labels: Sequence[Label]) -> int:
-        """How many of the labels have no row left."""
-        return len(labels) - len(self.describe(labels)["labels"])
-
-    def _count(self, position: int, brought: Block | Removal | None, counted: dict[Label, int] | None = None) -> None:
-        """Count what an event brings. counted: its rows of each label, where `brought` does not hold all of them."""
-        if self.rows is None:
-            return
-        removed = isinstance(brought, dict)
-        for block in self._picked(brought, -1, position) if isinstance(brought, dict) else [brought]:
-            if block is not None and block.y is not None:
-                for label, rows in (counted or block.y.label_rows()).items():
-                    self.rows[label] = self.rows.get(label, 0) + (-rows if removed else rows)
-        self._position = position
-
-
 def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits: Limits | None = None) -> Draft:
     """A batch sent as bytes, parsed in full.
 
@@ -192,12 +101,12 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
     return Draft("rows", kept, quick_digest(body), key, block, block.rows, _hashes(block))
 
 
-def reference_draft(reference: Reference, block: Block, label_rows: dict[Label, int] | None = None) -> Draft:
-    """A batch that stays in its shard; its key is (shard sha256, batch, pass). label_rows: as in Draft."""
+def reference_draft(reference: Reference, block: Block) -> Draft:
+    """Make the draft of a batch that stays in its shard; its key is (shard sha256, batch, pass)."""
     facts = reference._asdict()
     facts["pass"] = facts.pop("passed")
     digest = sha256_of(reference.key.encode())
-    return Draft("reference", _json(facts), digest, reference.key, block, reference.rows, _hashes(block), label_rows)
+    return Draft("reference", _json(facts), digest, reference.key, block, reference.rows, _hashes(block))
 
 
 def reference_in(body: Body) -> Reference:

@@ -120,12 +120,6 @@ class History:
         holds none."""
         return self.decoder().numbered(event, self._schema())
 
-    def decoded(self, after: int) -> Iterator[tuple[int, Block | Removal | None]]:
-        """(position, what it brings) of each event after a position, to the end of the log."""
-        decoder = self.decoder()
-        for event in self._read(after, self._log.last):
-            yield event.position, decoder.decode(event, self._schema())
-
     def events(
         self,
         after: int = -1,

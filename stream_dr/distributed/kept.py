@@ -72,8 +72,7 @@ class Kept:
             arrays, facts = arrays | own, facts | described
         outlines = [_bytes(outline) for outline in learned.outlines]
         arrays["outlines"] = np.frombuffer(b"".join(outlines), dtype=np.uint8)
-        label_rows = [list(rows.items()) for rows in learned.label_rows]
-        facts |= {"kind": "part", "outlines": [len(outline) for outline in outlines], "label_rows": label_rows}
+        facts |= {"kind": "part", "outlines": [len(outline) for outline in outlines]}
         write_whole(self.uri, f"{key}{SUFFIX}", file_bytes(arrays, facts))
 
     def expected(self, key: str, specs: Sequence[Spec]) -> Part:
@@ -105,8 +104,7 @@ def _part(arrays: Arrays, facts: Facts, specs: Sequence[Spec]) -> Part:
     ends = np.cumsum(facts["outlines"]).tolist()
     outlines = arrays["outlines"].tobytes()
     pieces = (outlines[a:b] for a, b in zip([0, *ends], ends, strict=False))
-    label_rows = tuple(dict(rows) for rows in facts["label_rows"])
-    return Part(tuple(states), tuple(_block(piece) for piece in pieces), label_rows=label_rows)
+    return Part(tuple(states), tuple(_block(piece) for piece in pieces))
 
 
 def once(kept: Kept | None, key: str, specs: Sequence[Spec], made: Callable[[], Part]) -> Part:

@@ -23,7 +23,6 @@ from stream_dr.models.schema import Limits, Schema, columns_in_order, learned_by
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import State
-from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import all_absent
 
 Told = Callable[[Reference], None]
@@ -32,13 +31,11 @@ Told = Callable[[Reference], None]
 
 class Part(NamedTuple):
     """What was learned of consecutive batches. states: one a model, in the plan's order. outlines: one a batch. refused: the
-    error that names the first batch that cannot be learned; then there is nothing else. label_rows: label → rows, one a
-    batch."""
+    error that names the first batch that cannot be learned; then there is nothing else."""
 
     states: tuple[State, ...]
     outlines: tuple[Block, ...]
     refused: StreamDRError | None = None
-    label_rows: tuple[dict[Label, int], ...] = ()
 
 
 class _Learner(NamedTuple):
@@ -61,7 +58,7 @@ def learn(
     learners = [_Learner(estimator_of(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
     accumulators = [e.accumulator(s) for e, s in zip(estimators, states or [None] * len(specs), strict=True)]
-    outlines, label_rows = [], []
+    outlines = []
     for reference in task.references:
         if told is not None:
             told(reference)
@@ -74,9 +71,8 @@ def learn(
         except StreamDRError as e:
             return Part((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(outline(block, any(e.most_label_sets(schema.features, block.sparse) for e in estimators)))
-        label_rows.append({} if block.y is None else block.y.label_rows())
     states = tuple(accumulator.freeze() for accumulator in accumulators)
-    return Part(states, tuple(outlines), label_rows=tuple(label_rows))
+    return Part(states, tuple(outlines))
 
 
 def merge(older: Part, newer: Part) -> Part:
@@ -85,7 +81,7 @@ def merge(older: Part, newer: Part) -> Part:
     if refused is not None:
         return Part((), (), refused)
     states = tuple(a.merge(b) for a, b in zip(older.states, newer.states, strict=True))
-    return Part(states, older.outlines + newer.outlines, label_rows=older.label_rows + newer.label_rows)
+    return Part(states, older.outlines + newer.outlines)
 
 
 def outline(block: Block, every_set: bool) -> Block:

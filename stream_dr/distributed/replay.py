@@ -65,8 +65,8 @@ class _Parts:
         for part in parts:
             if part.refused is not None:
                 raise part.refused
-        batches = zip(missing, parts[0].outlines, parts[0].label_rows, strict=True)
-        drafts = [reference_draft(reference, outline, rows) for (_, reference), outline, rows in batches]
+        batches = zip(missing, parts[0].outlines, strict=True)
+        drafts = [reference_draft(reference, outline) for (_, reference), outline in batches]
         self._directory.append_all(drafts)
         self._replay.events += len(drafts)
         states = [state for part in parts for state in part.states]

@@ -1,6 +1,5 @@
 """HSL: hypergraph spectral learning by the two-stage method."""
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,7 +10,6 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.moments.label_sets import most_sets
-from stream_dr.targets.label_codes import Label
 
 
 class HSL(TwoStage):
@@ -61,13 +59,12 @@ class HSL(TwoStage):
         decay: float = 1.0,
         min_class_rows: int = 2,
         target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        labels: Sequence[Label] | None = None,
         feature_map: dict[str, Any] | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(
             n_components, gamma=gamma, shrinkage=shrinkage, scaling=scaling, scatter=scatter, standardize=standardize,
-            decay=decay, min_class_rows=min_class_rows, target=target, labels=labels, feature_map=feature_map,
+            decay=decay, min_class_rows=min_class_rows, target=target, feature_map=feature_map,
             random_state=random_state,
         )  # fmt: skip
         self.laplacian = laplacian

@@ -12,7 +12,6 @@ Why this way: the counts are sums, so nothing is lost by a single pass; a featur
 comes last, ties are broken by index so that equal counts give equal choices.
 """
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -21,10 +20,9 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_labels, check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns, Projection
 from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
-from stream_dr.targets.label_codes import Label
 
 _CHUNK = 1 << 20
 """Entries of the (features, labels) table worked on at a time."""
@@ -45,8 +43,6 @@ class InformationGain(AdditiveEstimator):
         Features kept, at most as many as there are.
     target : {"auto", "class", "multilabel"}, default "auto"
         Kind of targets; "auto": that of the first batch.
-    labels : list of labels or None, default None
-        The labels that are learned: a row with another one is left out, and counted as one without a target. None: all.
     feature_map : dict or None, default None
         Spec of a map that rows go through first: hashing (of Fourier features every one is always present).
 
@@ -67,19 +63,17 @@ class InformationGain(AdditiveEstimator):
     limit: ClassVar[str] = "there are no more features"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     state_type: ClassVar[Any] = StateType(FeatureCounts)
-    fixed: ClassVar[tuple[str, ...]] = ("labels", "feature_map")
+    fixed: ClassVar[tuple[str, ...]] = ("feature_map",)
 
     n_components: int = 500
     _: KW_ONLY
     target: Literal["auto", "class", "multilabel"] = "auto"
-    labels: Sequence[Label] | None = None
     feature_map: dict[str, Any] | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter unless n_components ≥ 1 and target is known."""
         check_positive_int("n_components", self.n_components)
         check_choice("target", self.target, ("auto", "class", "multilabel"))
-        check_labels(self.labels)
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: Any = None) -> Any:

@@ -10,7 +10,6 @@ Why this way: at a = 1 `SKM`, the closed form from class means, is exact at ever
 a ≠ 1 at large d, where the closed form would need a scatter matrix, and for an answer that moves smoothly.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -18,12 +17,11 @@ import numpy as np
 
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_labels, check_number, check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
-from stream_dr.targets.label_codes import Label
 
 
 @dataclass(eq=False, repr=False)
@@ -50,8 +48,6 @@ class IncrementalSKM(Estimator):
         Weight of a row's own class; the eigenvectors tracked are those of 2 Sb + (1 − a) Sw.
     target : {"auto", "class"}, default "auto"
         Kind of targets: one label a row.
-    labels : list of labels or None, default None
-        The labels that are learned: a row with another one is left out, and counted as one without a target. None: all.
     feature_map : dict or None, default None
         Spec of a map that rows go through first.
     keep : {"positive", "all"}, default "positive"
@@ -67,14 +63,13 @@ class IncrementalSKM(Estimator):
     )
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
     state_type: ClassVar[Any] = StateType(SKMState)
-    fixed: ClassVar[tuple[str, ...]] = ("n_components", "a", "labels", "feature_map")
+    fixed: ClassVar[tuple[str, ...]] = ("n_components", "a", "feature_map")
 
     n_components: int = 2
     a: float = 1.0
     target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
     feature_map: dict[str, Any] | None = None
     keep: Literal["positive", "all"] = "positive"
-    labels: Sequence[Label] | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter for n_components < 1 or above 2,000 or an a or target outside its range."""
@@ -82,7 +77,6 @@ class IncrementalSKM(Estimator):
         check_number("a", self.a, low=0.0)
         check_choice("keep", self.keep, ("positive", "all"))
         check_choice("target", self.target, ("auto", "class"))
-        check_labels(self.labels)
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: Any = None) -> Any:

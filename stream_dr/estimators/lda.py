@@ -53,10 +53,10 @@ class LDA(LinearClassifier, TwoStage):
         mean (perfectly separated classes, as where rows are fewer than features and γ = 0), the total variance is 1
         instead. "source": the paper's Wᵀ(Cxx + γI)W = I, which shrinks as 1/√N.
     priors : list of float or None, default None
-        Probabilities of the classes in the order of `classes_`, which must all have been learned when the projection is
-        asked for; None: those learned, by weight. They weigh the class means in Sb and in the centre, and the classes
-        in `predict`; Sw stays that of the rows, as in scikit-learn's "svd" (its "lsqr" and "eigen" weigh each class's
-        scatter by them).
+        Probabilities of the sorted labels, of which those that wait are a part. All must have been learned when the
+        projection is asked for; the probability of labels that wait goes to the others, by their own. None: the shares
+        of the classes learned. They weigh the class means in Sb and in the centre, and the classes in `predict`; Sw
+        stays that of the rows, as in scikit-learn's "svd" (its "lsqr" and "eigen" weigh each class's scatter by them).
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class LDA(LinearClassifier, TwoStage):
     means_ : ndarray (classes, features), float64
         Class means.
     xbar_ : ndarray (features,), float64
-        What rows are centred on: the mean of the class means by `priors`, where they are given, else that of all rows.
+        What rows are centred on: the mean of the class means by `priors`, where they are given, else that of the rows.
     scalings_ : ndarray (features, min(classes − 1, rank)), float64
         Directions of all components, as scikit-learn's.
     explained_variance_ratio_ : ndarray (components,), float64
@@ -136,10 +136,9 @@ class LDA(LinearClassifier, TwoStage):
         priors, share = self._priors(moments), self.ridge(moments)[0]
         centres = moments.offsets.T @ (loadings / moments.scale[:, None])
         apart = centres - priors @ centres
-        weights = moments.label_weights / max(moments.weight, np.finfo(float).tiny) if self.priors is None else priors
-        between = weights @ apart**2
+        between = priors @ apart**2
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, CERTAIN)
-        return class_readout(moments, centres if self.priors is None else apart, variances, priors)
+        return class_readout(moments, apart, variances, priors)
 
     def shrunk_trace(self, moments: Moments) -> float:
         """tr Sw, summed."""
@@ -163,18 +162,27 @@ class LDA(LinearClassifier, TwoStage):
         return moments.weight * priors @ (centres - priors @ centres) ** 2
 
     def _priors(self, moments: Moments) -> np.ndarray:
-        """(classes,) in the moments' order of labels. Raises InvalidParameter unless there is one for each class learned."""
+        """Return the priors (classes,) in the moments' order of labels.
+
+        Those given are of all labels learned; what labels that wait have is shared by the others. Raises InvalidParameter
+        unless there is one for each label.
+        """
         if self.priors is None:
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
-        if len(self.priors) != len(moments.labels):
+        known = sorted(moments.labels + moments.waiting)
+        if len(self.priors) != len(known):
             raise InvalidParameter(
-                f"priors has {len(self.priors)} entries; {len(moments.labels)} labels have been learned so far, beside "
+                f"priors has {len(self.priors)} entries; {len(known)} labels have been learned so far, with "
                 f"{len(moments.waiting)} that wait for min_class_rows={self.min_class_rows} rows. Give one for each, in the "
                 "order of the sorted labels, or leave priors out until all of them have been learned."
             )
-        order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
-        priors = np.empty(len(order))
-        priors[order] = self.priors
+        by_label = dict(zip(known, self.priors, strict=True))
+        priors = np.array([by_label[label] for label in moments.labels], dtype=float)
+        if moments.labels and not priors.any():
+            raise InvalidParameter(
+                f"priors={self.priors!r} are 0 for all labels that do not wait for min_class_rows={self.min_class_rows} "
+                "rows. Give one of them a probability, or leave priors out."
+            )
         return priors / priors.sum()
 
     @property

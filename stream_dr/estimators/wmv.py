@@ -95,8 +95,10 @@ class WMV(ClosedForm):
         return C
 
     def row_factors(self, moments: Moments) -> dict[Label, float] | None:
-        """d_k, by which class k's rows count in the scatter that refine multiplies with; rows of labels that wait as others
-        where that is Cxx."""
+        """Return d_k, by which class k's rows count in the scatter that refine multiplies with.
+
+        Rows of labels that wait count as others where that is Cxx.
+        """
         factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
         waiting = {} if self.keeps_class_scatter() else dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip(moments.labels, factors, strict=True)) | waiting
@@ -105,7 +107,6 @@ class WMV(ClosedForm):
         """Eigenvectors of Xᵀ L X; the positive ones unless more are asked for."""
         if not len(moments.label_weights):
             return np.zeros((len(moments.mean), 0)), np.zeros(0)
-        moments = self._about_all(moments)
         n, factors = moments.label_weights, self.class_pairs(moments) @ moments.label_weights
         if moments.scatter is None:
             return self._diagonal(moments, factors)
@@ -118,18 +119,11 @@ class WMV(ClosedForm):
 
     def directions_on(self, moments: Moments, state: Any) -> Directions:
         """The same, the scatter of `moments` being Σ_k d_k T_k."""
-        moments = self._about_all(moments)
         C, scatter = self.class_pairs(moments), moments.scatter
         floor = float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.floor(moments.diagonal)
         values, vectors = algebraic(scatter - moments.cross @ C @ moments.cross.T, floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
-
-    def _about_all(self, moments: Moments) -> Moments:
-        """With class sums about the mean of all rows, as refine's Σ_k d_k T_k is, where labels wait and are in no T_k."""
-        if not moments.waiting or not self.keeps_class_scatter():
-            return moments
-        return moments._replace(cross=moments.offsets * moments.label_weights, shift=np.zeros_like(moments.shift))
 
     def _diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
         """By the diagonal of the classes' joint scatter."""

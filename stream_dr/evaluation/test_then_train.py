@@ -192,9 +192,8 @@ class _Run:
         self._truth.update(enumerate(truth, self.rows))
         if self._kind == "class" and self._settings.baseline:
             self._order.append(np.array([codes[0] for codes in truth], np.int32))
-        for name, learner in self._learners.items():
-            model = self._models[name]
-            learner.add(block if model is None else block._replace(y=block.y.only(model.labels)))
+        for learner in self._learners.values():
+            learner.add(block)
         if not block.table:
             self._moments.add(block)
         self._sample.add(block)

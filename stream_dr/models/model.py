@@ -22,7 +22,7 @@ from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
-from stream_dr.models.schema import Facts, learned_by
+from stream_dr.models.schema import Facts, class_rows, learned_by
 from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
@@ -403,6 +403,7 @@ class Model:
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),
+            "class_rows": class_rows(held, self.classes),
             "classes_waiting": list(self.estimator.classes_waiting(held)),
             "eigenvalues": np.asarray(getattr(projection, "eigenvalues", ())).tolist(),
             "solution": projection.solution if projection else None,

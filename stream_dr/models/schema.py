@@ -10,7 +10,7 @@ together. An event's Block depends on the event and the schema alone, so every m
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,8 +219,22 @@ def _as_table(block: Block, schema: Schema) -> Block:
 
 
 def learned_by(estimator: Estimator, block: Block) -> Block:
-    """The block as the estimator takes it: of the labels that it learns alone, and without targets when it is unsupervised,
-    or no row has one, of whatever kind."""
-    y = block.y.only(estimator.labels) if block.y is not None and estimator.target_kinds else None
+    """Return the block as the estimator takes it.
+
+    It has no targets when the estimator is unsupervised, or when no row has one.
+    """
+    y = block.y if estimator.target_kinds else None
     y = None if y is None or all_absent(y) else y
     return block if y is block.y else block._replace(y=y)
+
+
+def class_rows(accumulator: Any, classes: Sequence[Label]) -> list[int] | None:
+    """Return the number of rows of each class, or None where the accumulator does not count them.
+
+    A class that another thread is just learning may have 0.
+    """
+    counts = getattr(accumulator, "label_rows", None)
+    if counts is None:
+        return None
+    rows = dict(zip(accumulator.labels, counts.tolist(), strict=False))
+    return [rows.get(label, 0) for label in classes]

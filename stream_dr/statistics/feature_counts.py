@@ -158,6 +158,11 @@ class FeatureCountAccumulator:
         )
 
     @property
+    def label_rows(self) -> np.ndarray:
+        """(labels,) int64 rows of each label."""
+        return self._label_rows
+
+    @property
     def labels_left(self) -> tuple[Label, ...]:
         """Labels of which a row is left, in order of first appearance."""
         return tuple(label for label, rows in zip(self.labels, self._label_rows, strict=True) if rows)

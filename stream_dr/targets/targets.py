@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
 from stream_dr.rows.block import LARGEST, Block
 from stream_dr.targets.label_codes import Label, distinct_within, encode_labels, encode_sets
 
@@ -60,30 +60,6 @@ class Targets(NamedTuple):
         indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         picks = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
         return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
-
-    def only(self, labels: Sequence[Label] | None) -> "Targets":
-        """The targets with those rows' absent that have another label than these; None: any. Numbers stay as they are."""
-        known = {(type(label), label) for label in labels or ()}
-        wanted = np.array([labels is None or (type(label), label) in known for label in self.labels], dtype=bool)
-        if wanted.all():
-            return self
-        number = np.where(wanted, np.cumsum(wanted) - 1, -1).astype(np.int32)
-        left = tuple(label for label, there in zip(self.labels, wanted, strict=True) if there)
-        if self.indptr is None:
-            codes = np.append(number, np.int32(-1))[self.codes]  # the last for rows that have none
-            return self._replace(labels=left, codes=codes, present=codes >= 0)
-
-        others = np.append(0, np.cumsum(~wanted[self.codes]))[self.indptr]
-        present = np.diff(others) == 0
-        entries = np.repeat(present, np.diff(self.indptr))
-        indptr = np.append(0, np.cumsum(np.diff(self.indptr) * present))
-        present = present if self.present is None else present & self.present
-        return self._replace(labels=left, codes=number[self.codes[entries]], indptr=indptr, present=present)
-
-    def label_rows(self) -> dict[Label, int]:
-        """How many rows have each label; nothing where targets are numbers. O(rows + labels)."""
-        counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
-        return dict(zip(self.labels, counts.tolist(), strict=True))
 
     def label_sets(self) -> frozenset[frozenset[Label]]:
         """The distinct, non-empty label sets of the rows; none where targets are numbers."""
@@ -198,13 +174,16 @@ def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
 
 
 def check_allowed(allowed: Sequence[Label], new: Sequence[Label]) -> None:
-    """Raise InvalidTargets when new labels are not among the allowed ones; of none allowed, any is."""
+    """Raise InvalidTargets, naming the nearest allowed label, when a new label is not allowed.
+
+    Any label is allowed when `allowed` is empty.
+    """
     known = set(allowed)
     others = [label for label in new if label not in known]
     if allowed and others:
         named = ", ".join(map(repr, allowed[:5])) + (" …" if len(allowed) > 5 else "")
         raise InvalidTargets(
-            f"the batch has the label {others[0]!r}; this stream's labels are {named} (allowed_labels). Correct it, or "
-            "allow it as well.",
+            f"the batch has the label {others[0]!r}{did_you_mean(others[0], allowed)}; this stream's labels are {named} "
+            "(allowed_labels). Correct it, or allow it as well.",
             labels=others[:5],
         )

@@ -204,6 +204,7 @@ def test_hostile_names_of_columns_and_labels_are_text(browser: Any, tmp_path: Pa
     try:
         rows = [dict(zip(HOSTILE, map(float, row), strict=True)) for row in X[:100, 2 : 2 + len(HOSTILE)]]
         labels = [HOSTILE[digit % len(HOSTILE)] for digit in digits[:100]]
+        labels[40] = "<img src=x>" + "w" * 5_000
         with httpx.Client(base_url=served.url, timeout=30) as http:
             for name in HOSTILE:
                 refused = http.put(f"/models/{quote(name, safe='')}", json={"estimator": "lda"})
@@ -217,6 +218,12 @@ def test_hostile_names_of_columns_and_labels_are_text(browser: Any, tmp_path: Pa
         visit.until(f"{DRAWN} > 0")
         shown = visit.page.locator("#classes td.name").all_text_contents()
         assert [name for name in HOSTILE if name not in shown] == []
+        learned = (
+            visit.page.locator("#classes tr", has=visit.page.get_by_text(HOSTILE[0], exact=True)).locator("td").last
+        )
+        assert learned.inner_text() == str(labels.count(HOSTILE[0]))
+        waiting = visit.page.locator("#waiting").inner_text()
+        assert waiting == f"Labels that wait for more rows, and are no classes yet: {labels[40][:40]}… (1)."
         assert visit.page.locator("img[src=x]").count() == 0
         assert visit.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         visit.end()

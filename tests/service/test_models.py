@@ -51,13 +51,25 @@ def wait_for(served: Served, name: str, rows: int) -> dict[str, Any]:
 
 
 def test_labels_of_one_row_wait_and_are_named(served: Served) -> None:
-    for name, params in (("m", {}), ("all", {"min_class_rows": 1}), ("pca", {})):
-        assert put(served, name, "pca" if name == "pca" else "lda", params=params).status_code == 201
+    for name, params in (("m", {}), ("all", {"min_class_rows": 1}), ("pca", {}), ("information_gain", {}), ("lpp", {})):
+        assert put(served, name, "lda" if name in ("m", "all") else name, params=params).status_code == 201
     body = arrow(np.vstack([X[:1] + 9, X]), ["typo", *Y])
     post(served.http, body, path="/partial_fit?wait=applied").raise_for_status()
     models = served.http.get("/models").json()["models"]
-    assert {name: told["classes_waiting"] for name, told in models.items()} == {"m": ["typo"], "all": [], "pca": []}
-    assert {name: told["components"] for name, told in models.items()} == {"m": 2, "all": 3, "pca": 5}
+    assert {name: told["classes_waiting"] for name, told in models.items() if told["classes_waiting"]} == {
+        "m": ["typo"]
+    }
+    assert {name: models[name]["components"] for name in ("m", "all", "pca")} == {"m": 2, "all": 3, "pca": 5}
+    counts = [1, *(int(np.sum(np.array(Y) == label)) for label in ("x", "y", "z"))]
+    for name in ("m", "all", "information_gain"):
+        assert (models[name]["classes"], models[name]["class_rows"]) == (["typo", "x", "y", "z"], counts)
+    assert (models["pca"]["classes"], models["pca"]["class_rows"]) == ([], [])
+    assert models["lpp"]["class_rows"] is None
+    shown = served.http.get("/figures").json()["told"]["models"]
+    assert shown["m"]["classes_waiting"] == [["typo", 1]]
+    assert sorted(shown["m"]["class_rows"]) == [
+        list(pair) for pair in zip(["typo", "x", "y", "z"], counts, strict=True)
+    ]
     assert (models["m"]["rows"], models["m"]["rows_skipped"]) == (91, 0)
     assert served.http.post("/predict?model=m", json={"rows": X[:1].tolist()}).json()["classes"] == ["x", "y", "z"]
 

@@ -194,7 +194,9 @@ def test_labels_may_be_a_closed_set(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with in_thread(tmp_path / "D", allowed_labels=Settings().allowed_labels) as served:
         refused = post(served.http, arrow([[1.0], [2.0]], ["a", "bb"]))
         assert (refused.status_code, refused.json()["code"]) == (422, "invalid_targets")
-        assert "'bb'; this stream's labels are 'a', 'b' (allowed_labels)" in refused.json()["detail"]
+        assert (
+            "'bb' (did you mean 'b'?); this stream's labels are 'a', 'b' (allowed_labels)" in refused.json()["detail"]
+        )
         assert post(served.http, arrow([[1.0], [2.0]], ["a", "b"])).status_code == 200
         stream = served.http.get("/stream").json()
         assert (stream["rows"], stream["allowed_labels"]) == (2, ["a", "b"])

@@ -33,18 +33,16 @@ def test_stream(served: Served) -> None:
     told = served.http.get("/stream").json()
     assert (told["rows"], told["labels"], told["target_kind"]) == (3, ["a", "b"], "class")
     assert (told["layout"], told["features"], told["models"]) == ("dense", 2, ["lda"])
-    assert told["label_rows"] == [2, 1]
 
 
-def test_labels_whose_rows_are_unlearned_are_told_no_more(tmp_path: Path) -> None:
+def test_a_model_counts_the_rows_of_each_label_that_are_left(tmp_path: Path) -> None:
     with in_thread(tmp_path) as served:
         served.http.put("/models/m", json={"estimator": "lda"}).raise_for_status()
         for labels in (["a", "b", "typo"], ["a", "b", "b"]):
             post(served.http, arrow([[1.0], [2.0], [4.0]], labels, id=["1", "2", "3"])).raise_for_status()
         served.http.post("/unlearn?wait=applied", json={"positions": [0]}).raise_for_status()
-        told = served.http.get("/stream").json()
-        assert (told["labels"], told["label_rows"]) == (["a", "b"], [1, 2])
-        assert served.http.get("/models/m").json()["classes"] == ["a", "b"]
+        told = served.http.get("/models/m").json()
+        assert (told["classes"], told["class_rows"]) == (["a", "b"], [1, 2])
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/openmetrics-text; version=1.0.0"])

@@ -11,7 +11,6 @@ method's file is its formula.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -31,7 +30,7 @@ from stream_dr.estimators.fitting.mapping import (
     through,
 )
 from stream_dr.estimators.fitting.moments import Moments, labels_waiting, moments_of
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_labels, check_number, check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
@@ -63,13 +62,11 @@ class ClosedForm(AdditiveEstimator):
     decay : float in (0, 1], default 1.0
         Row i weighs decay^(rows since row i).
     min_class_rows : int ≥ 1, default 2
-        Of one label a row: a label with fewer rows, counted whole whatever they weigh, waits as soon as two labels have as
-        many. Its rows count in N, the mean and Cxx, and in no class; classes are centred on the mean of the rows of the
-        others. A misspelt label adds no component so; 1: none waits. Several labels a row and numbers are not concerned.
+        Of one label a row: a label with fewer rows of weight above 0 waits as soon as two labels have as many. Its mean is
+        taken out of all sums, so a misspelt label of one row changes nothing until its second row comes. 1: none waits.
+        Several labels a row and numbers are not concerned.
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets; "auto": that of the first batch.
-    labels : list of labels or None, default None
-        The labels that are learned: a row with another one is left out, and counted as one without a target. None: all.
     feature_map : dict or None, default None
         Spec of a map that rows go through first, made by `stream_dr.nystroem()`, `random_fourier()` or `polynomial()` (then
         this is a kernel method), `hashing()`, `table()` or `text()`.
@@ -83,7 +80,7 @@ class ClosedForm(AdditiveEstimator):
     """
 
     state_type: ClassVar[Any] = StateType(MomentState)
-    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "labels", "feature_map")
+    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
     encoding: ClassVar[str] = "indicator"
     needs_scatter: ClassVar[bool] = True
     """Whether the method reads Cxx; those that do not keep its diagonal only."""
@@ -102,7 +99,6 @@ class ClosedForm(AdditiveEstimator):
     decay: float = 1.0
     min_class_rows: int = 2
     target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
-    labels: Sequence[Label] | None = None
     feature_map: dict[str, Any] | None = None
     random_state: int | None = None
 
@@ -119,7 +115,6 @@ class ClosedForm(AdditiveEstimator):
             raise InvalidParameter(
                 f"target={self.target!r}; {type(self).__name__} learns from {' or '.join(self.target_kinds)} targets."
             )
-        check_labels(self.labels)
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
         if self.scatter_kept() == "exact":
@@ -186,8 +181,11 @@ class ClosedForm(AdditiveEstimator):
         return label_array(self.classes_waiting(self.holder().accumulator))
 
     def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
-        """Cxx @ columns (features, m), by its diagonal where no more is kept. O(d k), and O(d² m) with exact scatter."""
-        made, d = moments_of(state).spread, len(columns)
+        """Return Cxx @ columns (features, m), by its diagonal where no more is kept.
+
+        O(d k), and O(d² m) with exact scatter.
+        """
+        made, d = moments_of(state, min_class_rows=self.min_class_rows).spread, len(columns)
         return made[:d, :d] @ columns if made.ndim == 2 else made[:d, None] * columns
 
     def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:

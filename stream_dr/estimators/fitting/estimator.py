@@ -17,7 +17,6 @@ and `fit` swaps in a new holder only at its end; so after any error the estimato
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -88,8 +87,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """Of one whose states do not merge: the estimator that answers the same question, and whose states do."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters that the accumulator is made with, and that may not change once rows were learned."""
-    labels: Sequence[Label] | None = None
-    """The labels whose rows are learned; None: all."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
     """Why there may be fewer components than asked for."""
 
@@ -248,9 +245,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels seen so far, sorted, without those whose rows were all unlearned."""
+        """Labels seen so far, sorted, without those that wait and those whose rows were all unlearned."""
         accumulator = self.holder().accumulator
-        return label_array(sorted(getattr(accumulator, "labels_left", accumulator.labels)))
+        labels = set(getattr(accumulator, "labels_left", accumulator.labels))
+        return label_array(sorted(labels - set(self.classes_waiting(accumulator))))
 
     @property
     def state_(self) -> Any:
@@ -360,7 +358,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             y, rows, self.target_kinds, getattr(self, "target", "auto"), getattr(accumulator, "target_kind", None)
         )
         check_label_type(accumulator.labels, targets.labels)
-        return targets.only(self.labels)
+        return targets
 
     def project(self, projection: Any, X: Any, keep_dtype: bool = False) -> np.ndarray:
         """X, rows or a Block of them, projected in float64; keep_dtype: float32 rows give float32. Named columns come in the

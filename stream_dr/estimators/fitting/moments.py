@@ -8,6 +8,7 @@ rounding) is asked for here once, in the words of docs/mathematics.md.
 """
 
 from collections.abc import Callable
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,15 +25,16 @@ TINY = float(np.finfo(np.float64).tiny / EPS)
 class Moments(NamedTuple):
     """The centred sums a method is solved from, columns of classes left out that wait or have no weight. float64.
 
-    weight: N. mean: (features,) of all rows. diagonal: (features,) of Cxx. scatter: (features, features) Cxx, or None.
+    weight: N. mean: (features,) of the rows. diagonal: (features,) of Cxx. scatter: (features, features) Cxx, or None.
     present: (k,) bool, which of the state's target columns are not left out. label_weights: (k',) n_j, or ones where targets
     are continuous. target_mean: (k',). cross: (features, k'). target_scatter: (k', k'). labelled: targets are labels.
     scale: (features,) what each column was multiplied by. rounding: how exact the sums are.
     labels: (k',) of the columns, () where targets are numbers. kind: of targets, None where there were none. along: (p,)
     wᵀ Cxx w of the components found, where refine has measured it, else None.
     first_stage: XH (features, k') → W1 where refine has solved (Cxx + γI) W1 = XH, else None.
-    waiting: labels left out that wait for more rows. Where there are any, target_mean, cross and target_scatter are about
-    the mean of the rows of the other labels, which lies at shift (features,), scaled columns, from the mean of all rows.
+    waiting: labels left out that wait for more rows; their means are taken out of all sums. waiting_means: (features,
+    waiting) √n_j (m_j − mean), scaled columns: the scatter about `mean` of all rows is Cxx plus its product with its own
+    transpose.
     """
 
     weight: float
@@ -47,7 +49,7 @@ class Moments(NamedTuple):
     labelled: bool
     scale: np.ndarray
     rounding: Rounding
-    shift: np.ndarray
+    waiting_means: np.ndarray
     labels: tuple[Label, ...] = ()
     kind: str | None = None
     along: np.ndarray | None = None
@@ -61,8 +63,8 @@ class Moments(NamedTuple):
 
     @property
     def offsets(self) -> np.ndarray:
-        """(features, k') class means less the mean of all rows, scaled columns."""
-        return self.cross / self.label_weights + self.shift[:, None]
+        """(features, k') class means less the mean of the rows, scaled columns."""
+        return self.cross / self.label_weights
 
     def between(self) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvectors (features, r) of Sb, weighted by priors, and the roots (r,) of its eigenvalues; r < classes."""
@@ -99,8 +101,11 @@ class Moments(NamedTuple):
 
 
 def labels_waiting(learned: Any, least: int) -> np.ndarray:
-    """(labels,) bool: the labels of a state or an accumulator that have rows, but fewer than `least`, where a row has one
-    label and at least two labels have as many [mathematics §2]. Rows are counted whole, whatever their weight."""
+    """Return which labels of a state or an accumulator wait for more rows, (labels,) bool [mathematics §2].
+
+    A label waits when it has fewer than `least` rows of weight above 0, a row has one label, and at least two labels have
+    as many rows.
+    """
     rows = learned.label_rows
     enough = rows >= least
     several = learned.target_kind == "class" and np.count_nonzero(enough) >= 2
@@ -108,8 +113,10 @@ def labels_waiting(learned: Any, least: int) -> np.ndarray:
 
 
 def moments_of(state: Any, standardize: bool = False, min_class_rows: int = 1) -> Moments:
-    """The moments of a state, of standardised rows where asked; labels of fewer rows wait (`labels_waiting`). O(d k), and
-    O(d²) with exact scatter."""
+    """Return the moments of a state, of standardised rows where asked.
+
+    Labels of fewer than `min_class_rows` rows wait (`labels_waiting`). O(d k), and O(d²) with exact scatter.
+    """
     state = state.inner if isinstance(state, MappedState) else state
     c = state.centred()
     d = len(c.mean)
@@ -119,9 +126,7 @@ def moments_of(state: Any, standardize: bool = False, min_class_rows: int = 1) -
         sums[lost] = 0.0
     labelled = state.target_kind in ("class", "multilabel")
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
-    present, waiting = weights > 0, labels_waiting(state, min_class_rows)
-    if waiting.any():
-        present = present & ~waiting
+    present = weights > 0
     total = float(diagonal.sum())
     largest = max(state.scale * state.largest.weight, c.weight)
     rounding = Rounding(
@@ -132,24 +137,63 @@ def moments_of(state: Any, standardize: bool = False, min_class_rows: int = 1) -
     m = Moments(
         float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
         c.cross[:, present], c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
-        np.zeros(d),
+        np.zeros((d, 0)),
         tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
-        waiting=tuple(c.labels[j] for j in np.flatnonzero(waiting)),
     )  # fmt: skip
-    m = _about_ready(m) if m.waiting and m.labels else m
+    waiting = labels_waiting(state, min_class_rows)
+    m = _without(m, waiting[present], c.noise) if waiting.any() else m
     return standardised(m) if standardize else m
 
 
-def _about_ready(m: Moments) -> Moments:
-    """The moments with the class sums about the mean of their own rows, so that they add up to zero."""
-    n = m.label_weights
-    shift = m.cross.sum(axis=1) / n.sum()
+def _without(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
+    """Return the moments without the means of the labels that wait (k',) bool [mathematics §2].
+
+    With one row a label they are those of the other rows. noise: absolute size of what unlearning may have left in Cxx.
+    """
+    ready = ~waiting
+    n, few = m.label_weights[ready], m.label_weights[waiting]
+    total, taken = n.sum(), m.cross[:, waiting].sum(axis=1)
+    if not total > 0.0:
+        return m
+
+    roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
+    gone = (roots**2).sum(axis=1)
+    diagonal = m.diagonal - gone
+    # A column that only the rows of waiting labels have is left with the rounding of what it was.
+    size = np.sqrt(m.diagonal)
+    emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + m.rounding.shift))
+    diagonal[emptied] = 0.0
+    scatter = None if m.scatter is None else m.scatter - roots @ roots.T
+    cross = m.cross[:, ready] + np.outer(taken / total, n)
+    for sums in (cross, *(() if scatter is None else (scatter, scatter.T))):
+        sums[emptied] = 0.0
+
+    mean, before = m.mean - taken / total, float(m.diagonal.sum())
+    lost = max(noise, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
+    # rows before anything was taken out
+    largest = m.rounding.cancelled**2 * m.weight
     return m._replace(
-        target_mean=n / n.sum(),
-        cross=m.cross - np.outer(shift, n),
-        target_scatter=np.diag(n) - np.outer(n, n / n.sum()),
-        shift=shift,
+        weight=float(total),
+        mean=mean,
+        diagonal=diagonal,
+        scatter=scatter,
+        present=_narrowed(m.present, ready),
+        label_weights=n,
+        target_mean=n / total,
+        cross=cross,
+        target_scatter=np.diag(n) - np.outer(n, n / total),
+        rounding=Rounding(np.sqrt(largest) * np.abs(mean), min(lost, 1.0), float(np.sqrt(largest / total))),
+        waiting_means=(m.cross[:, waiting] + np.outer(taken / total, few)) / np.sqrt(few),
+        labels=tuple(compress(m.labels, ready)),
+        waiting=tuple(compress(m.labels, waiting)),
     )
+
+
+def _narrowed(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    """Return the mask (k,) with those of its true entries only that `keep` (k',) names."""
+    narrowed = mask.copy()
+    narrowed[mask] = keep
+    return narrowed
 
 
 def standardised(m: Moments) -> Moments:
@@ -166,15 +210,14 @@ def unscaled(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 def rescaled(m: Moments, scale: np.ndarray) -> Moments:
-    """The moments of the same rows with every column times its `scale` (features,)."""
+    """Return the moments of the same rows with every column times its `scale` (features,)."""
     scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
     rounding = m.rounding._replace(shift=m.rounding.shift * scale)
-    cross, shift = m.cross * scale[:, None], m.shift * scale
     return m._replace(
         diagonal=m.diagonal * scale**2,
         scatter=scatter,
-        cross=cross,
+        cross=m.cross * scale[:, None],
         scale=m.scale * scale,
         rounding=rounding,
-        shift=shift,
+        waiting_means=m.waiting_means * scale[:, None],
     )

@@ -31,17 +31,6 @@ def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.i
         )
 
 
-def check_labels(labels: Any) -> None:
-    """Raise InvalidParameter unless labels is None or a list of labels of one type."""
-    if labels is None:
-        return
-    plain = isinstance(labels, list | tuple) and {type(label) for label in labels} in ({str}, {int}, {bool})
-    if not plain:
-        raise InvalidParameter(
-            f"labels={labels!r}; it must be None or a list of labels, all strings, all integers or all booleans."
-        )
-
-
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Raise InvalidParameter unless value is one of choices."""
     if value not in choices:

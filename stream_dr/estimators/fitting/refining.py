@@ -126,11 +126,12 @@ def refine_steps(
     replayed = Replayed(estimator, state, moments, names, threads)
     method = METHODS[estimator.refined_by](estimator, moments, state, replayed.scale > 0)
     now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_begin(guess, moments)))
+    summed = sums or partial(replayed.sums, source)
     check = True
     while now.number < max_passes:
         began, number = time.monotonic(), now.number + 1
         told = None if progress is None else _numbered(progress, number)
-        product, rows = replayed.checked((sums or partial(replayed.sums, source))(now.solve.directions, check, told))
+        product, rows = replayed.checked(summed(now.solve.directions, check, told), now.solve.directions)
         check = False
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.answer(solve)

@@ -126,7 +126,6 @@ class OnSubspace:
             diagonal=np.maximum(np.diagonal(scatter), 0.0),
             scatter=scatter,
             cross=V.T @ m.cross,
-            shift=V.T @ m.shift,
             scale=np.ones(V.shape[1]),
             rounding=m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * (V.T @ (m.mean * m.scale)))),
         )

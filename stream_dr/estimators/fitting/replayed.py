@@ -86,9 +86,11 @@ class Replayed:
                     progress(rows)
         return Sums(total.result(), rows, fresh.accumulator.freeze() if check else None)
 
-    def checked(self, sums: "Sums") -> tuple[np.ndarray, int]:
-        """Cxx @ columns (features, r), and the rows it was summed over, once they are those that the state has seen. Raises
-        CannotRefine."""
+    def checked(self, sums: "Sums", columns: np.ndarray) -> tuple[np.ndarray, int]:
+        """Return Cxx @ columns (features, r), and the number of rows it was summed over.
+
+        Raises CannotRefine unless the rows are those that the state has seen.
+        """
         if sums.fresh is not None:
             self._compare(sums.fresh)
             self._rows = sums.rows
@@ -97,7 +99,9 @@ class Replayed:
                 f"the source gave {sums.rows} rows in this pass and {self._rows} in the first one. Give one that can be "
                 "read as often as needed: a list of batches, or an object whose events() begins anew at every call."
             )
-        return sums.product, sums.rows
+        means = np.where(self.scale[:, None] > 0, self._moments.waiting_means, 0.0)
+        factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
+        return sums.product - (means * factors) @ (means.T @ columns), sums.rows
 
     def _parsed(self, holder: Holder, given: Any, position: int) -> Block:
         """The block as learning parses it, no wider than the state."""

@@ -29,7 +29,7 @@ class TargetRegression(ClosedForm):
     coef_ : ndarray (targets, features), float64
         Targets are (X − mean_) · coef_ᵀ + intercept_; labels by their indicators.
     intercept_ : ndarray (targets,), float64
-        The targets' means; of labels beside some that wait, what is predicted at mean_.
+        The targets' means.
     x_loadings_ : ndarray (features, components), float64
         What a unit of each component adds to the features, by least squares.
     y_loadings_ : ndarray (targets, components), float64
@@ -81,8 +81,7 @@ class TargetRegression(ClosedForm):
 
     @property
     def intercept_(self) -> np.ndarray:
-        """(targets,) float64, the targets' means, as in scikit-learn's PLSRegression; of labels beside some that wait, what
-        is predicted at mean_."""
+        """(targets,) float64, the targets' means, as in scikit-learn's PLSRegression."""
         return self._readout().offset
 
     @property
@@ -130,15 +129,14 @@ class TargetRegression(ClosedForm):
         return projection.readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Regression on the components (features, p)."""
+        """Return the regression on the components (features, p)."""
         unscaled = loadings / moments.scale[:, None]
         sizes = self.sizes(moments, unscaled, eigenvalues)
         weights = (unscaled.T @ moments.cross) / sizes[:, None]
-        offset = moments.target_mean - (moments.shift @ unscaled) @ weights
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         columns = order if moments.labelled else list(range(weights.shape[1]))
         labels = tuple(moments.labels[at] for at in order)
-        return Readout(weights[:, columns], offset[columns], moments.kind or "continuous", labels, TARGETS)
+        return Readout(weights[:, columns], moments.target_mean[columns], moments.kind or "continuous", labels, TARGETS)
 
     @abstractmethod
     def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:

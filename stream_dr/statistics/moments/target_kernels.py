@@ -16,13 +16,17 @@ def add_target_sets(
     total: np.ndarray,
     gram: np.ndarray,
 ) -> None:
-    """Row i has labels codes[indptr[i]:indptr[i + 1]] of value y = values[i]: adds w, 1, w y and, by pairs, w y²."""
+    """Add to the sums of each row's labels.
+
+    Row i has labels codes[indptr[i]:indptr[i + 1]] of value y = values[i]. It adds w, 1 where w > 0, w y and, by pairs,
+    w y².
+    """
     for i in range(len(weights)):
         w, y = weights[i], values[i]
         for s in range(indptr[i], indptr[i + 1]):
             a = codes[s]
             label_weights[a] += w
-            label_rows[a] += 1
+            label_rows[a] += w > 0.0
             total[a] += w * y
             for t in range(indptr[i], indptr[i + 1]):
                 gram[a, codes[t]] += w * y * y

@@ -1,7 +1,8 @@
 """TargetSums: what is remembered of the targets themselves.
 
-Labels: n_j and the number of rows with label j, sums of their own (N·ȳ_j would leave −2e-16 for an emptied class, and a
-junk column), Σ w y and, for several labels a row, Σ w y yᵀ about zero: entries lie in [0, 1], so nothing is lost.
+Labels: n_j and the number of rows of weight above 0 with label j, sums of their own (N·ȳ_j would leave −2e-16 for an
+emptied class, and a junk column), Σ w y and, for several labels a row, Σ w y yᵀ about zero: entries lie in [0, 1], so
+nothing is lost.
 Continuous targets: centred sums like those of the features, since their offset may be anything.
 
 Cost: O(labels²) a row, or O(k²) where targets are continuous; memory 8 k² bytes (one label a row: 8 k).
@@ -23,8 +24,8 @@ from stream_dr.statistics.protocol import nested_state
 class TargetPart(NamedTuple):
     """What TargetSums remembers, frozen; stored units.
 
-    label_weights: (k,) float64 n_j. label_rows: (k,) int64. total: (k,) Σ w y. gram: (k, k) Σ w y yᵀ, or (0, 0) where a
-    row has one label. values: centred sums of continuous targets (0 wide for labels).
+    label_weights: (k,) float64 n_j. label_rows: (k,) int64, rows of weight above 0. total: (k,) Σ w y. gram: (k, k)
+    Σ w y yᵀ, or (0, 0) where a row has one label. values: centred sums of continuous targets (0 wide for labels).
     """
 
     label_weights: np.ndarray
@@ -130,7 +131,8 @@ class TargetSums:
     def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows of stored weights (rows,).
 
-        Returns continuous targets centred, with their joining row (rows + 1, k), as the cross sums need them.
+        A row of weight 0 does not count in label_rows. Returns continuous targets centred, with their joining row (rows + 1,
+        k), as the cross sums need them.
         """
         if encoded.values is not None:
             return self.values.add(encoded.values, weights, float(weights.sum()))
@@ -139,7 +141,7 @@ class TargetSums:
             added = np.bincount(encoded.codes, weights, minlength=k)
             self.label_weights += added
             self.total += added
-            self.label_rows += np.bincount(encoded.codes, minlength=k)
+            self.label_rows += np.bincount(encoded.codes[weights > 0.0], minlength=k)
             return None
         values = np.ones(len(weights)) if encoded.row_values is None else encoded.row_values
         sums = (self.label_weights, self.label_rows, self.total, self.gram)

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 import stream_dr
 from stream_dr import CCA, HSL, LDA, MMC, OPLS, PCA, PLSDA, SKM, SPCA, SRP, WMV, ClassMeans, errors
-from tests.naive import criteria, two_stage
 
 ESTIMATORS = {
     "lda": LDA(),
@@ -39,13 +39,6 @@ def rows(mistakes: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return np.insert(X, at, random.normal(size=(mistakes, 5)) * 9.0, axis=0), np.insert(y, at, "godo")
 
 
-def ready_columns(y: np.ndarray, waiting: str = "godo") -> tuple[np.ndarray, np.ndarray]:
-    """The indicator (n, k) of the labels that do not wait, centred over their own rows, and n_j (k,)."""
-    Y = np.array([[float(label == own) for label in sorted(set(y) - {waiting})] for own in y])
-    n = Y.sum(axis=0)
-    return Y - np.outer(y != waiting, n / n.sum()), n
-
-
 def learned(key: str, X: Any, y: Any, **params: Any) -> Any:
     return copied(ESTIMATORS[key]).set_params(**params).fit(X, y)
 
@@ -62,97 +55,138 @@ def test_a_misspelt_label_adds_no_component() -> None:
     assert lda.classes_.tolist() == ["bad", "good"]
     assert lda.classes_waiting_.tolist() == ["godo"]
     assert (lda.n_samples_seen_, lda.state_.rows_skipped) == (z.sum() + 1, 0)
-    np.testing.assert_allclose(lda.mean_, X[two].mean(axis=0))
+    np.testing.assert_allclose(lda.mean_, X[z].mean(axis=0))
     assert LDA(min_class_rows=1).fit(X[two], y[two]).rank_ == 2
     lda.partial_fit(X[y == "godo"], y[y == "godo"])
     assert lda.rank_ == 2
     assert len(lda.classes_waiting_) == 0
 
 
-@pytest.mark.parametrize("key", ["lda", "opls", "cca", "hsl", "clique", "star"])
-def test_two_stage_methods_are_those_of_the_classes_that_do_not_wait(key: str) -> None:
-    X, y = rows()
-    Yc, n = ready_columns(y)
-    H = two_stage.cca_h(Yc) if key == "cca" else Yc if key == "opls" else Yc / np.sqrt(n)
-    W, values, _ = two_stage.generalised(X, H, 1.0 if key == "opls" else 0.0)
-    model = learned(key, X, y, scaling="source")
-    assert model.rank_ == 2
-    np.testing.assert_allclose(model.eigenvalues_, values[:2], rtol=1e-9)
-    np.testing.assert_allclose(np.abs(model.transform(X)), np.abs((X - X.mean(axis=0)) @ W[:, :2]), atol=1e-9)
+def same_solution(one: Any, other: Any, X: np.ndarray) -> None:
+    """Compare everything that users read of two estimators, to 1e-9."""
+    np.testing.assert_allclose(one.eigenvalues_, other.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(one.mean_, other.mean_, atol=1e-9)
+    np.testing.assert_allclose(np.abs(one.transform(X)), np.abs(other.transform(X)), atol=1e-9)
+    for name in ("coef_", "intercept_", "means_", "priors_", "centroids_", "classes_", "x_loadings_", "y_rotations_"):
+        if hasattr(type(one), name):
+            a, b = (np.asarray(getattr(model, name)) for model in (one, other))
+            if a.dtype.kind == "f":
+                # columns of components may have either sign
+                a, b = (np.abs(a), np.abs(b)) if name.endswith("ations_") or name == "x_loadings_" else (a, b)
+                np.testing.assert_allclose(a, b, atol=1e-9 * max(1.0, float(np.abs(b).max())))
+            else:
+                assert a.tolist() == b.tolist()
+    if hasattr(one, "predict_proba") and one.solution_ != "diagonal":
+        np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-9)
+    if hasattr(one, "predict"):
+        assert one.predict(X).tolist() == other.predict(X).tolist()
 
 
-@pytest.mark.parametrize("key", ["skm", "mmc", "wmv", "class_means", "spca"])
-def test_methods_of_margins_are_those_of_the_classes_that_do_not_wait(key: str) -> None:
+def with_own_columns(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """X with two columns more, which are constant but for the rows of the misspelt label."""
+    wrong = y == "godo"
+    return np.column_stack([X, np.where(wrong, 3.7, 0.0), np.where(wrong, 2.0, 1.3)])
+
+
+@pytest.mark.parametrize("params", [{}, {"standardize": True}, {"scatter": "diagonal"}], ids=str)
+@pytest.mark.parametrize("key", sorted(ESTIMATORS))
+def test_a_misspelt_row_is_as_if_it_had_never_been_learned(key: str, params: dict[str, Any]) -> None:
+    if key == "wmv" and params.get("scatter"):
+        params = params | {"alpha": -2.0, "pairs": "share"}
     X, y = rows()
-    Yc, n = ready_columns(y)
-    cross, centred = X.T @ Yc, X - X.mean(axis=0)
-    between = cross @ np.diag(1 / n) @ cross.T / len(X)
-    ready = y != "godo"
-    matrix = {
-        "skm": 2 * between,
-        "class_means": between,
-        "mmc": 2 * between - centred.T @ centred / len(X),
-        "spca": cross @ cross.T,
-        "wmv": criteria.wmv(X[ready] - X[ready].mean(axis=0), y[ready], -1.0, 1.0),
-    }[key]
-    values, vectors = criteria.top(matrix)
-    model = learned(key, X, y)
+    X, ready = with_own_columns(X, y), y != "godo"
+    model, never = learned(key, X, y, **params), learned(key, X[ready], y[ready], **params)
     assert model.classes_waiting_.tolist() == ["godo"]
-    np.testing.assert_allclose(model.eigenvalues_, values[: model.rank_], rtol=1e-9)
-    np.testing.assert_allclose(np.abs((model.components_.T * vectors[:, : model.rank_]).sum(axis=0)), 1.0)
+    assert (model.n_samples_seen_, model.rank_) == (31, never.rank_)
+    same_solution(model, never, X)
+
+
+@pytest.mark.parametrize("key", sorted(ESTIMATORS))
+def test_it_is_so_in_any_order_and_split_merged_and_unlearned(key: str) -> None:
+    X, y = rows()
+    ready = y != "godo"
+    never = learned(key, X[ready], y[ready])
+    random = np.random.default_rng(9)
+    order = random.permutation(len(y))
+    parts = np.split(order, [4, 11, 23])
+    in_batches = copied(ESTIMATORS[key])
+    for part in parts:
+        in_batches.partial_fit(X[part], y[part])
+    merged = learned(key, X[parts[0]], y[parts[0]])
+    for part in parts[1:]:
+        merged = merged.merge(learned(key, X[part], y[part]))
+    extra = random.normal(size=(6, 5)) + 1.0
+    kinds = np.array(["good", "godo", "other", "other", "bad", "good"], dtype=object)
+    unlearned = learned(key, np.vstack([X, extra]), np.concatenate([y, kinds])).unlearn(extra, kinds)
+    for model in (in_batches, merged, unlearned):
+        assert model.classes_waiting_.tolist() == ["godo"]
+        same_solution(model, never, X)
+    merged.unlearn(X[~ready], y[~ready])
+    assert len(merged.classes_waiting_) == 0
+    same_solution(merged, never, X)
+
+
+@pytest.mark.parametrize("key", sorted(ESTIMATORS))
+def test_labels_of_one_row_each_are_left_out_together(key: str) -> None:
+    X, y = rows(mistakes=3)
+    y[y == "godo"] = ["godo", "bda", "Fair"]
+    ready = np.isin(y, LABELS)
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, size=len(y))
+    model = copied(ESTIMATORS[key]).fit(X, y, weights)
+    assert model.classes_waiting_.tolist() == ["Fair", "bda", "godo"]
+    same_solution(model, copied(ESTIMATORS[key]).fit(X[ready], y[ready], weights[ready]), X)
+
+
+def test_of_labels_with_more_rows_the_scatter_about_their_mean_stays() -> None:
+    X, y = rows(mistakes=3)
+    ready = y != "godo"
+    own = X[~ready] - X[~ready].mean(axis=0)
+    centred = X[ready] - X[ready].mean(axis=0)
+    lda = LDA(min_class_rows=4).fit(X, y)
+    moments = lda.moments(lda.state_)
+    assert (moments.weight, moments.waiting) == (30.0, ("godo",))
+    np.testing.assert_allclose(moments.scatter, centred.T @ centred + own.T @ own, atol=1e-10)
+    np.testing.assert_allclose(moments.mean, X[ready].mean(axis=0), atol=1e-12)
+
+
+def test_rows_of_weight_above_0_count_and_not_weights() -> None:
+    X, y = rows(mistakes=2)
+    wrong = np.flatnonzero(y == "godo")
+    weights = np.ones(len(y))
+    weights[wrong] = 9.0, 0.0
+    lda = LDA().fit(X, y, weights)
+    assert lda.classes_waiting_.tolist() == ["godo"]
+    ready = y != "godo"
+    same_solution(lda, LDA().fit(X[ready], y[ready]), X)
+    weights[wrong] = 1e-9, 1e-9
+    assert len(LDA().fit(X, y, weights).classes_waiting_) == 0
+    weights[wrong] = 0.0
+    assert LDA().fit(X, y, weights).classes_.tolist() == sorted(LABELS)
+    weights[wrong] = 1.0, 0.0
+    lda.fit(X, y, weights).unlearn(X[wrong[1:]], y[wrong[1:]], weights[wrong[1:]])
+    assert lda.classes_waiting_.tolist() == ["godo"]
+    lda.unlearn(X[wrong[:1]], y[wrong[:1]], weights[wrong[:1]])
+    assert len(lda.classes_waiting_) == 0
+    same_solution(lda, LDA().fit(X[ready], y[ready]), X)
 
 
 def test_mmc_stays_a_case_of_wmv() -> None:
     X, y = rows()
     wmv, mmc = WMV(alpha=-2.0, pairs="share").fit(X, y), MMC().fit(X, y)
-    np.testing.assert_allclose(wmv.eigenvalues_, mmc.eigenvalues_ * len(X), rtol=1e-9)
+    np.testing.assert_allclose(wmv.eigenvalues_, mmc.eigenvalues_ * (len(X) - 1), rtol=1e-9)
 
 
-@pytest.mark.parametrize("key", sorted(ESTIMATORS.keys() - {"plsda", "wmv"}))  # theirs are not bounded by the classes
-def test_no_more_components_than_ready_labels_less_one(key: str) -> None:
-    X, y = rows(mistakes=3)
-    y[y == "godo"] = ["godo", "bda", "Fair"]
-    model = learned(key, X, y)
-    assert model.classes_waiting_.tolist() == ["Fair", "bda", "godo"]
-    assert np.linalg.matrix_rank(model.components_) == 2
-    assert model.rank_ == learned(key, *rows(mistakes=0)).rank_
-
-
-@pytest.mark.parametrize("key", ["opls", "cca", "plsda"])
-def test_regression_is_that_of_the_rows_that_do_not_wait(key: str) -> None:
-    X, y = rows()
-    model = learned(key, X, y, n_components=None, **({"gamma": 0.0} if key == "opls" else {}))
-    Yc, n = ready_columns(y)
-    ready = y != "godo"
-    centred = X - X.mean(axis=0)
-    coefficients = np.linalg.solve(centred.T @ centred, X.T @ Yc)
-    np.testing.assert_allclose(model.coef_, coefficients.T, atol=1e-9)
-    expected = n / n.sum() + (X - X[ready].mean(axis=0)) @ coefficients
-    np.testing.assert_allclose((X - model.mean_) @ model.coef_.T + model.intercept_, expected, atol=1e-9)
-    assert model.predict(X).tolist() == model.classes_[expected.argmax(axis=1)].tolist()
-
-
-@pytest.mark.parametrize("params", [{}, {"priors": [0.5, 0.25, 0.25]}], ids=str)
-def test_classifiers_know_ready_labels_only(params: dict[str, Any]) -> None:
+def test_priors_name_all_labels_and_those_that_wait_leave_theirs() -> None:
     X, y = rows()
     ready = y != "godo"
-    means = np.array([X[y == label].mean(axis=0) for label in sorted(LABELS)])
-    lda = LDA(**params).fit(X, y)
-    assert lda.classes_.tolist() == sorted(LABELS)
-    np.testing.assert_allclose(lda.means_, means)
-    np.testing.assert_allclose(lda.transform(X), (X - lda.xbar_) @ lda.scalings_, atol=1e-10)
-    between, centred = sum(10 * np.outer(m, m) for m in means - X[ready].mean(axis=0)), X - X.mean(axis=0)
-    inverse = np.linalg.inv((centred.T @ centred - between) / len(X))
-    priors = np.array(params.get("priors", [1 / 3, 1 / 3, 1 / 3]))
-    scores = X @ inverse @ means.T - 0.5 * np.einsum("ij,jk,ik->i", means, inverse, means) + np.log(priors)
-    posterior = np.exp(scores - scores.max(axis=1, keepdims=True))
-    np.testing.assert_allclose(lda.predict_proba(X), posterior / posterior.sum(axis=1, keepdims=True), atol=1e-9)
-    nearest = ClassMeans().fit(X, y)
-    np.testing.assert_allclose(nearest.centroids_, means)
-    distances = ((X[:, None] - means) ** 2).sum(axis=2)
-    assert nearest.predict(X).tolist() == np.array(sorted(LABELS))[distances.argmin(axis=1)].tolist()
-    with pytest.raises(errors.InvalidParameter, match="beside 1 that wait for min_class_rows=2 rows"):
-        LDA(priors=[0.4, 0.3, 0.2, 0.1]).fit(X, y).transform(X)
+    lda = LDA(priors=[0.3, 0.1, 0.4, 0.2]).fit(X, y)  # bad, fair, godo, good
+    never = LDA(priors=[0.5, 1 / 6, 1 / 3]).fit(X[ready], y[ready])
+    np.testing.assert_allclose(lda.priors_, [0.5, 1 / 6, 1 / 3])
+    same_solution(lda, never, X)
+    with pytest.raises(errors.InvalidParameter, match="4 labels have been learned so far, with 1 that wait"):
+        LDA(priors=[0.5, 0.25, 0.25]).fit(X, y).transform(X)
+    with pytest.raises(errors.InvalidParameter, match="0 for all labels that do not wait"):
+        LDA(priors=[0.0, 0.0, 1.0, 0.0]).fit(X, y).transform(X)
 
 
 @pytest.mark.parametrize(
@@ -170,13 +204,26 @@ def test_classifiers_know_ready_labels_only(params: dict[str, Any]) -> None:
     ids=repr,
 )
 @pytest.mark.parametrize("standardize", [False, True])
-def test_refine_is_the_exact_solution(model: Any, standardize: bool) -> None:
+@pytest.mark.parametrize("sparse", [False, True])
+def test_refined_solutions_have_not_learned_a_misspelt_row(model: Any, standardize: bool, sparse: bool) -> None:
     X, y = rows()
-    exact = copied(model).set_params(scatter="exact", standardize=standardize).fit(X, y)
-    wide = copied(model).set_params(scatter="diagonal", standardize=standardize).fit(X, y)
-    wide.refine([(X[:11], y[:11]), (X[11:], y[11:])], 1e-10, 30)
-    np.testing.assert_allclose(wide.eigenvalues_, exact.eigenvalues_, rtol=1e-8)
-    np.testing.assert_allclose(np.abs(wide.transform(X)), np.abs(exact.transform(X)), atol=1e-6)
+    ready = y != "godo"
+    Z: Any = sp.csr_matrix(with_own_columns(X, y)) if sparse else with_own_columns(X, y)
+    wide = copied(model).set_params(scatter="diagonal", standardize=standardize).fit(Z, y)
+    wide.refine([(Z[:11], y[:11]), (Z[11:], y[11:])], 1e-11, 40)
+    never = copied(model).set_params(scatter="exact", standardize=standardize).fit(Z[ready], y[ready])
+    np.testing.assert_allclose(wide.eigenvalues_, never.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(np.abs(wide.transform(Z)), np.abs(never.transform(Z)), atol=1e-8)
+
+
+@pytest.mark.parametrize("model", [LDA(), MMC(2), WMV(2), WMV(2, alpha=-2.0, pairs="share")], ids=repr)
+def test_refine_is_the_exact_solution_where_labels_with_more_rows_wait(model: Any) -> None:
+    X, y = rows(mistakes=3)
+    exact = copied(model).set_params(scatter="exact", min_class_rows=4).fit(X, y)
+    wide = copied(model).set_params(scatter="diagonal", min_class_rows=4).fit(X, y)
+    wide.refine([(X[:11], y[:11]), (X[11:], y[11:])], 1e-11, 40)
+    np.testing.assert_allclose(wide.eigenvalues_, exact.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(np.abs(wide.transform(X)), np.abs(exact.transform(X)), atol=1e-8)
 
 
 def test_several_labels_numbers_and_no_targets_are_exempt() -> None:
@@ -210,8 +257,8 @@ def test_who_waits_is_a_function_of_the_rows_alone(stream: Any, least: int, rand
     y, w = np.array([label for label, _, _ in stream]), np.array([float(weight) for _, _, weight in stream])
     X[:, 0] += np.array(["abcd".index(label) for label in y])
 
-    def waiting(labels: Any) -> list[str]:
-        counts = Counter(labels)
+    def waiting(at: Any) -> list[str]:
+        counts = Counter(y[at][w[at] > 0].tolist())
         few = sorted(label for label, rows in counts.items() if rows < least)
         return few if len(counts) - len(few) >= 2 else []
 
@@ -221,20 +268,20 @@ def test_who_waits_is_a_function_of_the_rows_alone(stream: Any, least: int, rand
     both = LDA(min_class_rows=least, decay=decay, gamma=1.0).partial_fit(X[left], y[left], w[left])
     if cut:
         part = LDA(min_class_rows=least, decay=decay, gamma=1.0).partial_fit(X[gone], y[gone], w[gone])
-        assert part.classes_waiting_.tolist() == waiting(y[gone].tolist())
+        assert part.classes_waiting_.tolist() == waiting(gone)
         both = both.merge(part)
-    assert both.classes_waiting_.tolist() == waiting(y.tolist())
+    assert both.classes_waiting_.tolist() == waiting(order)
     if w.any() and decay == 1.0:
         whole = LDA(min_class_rows=least, gamma=1.0).partial_fit(X, y, w)
         np.testing.assert_allclose(both.eigenvalues_, whole.eigenvalues_, atol=1e-9)
-        assert both.rank_ <= max(0, len(set(y.tolist())) - len(waiting(y.tolist())) - 1)
+        assert both.rank_ <= max(0, len(set(y.tolist())) - len(waiting(order)) - 1)
     if not 0 < cut < len(y) or not w[left].any():
         return
     try:
         both.unlearn(X[gone], y[gone], w[gone])
     except errors.CannotUnlearn:  # too few digits would be left
         return
-    assert both.classes_waiting_.tolist() == waiting(y[left].tolist())
+    assert both.classes_waiting_.tolist() == waiting(left)
     if decay == 1.0:
         alone = LDA(min_class_rows=least, gamma=1.0).partial_fit(X[left], y[left], w[left])
         np.testing.assert_allclose(both.eigenvalues_, alone.eigenvalues_, atol=1e-7)
