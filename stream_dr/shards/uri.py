@@ -26,7 +26,7 @@ OPTIONS = ("region", "scheme", "endpoint_override")
 """What a URI may say beside the place."""
 
 ATTEMPTS = 10
-"""How often S3 is asked: with the waits between, for a minute at least, and a few at most."""
+"""Number of times that S3 is asked before an error, unless AWS_MAX_ATTEMPTS is set. With the waits this takes minutes."""
 
 
 class Status(NamedTuple):
@@ -179,7 +179,8 @@ def _opened(uri: str) -> tuple[fs.FileSystem, str]:
         said = {name: value[0] for name, value in parse_qs(urlsplit(uri).query).items()}
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         known = {"region": system.region, "endpoint_override": endpoint, **said}
-        system = fs.S3FileSystem(**known, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS))
+        attempts = int(os.environ.get("AWS_MAX_ATTEMPTS", ATTEMPTS))
+        system = fs.S3FileSystem(**known, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts))
     return system, path
 
 
