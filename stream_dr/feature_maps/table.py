@@ -8,8 +8,9 @@ them, then mapped by them; a published projection holds them as they were then.
   nobody has met is left out, its values counted as unseen; a value of another type is refused or, where nothing is lost
   (3 for "3", "2.5" for 2.5), read as what the column is.
 - States merge: columns by name, categories by value. What was hashed in one part stays hashed there.
-- Rows can be unlearned exactly unless a mean filled them or idf weighed them, for those of their time are not kept: such
-  rows are refused, and a directory's models are rebuilt from the log. With a constant `impute`, or idf=False, all can be.
+- Rows can be unlearned exactly unless a mean filled them or the idf of `text` weighed them, for those of their time are not
+  kept: such rows are refused, and a directory's models are rebuilt from the log. With a constant `impute`, or idf=False, all
+  can be.
 
 Cost a row: O(columns), and O(words) of a text. Why this way: everything that is remembered is a sum, so parts agree.
 """
@@ -25,7 +26,7 @@ from stream_dr.checks import MOST_ROWS, WIDEST, within, wrong
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps.columns import (
     MOST_ONE_HOT,
-    MOST_WORDS,
+    WORDS_IN_ALL,
     Making,
     TableColumn,
     begun,
@@ -82,13 +83,9 @@ class Table(FeatureMap):
     max_categories: categories of a column with a column of their own; further ones share n_hashed hashed ones. n_words:
     hashed words of a text. one_hot, hash: columns whose categories are not hashed (up to 1,000), or all are. drop, keep:
     columns left out, or taken though they look like ids or constants. as_: column → "number", "date", "time", "category" or
-    "text". impute: "mean", or the number that stands for a missing one. n_words None: 65,536 where a text is all there is
-    (then this is `text`), else up to 2,048, as many as the whole scatter of 4,096 columns has room for. idf: whether words
-    are weighed by the share of rows that have them, as TfidfVectorizer does. word_scatter: summed squares added to each
-    word's column of a table that has others, too, when LDA, OPLS, CCA or HSL is solved with the whole scatter: words that
-    few rows have cannot drown the other columns then. famd: whether methods that use no targets (PCA, CCIPCA, LPP, NPE, LE,
-    LLE) divide the column of a category by the root of its share and leave out those that say that a value is missing, as
-    factor analysis of mixed data does.
+    "text". impute: "mean", or the number that stands for a missing one. n_words None: an equal share of 1,024.
+    famd: whether methods that use no targets (PCA, CCIPCA, LPP, NPE, LE, LLE) divide the column of a category by the root of
+    its share and leave out those that say that a value is missing, as factor analysis of mixed data does.
     """
 
     max_categories: int = 32
@@ -100,8 +97,6 @@ class Table(FeatureMap):
     keep: Sequence[str] = ()
     as_: dict[str, str] | None = None
     impute: str | float = "mean"
-    idf: bool = True
-    word_scatter: float = 10.0
     famd: bool = True
 
     by_name: ClassVar[bool] = True
@@ -111,7 +106,7 @@ class Table(FeatureMap):
     def out_features(self, width: int) -> int:
         """Columns that are made at most of so many, whatever they hold."""
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0, MOST_ONE_HOT if self.one_hot else 0)
-        return max(width * (most + 1), MOST_WORDS + width if width and not self.n_words else 0)
+        return width * (most + 1) + (WORDS_IN_ALL if width and not self.n_words else 0)
 
     def check(self) -> None:
         """Raise InvalidParameter when a value is outside its range."""
@@ -132,17 +127,14 @@ class Table(FeatureMap):
             )
         if self.impute != "mean" and not finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
-        for name in ("idf", "famd"):
+        for name in ("famd",):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidParameter(f"{name}={getattr(self, name)!r} of table; it must be true or false.")
-        if not finite_number(self.word_scatter) or self.word_scatter < 0:
-            raise InvalidParameter(f"word_scatter={self.word_scatter!r} of table; it must be a finite number ≥ 0.")
 
     def making(self) -> Making:
         """What is made of columns."""
         one_hot, hashed = tuple(self.one_hot), tuple(self.hash)
-        words = Words(self.n_words or 0, idf=self.idf)
-        return Making(self.max_categories, self.n_hashed, words, self.impute, one_hot, hashed)
+        return Making(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
     def begin(self, rows: RawRows) -> TableState:
         """The state that knows the names of these rows' columns."""
@@ -239,13 +231,6 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
 
-def word_columns(state: TableState) -> np.ndarray:
-    """Numbers (m,) int64 of the columns made of texts' words, beside others; none where texts are all there is."""
-    if all(column.kind == "text" for column in state.columns if column.made):
-        return np.zeros(0, dtype=np.int64)
-    return np.concatenate([np.zeros(0, np.int64), *(c.places for c in state.columns if c.kind == "text")])
-
-
 def indicator_columns(state: TableState, making: Making) -> tuple[np.ndarray, np.ndarray]:
     """Numbers, int64, of the columns that indicate a category, and of those that indicate a gap."""
     categories = [c.made_at(making) for c in state.columns if c.kind == "category"]
@@ -293,7 +278,7 @@ def check_columns(spec: Any, rows: RawRows) -> None:
 def table_parts(made: Any, table: TableState, rows: RawRows) -> list[slice]:
     """The rows of a table that are mapped at a time: fewer where columns are many or texts long, for a row has each word."""
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
-    most = made.making().words.n_features or MOST_WORDS
+    most = made.making().words.n_features or WORDS_IN_ALL
     entries = 7 * len(table.columns) + sum(min(most, letters // 2) for letters in longest)
     step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
     return [slice(start, start + step) for start in range(0, rows.rows, step)]

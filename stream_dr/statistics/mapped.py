@@ -316,13 +316,17 @@ class TableAccumulator(MappedAccumulator):
         self.n_features = len(self._names)
 
     def remove(self, block: Block, **options: Any) -> None:
-        """Take out a batch learned before. Raises CannotUnlearn for rows that other means filled, or other idf weighed, when
-        they were learned; with a constant `impute`, and without idf, there are none such."""
+        """Take out a batch learned before.
+
+        Raises CannotUnlearn for rows that were filled by other means, or weighted by another idf, when they were learned. A
+        constant `impute`, or idf=False, leaves no such rows.
+        """
         rows = raw_of(block.X, block.names)
         if self.table is None or not lasting(self._map, self.table, rows):
             raise CannotUnlearn(
                 "these rows have missing numbers or words, which were filled or weighed by the means and frequencies of "
-                "their time. Learn anew without them (a directory's models are), or take a constant impute, or idf=False."
+                "their time. Learn anew without them (a directory's models are), or take a constant impute (table), or "
+                "idf=False (text)."
             )
         left = add(self._map, self.table, rows, sign=-1)
         self.inner.remove(self._part(block._replace(X=rows)), **options)

@@ -22,7 +22,6 @@ from stream_dr.feature_maps.table import (
     check_columns,
     famd_scale,
     indicator_columns,
-    word_columns,
 )
 from stream_dr.feature_maps.widths import check_most_columns, most_columns, most_of_kinds
 from stream_dr.projection import Mapped, Projection
@@ -91,15 +90,6 @@ def column_scale(state: Any) -> np.ndarray | None:
     """What a table's mapped columns (columns,) are multiplied by in methods that use no targets; None where they are not."""
     table = state.table if isinstance(state, MappedState) else None
     return None if table is None else famd_scale(feature_map(state.feature_map), table)
-
-
-def words_beside(state: Any) -> tuple[np.ndarray, float]:
-    """Numbers of the columns that a table's map has made of words, where it has made others, too; and what counts as their
-    scatter beside their own (`word_scatter`)."""
-    if not isinstance(state, MappedState) or state.table is None:
-        return np.zeros(0, dtype=np.int64), 0.0
-    words = word_columns(state.table)
-    return words[words < state.inner.n_features], getattr(feature_map(state.feature_map), "word_scatter", 0.0)
 
 
 def indicators(state: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What the map of tables does unasked: words by the room there is, a ridge on them, FAMD, and the memory it tells."""
+"""What the map of tables does by default: how many words, FAMD, and the memory it reports."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import stream_dr
 from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.widths import most_of_kinds
+from stream_dr.feature_maps.widths import most_columns, most_of_kinds
 from stream_dr.statistics.protocol import pack
 
 
@@ -28,44 +28,31 @@ def prose(rows: int = 200, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
 X, Y = prose()
 
 
-def test_a_text_alone_has_all_words_and_one_beside_others_the_room_there_is() -> None:
-    alone = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["note"]], Y)
-    assert len(alone.mapped_names_) == 65_536
-    beside = LDA(feature_map=stream_dr.table()).fit(X, Y)
-    assert sum("#" in name for name in beside.mapped_names_) == 2_048
-    assert beside.state_.inner.scatter == "exact"
-    many = X.assign(**{f"c{i}": X.colour for i in range(60)})
-    crowded = LDA(feature_map=stream_dr.table()).fit(many, Y)
-    words = sum("#" in name for name in crowded.mapped_names_)
-    assert 32 <= words < 2_048
-    assert crowded.state_.inner.scatter == "exact"
+@pytest.mark.parametrize(("texts", "words"), [(1, 1_024), (2, 512), (3, 341)])
+def test_texts_share_1024_hashed_words(texts: int, words: int) -> None:
+    rows = X.assign(**{f"note{i}": X.note for i in range(1, texts)})
+    model = LDA(feature_map=stream_dr.table()).fit(rows, Y)
+    assert sum("note #" in name for name in model.mapped_names_) == words
+    assert sum("#" in name for name in model.mapped_names_) == texts * words
+    assert model.state_.inner.scatter == "exact"
+    assert f"{words:,} hashed words" in str(stream_dr.describe_table(rows))
 
 
-def test_a_text_alone_is_what_the_map_of_texts_makes() -> None:
-    kept: dict[str, Any] = {"gamma": 1.0, "scatter": "diagonal"}
-    table = LDA(**kept, feature_map=stream_dr.table()).fit(X[["note"]], Y)
-    text = LDA(**kept, feature_map=stream_dr.text()).fit(X[["note"]], Y)
-    assert np.allclose(np.abs(table.transform(X[["note"]])), np.abs(text.transform(X[["note"]])))
+def test_words_are_hashed_without_idf_so_that_their_order_does_not_matter() -> None:
+    rows = X[["b", "note"]]
+    model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(rows[:100], Y[:100])
+    model.partial_fit(rows[100:], Y[100:]).unlearn(rows[:100], Y[:100])
+    expected = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(rows[100:], Y[100:])
+    assert np.allclose(np.abs(model.transform(rows)), np.abs(expected.transform(rows)), atol=1e-7)
 
 
-@pytest.mark.parametrize("given", [0.0, 3.0])
-def test_word_scatter_is_a_ridge_on_words_and_the_state_stays(given: float) -> None:
-    spec = stream_dr.table(n_words=64, word_scatter=given)
-    lda = LDA(scaling="source", feature_map=spec).fit(X, Y)
-    before = {name: array.copy() for name, array in pack(lda.state_)[0].items()}
-    Z = lda.transform(X)
-    for name, array in pack(lda.state_)[0].items():
-        assert np.array_equal(array, before[name])
-
-    M = np.asarray(feature_map_rows(lda, X))
-    centred = M - M.mean(0)
-    words = np.array(["note #" in name for name in lda.mapped_names_])
-    C = centred.T @ centred + np.diag(np.where(words & (centred**2).sum(0).astype(bool), given, 0.0))
-    H = np.eye(3)[Y] / np.sqrt(np.bincount(Y))
-    right = centred.T @ H
-    values, _ = np.linalg.eigh(right.T @ np.linalg.pinv(C, rcond=1e-12, hermitian=True) @ right)
-    assert np.allclose(np.sort(lda.eigenvalues_), values[-2:], rtol=1e-6)
-    assert Z.shape == (200, 2)
+def test_a_column_without_a_value_counts_as_a_category() -> None:
+    empty = {f"c{i}": [None] * 200 for i in range(70)}
+    model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["b", "note"]].assign(**empty), Y)
+    assert model.state_.inner.scatter == "exact"  # 2 + 1,025 + 70 · 41 columns at most
+    making = feature_map(stream_dr.table()).making()
+    assert most_columns(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
+    assert most_of_kinds(making, feature_map(stream_dr.table()).wishes(), dict.fromkeys(empty, "")) == 70 * 41
 
 
 def feature_map_rows(model: Any, rows: pd.DataFrame) -> np.ndarray:
