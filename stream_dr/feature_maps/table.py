@@ -26,6 +26,7 @@ from stream_dr.checks import MOST_ROWS, WIDEST, within, wrong
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps.columns import (
     MOST_ONE_HOT,
+    SIZES,
     WORDS_IN_ALL,
     Making,
     TableColumn,
@@ -84,8 +85,6 @@ class Table(FeatureMap):
     hashed words of a text. one_hot, hash: columns whose categories are not hashed (up to 1,000), or all are. drop, keep:
     columns left out, or taken though they look like ids or constants. as_: column → "number", "date", "time", "category" or
     "text". impute: "mean", or the number that stands for a missing one. n_words None: an equal share of 1,024.
-    famd: whether methods that use no targets (PCA, CCIPCA, LPP, NPE, LE, LLE) divide the column of a category by the root of
-    its share and leave out those that say that a value is missing, as factor analysis of mixed data does.
     """
 
     max_categories: int = 32
@@ -97,7 +96,6 @@ class Table(FeatureMap):
     keep: Sequence[str] = ()
     as_: dict[str, str] | None = None
     impute: str | float = "mean"
-    famd: bool = True
 
     by_name: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
@@ -127,9 +125,6 @@ class Table(FeatureMap):
             )
         if self.impute != "mean" and not finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
-        for name in ("famd",):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidParameter(f"{name}={getattr(self, name)!r} of table; it must be true or false.")
 
     def making(self) -> Making:
         """What is made of columns."""
@@ -231,31 +226,16 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
 
-def indicator_columns(state: TableState, making: Making) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers, int64, of the columns that indicate a category, and of those that indicate a gap."""
-    categories = [c.made_at(making) for c in state.columns if c.kind == "category"]
-    gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
-    return np.setdiff1d(np.concatenate([np.zeros(0, np.int64), *categories]), gaps), gaps
+def columns_by_kind(state: TableState, making: Making) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the numbers of the columns made of numbers and dates, of categories, and of gaps.
 
-
-def famd_scale(spec: Table | Text, state: TableState) -> np.ndarray | None:
-    """What columns are multiplied by in methods that use no targets, (state.width,) float64: 1/√share where they indicate a
-    category (0 without rows), 0 where they indicate a gap, else 1; None where they are to stay as they are (`famd`).
-
-    A hashed column counts with the mean share of its column's hashed ones.
+    Each array is int64. Columns of words are in none of them.
     """
-    if not isinstance(spec, Table) or not spec.famd:
-        return None
-    making, rows = spec.making(), np.full(state.width, float(state.rows))
-    for column in (c for c in state.columns if c.kind == "category"):
-        rows[column.places] = column.counts
-        if column.hashed >= 0:
-            rows[column.hashed : column.hashed + making.n_hashed] = (
-                column.present - column.counts.sum()
-            ) / making.n_hashed
-    scale = np.sqrt(np.divide(state.rows, rows, out=np.zeros(state.width), where=rows > 0.0))
-    scale[indicator_columns(state, making)[1]] = 0.0
-    return scale
+    none = np.zeros(0, dtype=np.int64)
+    gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
+    categories = [c.made_at(making) for c in state.columns if c.kind == "category"]
+    numbers = [c.places for c in state.columns if c.kind in SIZES]
+    return np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
 
 
 def emptied(state: TableState) -> TableState:
@@ -284,9 +264,11 @@ def table_parts(made: Any, table: TableState, rows: RawRows) -> list[slice]:
     return [slice(start, start + step) for start in range(0, rows.rows, step)]
 
 
-def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows, scale: np.ndarray | None = None) -> sp.csr_matrix:
-    """Rows (rows, state.width) float64 CSR, by what the state holds, columns times `scale` (columns,), those past it as they
-    are. Raises SchemaMismatch."""
+def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:
+    """Return rows (rows, state.width), float64 CSR, mapped by the state's statistics.
+
+    Raises SchemaMismatch.
+    """
     making = spec.making()
     made = [c for c in state.columns if c.made]
     parts = [entries(c, read_as(c, rows.column(c.name), rows.rows), making) for c in made]
@@ -295,8 +277,6 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows, scale: np.
         return sp.csr_matrix(shape)
     at, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
     X = sp.csr_matrix((values, (at, columns)), shape=shape)
-    if scale is not None:
-        X.data *= np.append(scale, np.ones(state.width - len(scale)))[X.indices]
     X.eliminate_zeros()
     X.sort_indices()
     return X

@@ -21,7 +21,6 @@ from stream_dr.feature_maps.table import (
     TableState,
     add,
     depends_on_others,
-    famd_scale,
     joined,
     lasting,
     mapped_rows,
@@ -288,16 +287,12 @@ class LandmarkAccumulator(MappedAccumulator):
 class TableAccumulator(MappedAccumulator):
     """An accumulator of the rows that a map with running statistics makes of a table's columns, or of dense rows; one owner.
 
-    A batch is added to the statistics first, then mapped by them. n_features: columns of the table. scaled: whether mapped
-    columns are multiplied by `famd_scale` of the rows so far.
+    A batch is added to the statistics first, then mapped by them. n_features: columns of the table.
     """
 
-    def __init__(
-        self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None, scaled: bool = False
-    ) -> None:
+    def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
         self.table = None if state is None else state.table
-        self._scaled = scaled
 
     def add(self, block: Block) -> None:
         """Learn one batch. Raises SchemaMismatch, InvalidRows, what the inner accumulator raises; then nothing changed."""
@@ -357,7 +352,7 @@ class TableAccumulator(MappedAccumulator):
         """Some rows, mapped. The width is stated, so that the whole scatter is kept, unless too many columns may come."""
         table = self.table or TableState()
         stated = most_columns(self._map.making(), table.columns) <= EXACT_WIDTH
-        X = mapped_rows(self._map, table, block.X, famd_scale(self._map, table) if self._scaled else None)
+        X = mapped_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, checked=True)
 
 

@@ -1,6 +1,5 @@
 """What the map of tables does by default: how many words, FAMD, and the memory it reports."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,7 +64,7 @@ def feature_map_rows(model: Any, rows: pd.DataFrame) -> np.ndarray:
 
 def test_pca_of_a_table_is_factor_analysis_of_mixed_data() -> None:
     rows = X[["a", "b", "colour"]]
-    pca = PCA(n_components=3, standardize=True, feature_map=stream_dr.table()).fit(rows)
+    pca = PCA(n_components=3, feature_map=stream_dr.table()).fit(rows)
     M = feature_map_rows(pca, rows)
     names = list(pca.mapped_names_)
     numbers, gap = [names.index("a"), names.index("b")], names.index("a missing")
@@ -78,12 +77,21 @@ def test_pca_of_a_table_is_factor_analysis_of_mixed_data() -> None:
     assert np.allclose(pca.explained_variance_, values / (len(rows) - 1))
     assert np.allclose(np.cov(pca.transform(rows).T), np.diag(values / (len(rows) - 1)), atol=1e-9)
     kept = pca.get_covariance()[np.ix_([*numbers, *categories], [*numbers, *categories])]
-    full = PCA(standardize=True, feature_map=stream_dr.table()).fit(rows)
+    full = PCA(feature_map=stream_dr.table()).fit(rows)
     assert np.allclose(full.get_covariance()[:, gap], 0.0)
     assert np.allclose(full.get_covariance()[numbers], np.cov(M.T)[numbers] * (np.arange(len(names)) != gap))
     assert np.isfinite(kept).all()
-    plain = PCA(n_components=3, standardize=True, feature_map=stream_dr.table(famd=False)).fit(rows)
-    assert not np.allclose(plain.explained_variance_, pca.explained_variance_)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_pca_of_a_table_scales_its_columns_as_standardize_says(standardize: bool) -> None:
+    rows = X[["a", "b", "colour"]]
+    pca = PCA(n_components=3, standardize=standardize, feature_map=stream_dr.table()).fit(rows)
+    M = feature_map_rows(pca, rows)
+    expected = np.linalg.svd((M - M.mean(0)) / (M.std(0) if standardize else 1.0), compute_uv=False)[:3] ** 2
+    assert np.allclose(pca.explained_variance_, expected / (len(rows) - 1))
+    arrays = [PCA(n_components=2, standardize=given).fit(M).explained_variance_ for given in (None, False)]
+    assert np.array_equal(*arrays)
 
 
 def test_a_category_whose_rows_are_gone_is_zero() -> None:
@@ -117,32 +125,9 @@ def test_state_bytes_are_an_upper_bound(columns: list[str]) -> None:
 
 
 @pytest.mark.parametrize("make", [CCIPCA, LPP, NPE, LaplacianEigenmaps, LLE])
-def test_other_methods_without_targets_divide_a_tables_columns_likewise(make: Any, tmp_path: Path) -> None:
+def test_other_methods_without_targets_take_a_tables_columns_as_they_are(make: Any) -> None:
     rows = X[["a", "b", "colour"]]
     model = make(n_components=2, feature_map=stream_dr.table()).fit(rows)
     M = feature_map_rows(model, rows)
-    names = list(model.mapped_names_)
-    shares = np.array([1.0 if not name.startswith("colour=") else M[:, i].mean() for i, name in enumerate(names)])
-    divided = M / np.sqrt(shares) * np.array(["missing" not in name for name in names])
-    plain = make(n_components=2).fit(divided)
-    Z, expected = model.transform(rows), plain.transform(divided)
+    Z, expected = model.transform(rows), make(n_components=2).fit(M).transform(M)
     assert np.allclose(np.abs(Z), np.abs(expected), atol=1e-6 * np.abs(expected).max())
-    asis = make(n_components=2, feature_map=stream_dr.table(famd=False)).fit(rows)
-    assert not np.allclose(np.abs(asis.transform(rows)), np.abs(expected), atol=1e-3 * np.abs(expected).max())
-    model.save(tmp_path / "saved")
-    assert np.array_equal(stream_dr.load(tmp_path / "saved").transform(rows), Z)
-    late = (
-        make(n_components=2, feature_map=stream_dr.table()).fit(rows[:150]).partial_fit(rows[150:].assign(colour="new"))
-    )
-    assert np.isfinite(late.transform(rows)).all()
-
-
-def test_ccipca_of_a_table_has_the_density_and_covariance_of_its_columns() -> None:
-    rows = X[["b", "colour"]]
-    model = CCIPCA(n_components=2, feature_map=stream_dr.table()).fit(rows)
-    M = feature_map_rows(model, rows)
-    shares = np.array([M[:, i].mean() if "=" in name else 1.0 for i, name in enumerate(model.mapped_names_)])
-    plain = CCIPCA(n_components=2).fit(M / np.sqrt(shares))
-    assert np.allclose(model.get_covariance(), plain.get_covariance() * np.sqrt(np.outer(shares, shares)))
-    density = plain.score_samples(M / np.sqrt(shares)) - 0.5 * np.log(shares).sum()
-    assert np.allclose(model.score_samples(rows), density)
