@@ -174,9 +174,12 @@ class MappedAccumulator:
         before = self._map, self._spec
         if not self._map.settled and block.rows:
             check_rows(block)
-            self._map = self._map.decided(block.X)
+            self._map = self._map.decided(block)
             self._spec = canonical_spec(self._map)
         try:
+            if not self.n_features and block.rows:
+                check_rows(block)
+                self._map.warn_of(block.X)
             self._each(block, lambda part: self.inner.add(self._mapped(part, width)))
         except BaseException:
             self._map, self._spec = before
