@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.errors import StreamDRError, did_you_mean
-from stream_dr.feature_maps.columns import TableColumn, begun, learned, read_as
-from stream_dr.feature_maps.table import Table
+from stream_dr.feature_maps.columns import LEFT_OUT, TableColumn, begun, learned, read_as
+from stream_dr.feature_maps.table import Table, Text
 from stream_dr.feature_maps.taken_for import TakenFor, taken_for
 from stream_dr.feature_maps.widths import words_of
 from stream_dr.rows.raw_rows import RawColumn, RawRows
@@ -75,13 +75,25 @@ def _alike(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
     return [part for run in runs for part in ([run] if len(run) >= MANY else [[column] for column in run])]
 
 
-def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
-    """What `table` with this spec (None: its defaults) would make of rows, the first batch of which decides.
+def map_for(rows: RawRows, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of the map that suits rows, `text` if all that is made of them is one text.
 
-    Raises InvalidParameter for a spec that no rows could do with; what is wrong with these rows is told in `problems`.
+    spec: of `table`, returned for all other rows. Raises InvalidParameter.
+    """
+    report = describe(rows, spec)
+    used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
+    prose = [column.taken_for for column in used] == ["text"] and not report.problems
+    return {"map": "text", "column": used[0].name} if prose else spec
+
+
+def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
+    """Return what `table` or `text` with this spec makes of rows, the first batch of which decides.
+
+    spec: None for the defaults of `table`. Raises InvalidParameter for a spec that suits no rows. `problems` of the report
+    says what is wrong with these rows.
     """
     batches = [rows] if isinstance(rows, RawRows) else list(rows)
-    made = Table(**{k: v for k, v in (spec or {}).items() if k != "map"})
+    made = _table(spec or {})
     made.check()
     names = batches[0].names if batches else ()
     asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(made, o) or ())}
@@ -101,6 +113,15 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
         columns.append(report)
         problems += [problem] if problem else []
     return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems))
+
+
+def _table(spec: dict[str, Any]) -> Table:
+    """Return the table of a spec; of a text's, one with as many words."""
+    given = {name: value for name, value in spec.items() if name != "map"}
+    if spec.get("map") != "text":
+        return Table(**given)
+    made = Text(**given)
+    return Table(n_words=made.n_features, as_={made.column: "text"} if made.column else None)
 
 
 def _taken(name: str, batches: list[RawColumn | None], made: Table) -> TakenFor:
