@@ -11,7 +11,7 @@ from stream_dr.errors import StreamDRError, did_you_mean
 from stream_dr.feature_maps.columns import LEFT_OUT, TableColumn, begun, learned, read_as
 from stream_dr.feature_maps.table import Table, Text
 from stream_dr.feature_maps.taken_for import TakenFor, taken_for
-from stream_dr.feature_maps.widths import words_of
+from stream_dr.feature_maps.widths import diagonal_reason, words_of
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8
@@ -34,11 +34,16 @@ class ColumnReport(NamedTuple):
 
 
 class TableReport(NamedTuple):
-    """rows: looked at. columns: one report each, in order. problems: all that would refuse the rows, in words."""
+    """Report on a table.
+
+    rows: number of rows read. columns: one report each, in order. problems: reasons why the rows would be refused. note: why
+    only the diagonal of the scatter would be kept, or "".
+    """
 
     rows: int
     columns: tuple[ColumnReport, ...]
     problems: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def used(self) -> int:
@@ -55,6 +60,7 @@ class TableReport(NamedTuple):
             lines.append((name, c.taken_for or "nothing yet", c.made or "left out", c.why, options))
         widths = [max(map(len, part)) for part in zip(*lines, strict=True)]
         told = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        told += [f"note: {self.note}"] if self.note else []
         return "\n".join([*told, *(f"problem: {problem}" for problem in self.problems)])
 
 
@@ -107,12 +113,15 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     begins = {name: taken[name].kind for name in names if taken[name].kind}
     words = words_of(made.making(), [TableColumn(name) for name in names], begins)
 
-    columns = []
+    columns, learned_columns = [], []
     for name in names:
-        report, problem = _report(name, given[name], taken[name], made, words)
+        report, column, problem = _report(name, given[name], taken[name], made, words)
         columns.append(report)
+        learned_columns.append(column)
         problems += [problem] if problem else []
-    return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems))
+    # The scatter of texts alone is never kept whole, which is no news.
+    note = "" if (spec or {}).get("map") == "text" else diagonal_reason(made.making(), learned_columns)
+    return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems), note)
 
 
 def _table(spec: dict[str, Any]) -> Table:
@@ -134,7 +143,8 @@ def _taken(name: str, batches: list[RawColumn | None], made: Table) -> TakenFor:
 
 def _report(
     name: str, batches: list[RawColumn | None], taken: TakenFor, made: Table, words: int
-) -> tuple[ColumnReport, str]:
+) -> tuple[ColumnReport, TableColumn, str]:
+    """Return a column's report, the column as learned, and what would refuse its values."""
     making, column, width, problem = made.making(), TableColumn(name), 0, ""
     values, missing = set[object](), 0
     for given in filter(None, batches):
@@ -147,9 +157,11 @@ def _report(
                 column, width = learned(column, read_as(column, given, len(given.values)), making, width)
         except StreamDRError as e:
             problem = str(e)
-    return ColumnReport(
-        name, taken.kind, taken.why, _made(column, made), width, len(values), missing, _options(column)
-    ), problem
+    return (
+        ColumnReport(name, taken.kind, taken.why, _made(column, made), width, len(values), missing, _options(column)),
+        column,
+        problem,
+    )
 
 
 def _nothing() -> RawColumn:

@@ -5,6 +5,7 @@ Cost: O(columns).
 
 from collections.abc import Sequence
 
+from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
 from stream_dr.feature_maps.columns import MOST_ONE_HOT, WORDS_IN_ALL, Making, TableColumn
 from stream_dr.feature_maps.taken_for import Wishes
@@ -34,15 +35,26 @@ def check_most_columns(making: Making, wishes: Wishes, kinds: dict[str, str], wi
 
     kinds: kind of each raw column by name, "" where it has no value yet.
     """
-    total, most = most_of_kinds(making, wishes, kinds), _most_each(making, wishes, kinds)
+    total = most_of_kinds(making, wishes, kinds)
     if total > widest:
-        name = max(most, key=most.__getitem__)
-        raise TooManyFeatures(
-            f"up to {total} columns may be made of this table's {len(most)} (of {name} {most[name]}), and exact scatter is "
-            f'kept of up to {widest}. Lower max_categories, n_hashed or n_words of the map, or take scatter="diagonal".',
-            needed=total,
-            limit=widest,
-        )
+        told = f'{too_many(total, _most_each(making, wishes, kinds), widest)}, or take scatter="diagonal".'
+        raise TooManyFeatures(told, needed=total, limit=widest)
+
+
+def diagonal_reason(making: Making, columns: Sequence[TableColumn]) -> str:
+    """Return why only the diagonal of the scatter can be kept of a table, "" if all of it can."""
+    most = {column.name: _most_of(column, column.kind, making) for column in columns}
+    total = sum(most.values())
+    return "" if total <= EXACT_WIDTH else f"{too_many(total, most, EXACT_WIDTH)}, else only its diagonal is kept."
+
+
+def too_many(total: int, most: dict[str, int], widest: int) -> str:
+    """Return the message that a table may become too wide, naming its widest column."""
+    name = max(most, key=most.__getitem__)
+    return (
+        f"up to {total} columns may be made of this table's {len(most)} (of {name} {most[name]}), and exact scatter is "
+        f"kept of up to {widest}. Lower max_categories, n_hashed or n_words of the map"
+    )
 
 
 def most_of_kinds(making: Making, wishes: Wishes, kinds: dict[str, str]) -> int:

@@ -6,13 +6,14 @@ the names. Cost: the map's for each row, nothing else. Merges and unlearns where
 Why this way: no accumulator knows of maps and no map of accumulators, so any estimator can have any map.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_dr.checks import EXACT_WIDTH, WIDEST, same, within, wrong
-from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_width
+from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map, whole_spec
 from stream_dr.feature_maps.columns import TableColumn
 from stream_dr.feature_maps.nystroem import Landmarks
@@ -26,7 +27,7 @@ from stream_dr.feature_maps.table import (
     mapped_rows,
     table_parts,
 )
-from stream_dr.feature_maps.widths import check_most_columns, most_columns
+from stream_dr.feature_maps.widths import check_most_columns, diagonal_reason, most_columns
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, check_rows
@@ -306,12 +307,21 @@ class TableAccumulator(MappedAccumulator):
             check_most_columns(self._map.making(), self._map.wishes(), rows.kinds, EXACT_WIDTH)
         self.table = add(self._map, before, rows)
         try:
+            if before is None:
+                self._warn_of_diagonal(self.table)
             self._each(block._replace(X=rows), lambda part: self.inner.add(self._part(part)))
         except BaseException:
             self.table = before
             raise
         self._names = self.table.names
         self.n_features = len(self._names)
+
+    def _warn_of_diagonal(self, table: TableState) -> None:
+        """Warn (OnlyDiagonal) if the table is too wide for the whole scatter that scatter="auto" would keep."""
+        if isinstance(self._map, Table) and getattr(self.inner, "scatter", "") == "auto":
+            reason = diagonal_reason(self._map.making(), table.columns)
+            if reason:
+                warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 
     def remove(self, block: Block, **options: Any) -> None:
         """Take out a batch learned before.

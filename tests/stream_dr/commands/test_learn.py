@@ -335,6 +335,28 @@ def test_prose_alone_is_a_text_and_prose_beside_other_columns_a_tables(
     assert named == {"feature_map": {"map": "table"}, "shrinkage": 0.1}
 
 
+def test_days_are_dates_in_json_lines_as_in_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    days = [None if i % 7 == 0 else f"2024-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(60)]
+    times = [f"2024-02-29T{i % 24:02}:30:00" for i in range(60)]
+    rows = [{"d": d, "t": t, "y": "ab"[i % 2]} for i, (d, t) in enumerate(zip(days, times, strict=True))]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "r.csv").write_text("d,t,y\n" + "".join(f"{r['d'] or ''},{r['t']},{r['y']}\n" for r in rows))
+
+    def columns(file: str, *options: str) -> list[list[str]]:
+        done = Done(capsys, "learn", tmp_path / file, "--label", "y", "--check", *options)
+        return [line.split()[:2] for line in done.err.splitlines()[2:4]]
+
+    assert columns("r.jsonl") == columns("r.csv") == [["d", "date"], ["t", "time"]]
+    assert columns("r.jsonl", "--as", "d=time")[0] == ["d", "time"]
+    line = json.dumps({"d": "2024-02-29T10:30:00", "t": times[0], "y": "a"}) + "\n"
+    with (tmp_path / "r.jsonl").open("a") as file:
+        file.write("".join(json.dumps(rows[1]) + "\n" for _ in range(20_000)) + line)
+    late = Done(capsys, "learn", tmp_path / "r.jsonl", "--label", "y", "--dir", tmp_path / "d")
+    assert (late.status, "row 20060: column 'd'" in late.err, "--as d=time" in late.err) == (1, True, True), late.err
+    as_times = Done(capsys, "learn", tmp_path / "r.jsonl", "--label", "y", "--dir", tmp_path / "d", "--as", "d=time")
+    assert as_times.status == 0, as_times.err
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_numbers_with_a_fraction_are_predicted(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, path = TABLE.set_column(4, "y", pa.array(X[:, 0] + 0.5)).drop("n").slice(0, 300), tmp_path / f"t.{suffix}"

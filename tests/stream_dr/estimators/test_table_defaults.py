@@ -1,5 +1,6 @@
 """What the map of tables does by default: how many words, FAMD, and the memory it reports."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import stream_dr
 from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
+from stream_dr.errors import OnlyDiagonal
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.widths import most_columns, most_of_kinds
@@ -52,6 +54,19 @@ def test_a_column_without_a_value_counts_as_a_category() -> None:
     making = feature_map(stream_dr.table()).making()
     assert most_columns(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
     assert most_of_kinds(making, feature_map(stream_dr.table()).wishes(), dict.fromkeys(empty, "")) == 70 * 41
+
+
+def test_a_table_that_falls_to_the_diagonal_says_why_and_learns() -> None:
+    rows = X[["b", "note"]].assign(title=X.note)
+    spec = stream_dr.table(n_words=4_000)
+    reason = r"up to 8004 columns may be made of this table's 3 \(of note 4001\).* n_words .*diagonal"
+    with pytest.warns(OnlyDiagonal, match=reason):
+        model = LDA(gamma=1.0, feature_map=spec).fit(rows, Y)
+    assert model.solution_ == "diagonal"
+    model.partial_fit(rows, Y)  # said once
+    assert re.search(reason, str(stream_dr.describe_table(rows, n_words=4_000)))
+    assert "note:" not in str(stream_dr.describe_table(rows))
+    LDA(gamma=1.0, scatter="diagonal", feature_map=spec).fit(rows, Y)
 
 
 def feature_map_rows(model: Any, rows: pd.DataFrame) -> np.ndarray:

@@ -19,6 +19,7 @@ from stream_dr.errors import (
     CannotUnlearn,
     InvalidParameter,
     InvalidRows,
+    OnlyDiagonal,
     OtherColumns,
     SchemaMismatch,
     StreamDRError,
@@ -326,4 +327,5 @@ def test_exact_scatter_that_may_not_hold_all_columns_is_refused_before_anything_
         LDA(feature_map=wide, scatter="exact").fit(X, Y)
     numbers = LDA(feature_map=wide, scatter="exact").fit(X[["age", "when", "paid"]], Y)
     assert numbers.solution_ == "exact"
-    assert LDA(feature_map=wide).fit(X, Y).solution_ == "diagonal"
+    with pytest.warns(OnlyDiagonal, match=r"\(of \w+ 6009\)"):
+        assert LDA(feature_map=wide).fit(X, Y).solution_ == "diagonal"
