@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import gammaincinv
 
 from stream_dr.errors import InvalidParameter, NarrowKernel
@@ -151,8 +152,14 @@ def _median_distance(X: Any, kernel: str) -> float:
     if len(chosen) < 2:
         return 0.0
     rows = X[np.sort(chosen)].astype(np.float64)
-    # Rows far from 0 would lose the digits of their differences.
-    rows = rows if is_sparse(rows) else rows - rows[0]
+    if is_sparse(rows):
+        # scikit-learn takes 32-bit indices only, and rows may be wider than those reach.
+        used, at = np.unique(rows.indices, return_inverse=True)
+        parts = rows.data, at.astype(np.int32), rows.indptr.astype(np.int32)
+        rows = sp.csr_matrix(parts, shape=(len(chosen), len(used)))
+    else:
+        # Rows far from 0 would lose the digits of their differences.
+        rows = rows - rows[0]
     with np.errstate(over="ignore", invalid="ignore"):
         distances = manhattan_distances(rows) if kernel == "laplace" else euclidean_distances(rows, squared=True)
     return float(np.median(distances[np.triu_indices(len(chosen), 1)]))

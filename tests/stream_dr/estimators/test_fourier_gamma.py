@@ -62,6 +62,8 @@ def test_a_kernel_near_zero_is_warned_of_with_the_gamma_that_makes_it_a_half(ker
     rows = 50.0 * X[:150] * (np.abs(X[:150]) > 1)
     distances = pdist(rows, "sqeuclidean" if kernel == "rbf" else "cityblock")
     given = sp.csr_matrix(rows) if sparse else rows + 1e6
+    if sparse:
+        given.indices, given.indptr = given.indices.astype(np.int64), given.indptr.astype(np.int64)
     with pytest.warns(NarrowKernel) as told:
         model = LDA(gamma=1.0, feature_map=random_fourier(20, kernel)).partial_fit(given, Y[:150])
     better = float(re.search(r"gamma=(\S+) makes it \.5", str(told[0].message))[1])  # type: ignore[index]
