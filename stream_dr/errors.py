@@ -70,6 +70,14 @@ class OtherColumns(UserWarning):
     """Told when a table lacks columns that the first rows had, or has others."""
 
 
+class NarrowKernel(UserWarning):
+    """Issued when the gamma of random_fourier makes nearly all rows of the first batch dissimilar; names a better one."""
+
+
+class OnlyDiagonal(UserWarning):
+    """Issued when a table may become too wide for the whole scatter, so that only its diagonal is kept."""
+
+
 class Uncalibrated(UserWarning):
     """Warned when probabilities are asked of a solution by the diagonal of the scatter alone: they rank the classes, and
     their size says nothing."""

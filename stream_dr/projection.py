@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import WIDEST, at_least, finite, matrix, one_of, same, shaped, within, wrong
+from stream_dr.checks import WIDEST, finite, matrix, one_of, same, shaped, within, wrong
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
@@ -213,8 +213,7 @@ class Mapped(NamedTuple):
 
     feature_map: the map's spec as JSON. names: the columns' names where the map goes by name and all batches had the
     same, else None. width: features seen. inner: the projection of mapped rows; `loadings`, `mean`, … are its own. table:
-    a table's statistics as they were, where the map has some. landmarks: as they were, likewise. scale: what a table's
-    mapped columns are multiplied by, (columns,) float64, or None.
+    a table's statistics as they were, where the map has some. landmarks: as they were, likewise.
     """
 
     feature_map: str
@@ -223,7 +222,6 @@ class Mapped(NamedTuple):
     inner: Any
     table: TableState | None = None
     landmarks: Landmarks | None = None
-    scale: np.ndarray | None = None
 
     def check(self) -> None:
         """Raise DamagedFile unless the map has the statistics it needs, and `inner` is a projection."""
@@ -233,9 +231,6 @@ class Mapped(NamedTuple):
             raise wrong(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
         if made.learns and self.table is None:
             raise wrong(self, "table", "None", "there, rows having been learned")
-        if self.scale is not None:
-            shaped(self, np.float64, scale=(self.table.width if self.table else 0,))
-            at_least(self, 0.0, "scale")
         self.inner.check()
 
     @property
@@ -308,7 +303,7 @@ class Mapped(NamedTuple):
                 check_width(X, self.width)
             raw = raw_of(X, names)
             for part in table_parts(made, self.table, raw):
-                yield part, mapped_rows(made, self.table, raw[part], self.scale)
+                yield part, mapped_rows(made, self.table, raw[part])
             return
         refuse_table(X)
         if names is None or not made.by_name:

@@ -14,8 +14,8 @@ import typer
 
 from stream_dr.commands.learn import report_files
 from stream_dr.commands.output import Bar, result, say
-from stream_dr.commands.reading import ReadAs, reads_tables
-from stream_dr.commands.specs import SkipDamaged, Sources, Specs, parse_specs, path_or_uri, through_table
+from stream_dr.commands.reading import ReadAs, first_table, reads_tables
+from stream_dr.commands.specs import SkipDamaged, Sources, Specs, parse_specs, path_or_uri, through_map
 
 if TYPE_CHECKING:
     from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score
@@ -98,10 +98,11 @@ def _here(
     from stream_dr.running.warm_up import warm_up
 
     files = read_as.files([*paths.sources, *(paths.test or [])])
-    if any(file.raw for file in files.values()):
-        specs = [(name, key, through_table(params, read_as.table())) for name, key, params in specs]
+    if (first := first_table(files)) is not None:
+        feature_map = read_as.map_of(files)
+        specs = through_map(specs, first, feature_map, read_as.table())
         read_as = read_as.with_options(raw=True)
-        report_files(files, read_as.table())
+        report_files(files, feature_map)
     models = {name: make(key, params) for name, key, params in specs}
     source = read_as.open_all(paths.sources, paths.skip_damaged)
     test = read_as.open_all(paths.test, paths.skip_damaged) if paths.test else None

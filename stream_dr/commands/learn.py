@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stream_dr.commands.output import Bar, say
-from stream_dr.commands.reading import AsClasses, ReadAs, reads_tables, stop_at_ids
+from stream_dr.commands.reading import AsClasses, ReadAs, first_table, reads_tables, stop_at_ids
 from stream_dr.commands.replaying import replay_into
 from stream_dr.commands.specs import (
-    SAVED,
     AnyDir,
     Models,
     Sources,
@@ -23,7 +22,7 @@ from stream_dr.commands.specs import (
     has_models,
     parse_specs,
     spec_text,
-    through_table,
+    through_map,
 )
 from stream_dr.errors import SchemaMismatch
 
@@ -54,13 +53,15 @@ def learn(
 
     Given again, the same command goes on where it was stopped and learns nothing twice. A table of numbers is learned as it
     is; one with words, dates or gaps through feature_map=table, whose options these are: --one-hot, --hash, --keep, --text,
-    --as, --impute. The report goes to stderr before anything is written.
+    --as, --impute; through feature_map=text where prose is all there is. The report goes to stderr before
+    anything is written.
 
     Without --model, a directory that has none gets lda, or opls where numbers (labels with a fraction are) or several labels
-    a row are to be predicted; for sparse rows and texts with gamma=1. A solution from the diagonal is refined then.
+    a row are to be predicted; for sparse rows with gamma=1. LDA of words has shrinkage=.3, or .5 of feature_map=text, where
+    neither gamma nor shrinkage is given. A solution from the diagonal is refined then.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
-        stream-dr learn texts.csv --label y --dir D --model lda=lda:gamma=1,feature_map=text
+        stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text
     """
     from stream_dr.running.replay import ReplaySettings
 
@@ -72,16 +73,17 @@ def learn(
         read_as, y = numbers, read_as.options.label
         say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")
     files = read_as.files(sources)
-    report_files(files, read_as.table())
+    feature_map = read_as.map_of(files)
+    report_files(files, feature_map)
     _propose_id(read_as, files)
     if not as_classes:
         stop_at_ids(files, ctx.obj)
 
     if dir is not None and not check:
         if not specs and not has_models(dir):
-            specs = [_default_model(sources, files, read_as.table())]
+            specs = [_default_model(sources, files, feature_map)]
         settings = ReplaySettings(loops, test=True)
-        learn_files(dir, sources, files, specs, read_as.table(), settings, name, out, refine=not model)
+        learn_files(dir, sources, files, specs, read_as, settings, name, out, refine=not model)
 
 
 def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
@@ -133,20 +135,20 @@ def learn_files(
     sources: list[Path],
     files: dict[Path, "FileSource"],
     specs: Specs,
-    table: dict[str, Any],
+    read_as: ReadAs,
     settings: "ReplaySettings",
     name: str | None = None,
     out: Path | None = None,
     refine: bool = False,
 ) -> None:
-    """Keep the files as shards in the directory, and replay those and the shards among the sources.
+    """Store the files as shards in the directory, and replay those and the shards among the sources.
 
-    table: the feature map of models without one, where a file is a table of more than numbers. refine: as of replay_into.
+    refine: as in replay_into.
     """
     from stream_dr.shards.dataset import open_dataset
 
-    if any(source.raw for source in files.values()):
-        specs = [(n, key, p if key.endswith(SAVED) else through_table(p, table)) for n, key, p in specs]
+    if (first := first_table(files)) is not None:
+        specs = through_map(specs, first, read_as.map_of(files), read_as.table())
     check_specs(specs)
     with _made(dir):
         kept = _keep(dir, files, name)

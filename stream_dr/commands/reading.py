@@ -51,6 +51,16 @@ class ReadAs(NamedTuple):
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
+    def map_of(self, files: dict[Path, "FileSource"]) -> dict[str, Any]:
+        """Return the spec of the feature map that files are learned through where nothing else is said.
+
+        The map of texts if prose is all that they have, else `table`.
+        """
+        from stream_dr.feature_maps.report import map_for
+
+        rows = first_table(files)
+        return self.table() if rows is None else map_for(rows.X, self.table())
+
     def takes_shards(self, path: Path) -> bool:
         """Whether a path is to be read as shards: where nothing is said of how a file is read, any file of shards."""
         from stream_dr.datasets.sources import Options, are_shards
@@ -155,6 +165,12 @@ def stop_at_ids(files: dict[Path, "FileSource"], words: list[str]) -> None:
             f"  classes: stream-dr {shlex.join([*words, '--as-classes'])}",
             param_hint="--label",
         )
+
+
+def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
+    """Return the first batch of the first file that is a table of more than numbers, None if none is."""
+    source = next((source for source in files.values() if source.raw), None)
+    return None if source is None else source.first or next(source.blocks(), None)
 
 
 def _file_options(

@@ -88,13 +88,13 @@ def replay(
 
 
 def _learn(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settings: "ReplaySettings") -> None:
-    table, files = read_as.table(), read_as.files(sources)
+    files = read_as.files(sources)
     say(
         f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
         "options for a table's columns."
     )
-    report_files(files, table, hints=False)
-    learn_files(dir, sources, files, specs, table, settings)
+    report_files(files, read_as.map_of(files), hints=False)
+    learn_files(dir, sources, files, specs, read_as, settings)
 
 
 def _parts(workers: int | None, scheduler: str | None, task_seconds: float) -> "Run | None":

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from stream_dr.commands.output import say
+
 if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
     from stream_dr.models.model import Model
+    from stream_dr.rows.block import Block
 
 _DIR = typer.Option(
     "--dir",
@@ -47,6 +50,7 @@ Sources = Annotated[
     ),
 ]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]
+Params = dict[str, Any]
 Specs = list[tuple[str, str, dict[str, Any]]]
 """Models' names, estimators' keys (or saved estimators' files) and parameters."""
 SAVED = ".safetensors"
@@ -122,10 +126,32 @@ def check_specs(specs: Specs) -> None:
         load(key, max_bytes=None) if key.endswith(SAVED) else make(key, params)
 
 
-def through_table(params: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
-    """A model's parameters with that map of a table, unless they have another map, or say more of it than its name."""
-    by_name = {"map": "table"}
-    return {**params, "feature_map": table} if params.get("feature_map", by_name) == by_name else params
+def through_map(specs: Specs, first: "Block", chosen: dict[str, Any], table: dict[str, Any]) -> Specs:
+    """Return models as they learn a table: with a feature map, and LDA of words with a ridge, said on stderr.
+
+    first: the first batch. chosen: map of models without one. table: the map of models that name it and say no more.
+    """
+    mapped = []
+    for name, key, given in specs:
+        params = given
+        if not key.endswith(SAVED):
+            params = {**given, "feature_map": given.get("feature_map", chosen)}
+            params["feature_map"] = table if params["feature_map"] == {"map": "table"} else params["feature_map"]
+            params |= _ridge(name, key, given, params["feature_map"], first)
+        mapped.append((name, key, params))
+    return mapped
+
+
+def _ridge(name: str, key: str, given: Params, feature_map: Params | None, first: "Block") -> Params:
+    """Return the ridge of LDA where its map makes words and the command gives none."""
+    from stream_dr.evaluation.comparison import word_ridge
+
+    share = word_ridge(first, feature_map) if key == "lda" and not {"gamma", "shrinkage"} & given.keys() else None
+    if share is None:
+        return {}
+    ridge = {"shrinkage": share}
+    say(f"{name} learns words, with a ridge that does not fade: --model {spec_text(name, key, given | ridge)}.")
+    return ridge
 
 
 def has_models(dir: Path) -> bool:

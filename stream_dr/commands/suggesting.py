@@ -41,7 +41,7 @@ def suggest(
         found = compare(
             source,
             target="class" if as_classes else "auto",
-            feature_map=read_as.table(),
+            feature_map=read_as.map_of(read_as.files(sources)),
             progress=lambda what, done, total: bar.show(done, total, title=what),
         )
     result(str(found))

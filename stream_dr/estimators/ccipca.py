@@ -22,12 +22,10 @@ from stream_dr.estimators.fitting.mapping import (
     StateType,
     accumulate,
     check_feature_map,
-    column_scale,
     inner_state,
     mapped_bytes,
-    through,
+    solved,
 )
-from stream_dr.estimators.fitting.moments import unscaled
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.recurrences.basis_state import unit_columns
@@ -79,14 +77,14 @@ class CCIPCA(LinearGaussian):
 
     def accumulator(self, state: Any = None) -> Any:
         """A new accumulator, or one that goes on from `state`."""
-        return accumulate(self.feature_map, self._recurrence, state, scaled=True)
+        return accumulate(self.feature_map, self._recurrence, state)
 
     def _recurrence(self, state: Any) -> CCIPCAAccumulator:
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
     def solve(self, state: Any) -> Projection:
         """The projection of `state`: its vectors, each divided by its length. O(d p²)."""
-        return through(state, self._unit_vectors(inner_state(state)), column_scale(state))
+        return solved(state, self._unit_vectors)
 
     def _unit_vectors(self, state: CCIPCAState) -> Linear:
         vectors = state.basis.vectors()[:, : state.n_features]
@@ -101,13 +99,16 @@ class CCIPCA(LinearGaussian):
 
     def _gaussian(self) -> Gaussian:
         projection: Any = self.projection()
-        state, scale = inner_state(self.state_), column_scale(self.state_)
+        state = inner_state(self.state_)
         d, n = len(projection.mean), state.rows
-        scale = np.ones(d) if scale is None else scale[:d]
-        mean = unscaled(projection.mean[:, None], scale)[:, 0]
-        varying = np.count_nonzero(scale)
         return Gaussian(
-            mean, projection.loadings, projection.eigenvalues, float(state.variance[0]), scale, n, min(varying, n)
+            projection.mean,
+            projection.loadings,
+            projection.eigenvalues,
+            float(state.variance[0]),
+            np.ones(d),
+            n,
+            min(d, n),
         )
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
-from stream_dr.estimators.fitting.mapping import indicators
+from stream_dr.estimators.fitting.mapping import table_columns
 from stream_dr.estimators.fitting.moments import Moments, rescaled, unscaled
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
@@ -24,8 +24,8 @@ class PCA(LinearGaussian, ClosedForm):
     are variances.
 
     Fitted attributes and scores are those of scikit-learn's PCA, weights counting as repetition; covariance and density are
-    the same with `whiten` as without (scikit-learn's take the variances twice there). With `standardize`
-    variances are those of the standardised columns; rows, covariance and density are in the columns' own units.
+    the same with `whiten` as without (scikit-learn's take the variances twice there). With scaled columns
+    (`standardize`) variances are those of the scaled columns; rows, covariance and density are in the columns' own units.
 
     State: O(d²). Learning a row costs O(d²); solving O(d³). Unsupervised: y is ignored.
 
@@ -36,6 +36,10 @@ class PCA(LinearGaussian, ClosedForm):
     ----------
     n_components : int, float in (0, 1) or None, default None
         How many; a share: as few as explain more than that share of all variance; None: all.
+    standardize : bool or None, default None
+        Solve as if every feature had variance 1. None is False, except for the columns that `table` makes. Those are scaled
+        as factor analysis of mixed data does. Numbers and dates have variance 1, the column of a category is divided by the
+        root of its share, and columns that say that a value is missing are left out.
     whiten : bool, default False
         `transform` gives every component variance 1 (divisor N − 1); `components_` stay orthonormal.
 
@@ -48,9 +52,11 @@ class PCA(LinearGaussian, ClosedForm):
     target_kinds: ClassVar[tuple[str, ...]] = ()
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
     encoding: ClassVar[str] = "none"
+    standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True, None)
 
     n_components: int | float | None = None  # type: ignore[assignment]  # a share of the variance, too
     _: KW_ONLY
+    standardize: bool | None = None  # type: ignore[assignment]  # None: by the kind of a table's column
     whiten: bool = False
 
     def check_parameters(self) -> None:
@@ -68,14 +74,22 @@ class PCA(LinearGaussian, ClosedForm):
             )
 
     def moments(self, state: Any) -> Moments:
-        """The moments that a state is solved from. A table's categories count as in factor analysis of mixed data: their
-        columns are divided by the root of their share, and those that say that a value is missing are left out."""
-        m, (categories, gaps) = super().moments(state), indicators(state)
-        if not len(categories) + len(gaps):
+        """Return the moments that a state is solved from.
+
+        With `standardize` None, a table's columns are scaled as in factor analysis of mixed data.
+        """
+        m = super().moments(state)
+        columns = table_columns(state) if self.standardize is None else None
+        if columns is None:
             return m
-        share, factor = m.mean[categories], np.ones(len(m.mean))
-        factor[categories] = np.where(share > 0.0, 1.0 / np.sqrt(np.where(share > 0.0, share, 1.0)), 0.0)
-        factor[categories] /= m.scale[categories]
+
+        numbers, categories, gaps = columns
+        varying, present = numbers[m.rounding.varying(m.diagonal)[numbers]], categories[m.mean[categories] > 0.0]
+        factor = np.ones(len(m.mean))
+        factor[varying] = np.sqrt(m.weight / m.diagonal[varying])
+        # A category whose rows were all unlearned has only rounding left.
+        factor[categories] = 0.0
+        factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0
         return rescaled(m, factor)
 

@@ -23,7 +23,7 @@ from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.named_columns import parsed
 from stream_dr.feature_maps import feature_map as feature_map_of
-from stream_dr.feature_maps.report import describe
+from stream_dr.feature_maps.report import describe, map_for
 from stream_dr.feature_maps.table import mapped_rows
 from stream_dr.rows.batches import as_block
 from stream_dr.rows.block import Block, Rows, check_rows
@@ -101,9 +101,10 @@ def suggest(
     """Compare the methods that fit rows X (rows, features) and targets y, one label or number a row, on a sample.
 
     X: what `fit` of an estimator takes, y naming its column of targets, too; or a Source, such as `open_source` gives.
-    target: "class" or "continuous" where whole numbers leave it open. feature_map: of a table's columns; None:
-    `stream_dr.table()`. Raises InvalidTargets (labels that look like numbers or ids; too few rows), TargetKindMismatch
-    (several labels a row), InvalidParameter (no method can learn the rows) and what reading and parsing raise.
+    target: "class" or "continuous" where whole numbers leave it open. feature_map: of a table's columns; None: `text` where
+    prose is all there is, else `table`. Raises InvalidTargets (labels that look like numbers or ids; too few rows),
+    TargetKindMismatch (several labels a row), InvalidParameter (no method can learn the rows) and what reading and parsing
+    raise.
 
     >>> from sklearn.datasets import load_iris
     >>> comparison = suggest(*load_iris(return_X_y=True))
@@ -119,7 +120,7 @@ def suggest(
             "target='continuous'."
         )
 
-    table = feature_map or {"map": "table"}
+    table = feature_map or (map_for(sample.X, {"map": "table"}) if sample.table else {})
     through = {"feature_map": table} if sample.table else {}
     methods = [*_methods(sample, table), ("pca", "", {"n_components": 10}), (_ALL, "", {})]
     folds = _folds(sample)
@@ -144,10 +145,27 @@ def suggest(
 
 
 def default_method(first: Block, kind: str, table: Params) -> tuple[str, Params]:
-    """Key and parameters of what is taken where no method is named: lda, or opls for other targets than one label a row;
-    where words are features, which are many, with a ridge. table: the spec of the map of a table's columns."""
-    words = first.sparse or (first.table and any(c.taken_for == "text" for c in describe(first.X, table).columns))
-    return "lda" if kind == "class" else "opls", {"gamma": 1.0} if words else {}
+    """Return key and parameters of the method for rows when none is named.
+
+    LDA for one label a row, OPLS for other targets, with a ridge where words are features. table: spec of the map of a
+    table's columns.
+    """
+    key, ridge = "lda" if kind == "class" else "opls", word_ridge(first, table) if first.table else None
+    if ridge is not None and key == "lda":
+        return key, {"shrinkage": ridge}
+    return key, {"gamma": 1.0} if first.sparse or ridge is not None else {}
+
+
+def word_ridge(first: Block, spec: Params | None) -> float | None:
+    """Return the `shrinkage` that LDA has by default where a map makes words of the first rows, None where it makes none.
+
+    A ridge in summed units would fade, and words that few rows have would drown the other columns.
+    """
+    if spec is None or spec.get("map") not in ("table", "text"):
+        return None
+    if spec["map"] == "text":
+        return 0.5
+    return 0.3 if any(column.taken_for == "text" for column in describe(first.X, spec).columns) else None
 
 
 def _methods(sample: Block, table: Params) -> list[tuple[str, str, Params]]:

@@ -49,7 +49,7 @@ MAPS: dict[str, Any] = {
 
 EARLIER_MAPS: dict[str, dict[str, Any]] = {
     "random_fourier": {"gamma": 1.0},
-    "table": {"n_words": 32, "idf": False, "word_scatter": 0.0, "famd": False},
+    "table": {"n_words": 32},
 }
 """By map, what a stored spec means that does not say it, where that is not today's default."""
 

@@ -32,8 +32,8 @@ _CYCLES = {"date": (("year", _YEAR), ("week", 7.0)), "time": (("year", _YEAR), (
 MOST_ONE_HOT = 1_000
 """Categories of a column named in `one_hot` that have columns of their own."""
 
-MOST_WORDS = 65_536
-"""Hashed words of a column of texts, at most, unless a map says another number."""
+WORDS_IN_ALL = 1_024
+"""Hashed words that the texts of a table share equally, unless a map says a number of each."""
 
 FREQUENT = 0.01
 """Share of a batch's rows from which a category has a column of its own where there is no room for all."""
@@ -81,8 +81,8 @@ class TableColumn(NamedTuple):
         if len(set(self.categories)) != len(self.categories) or (self.categories and self.kind != "category"):
             raise wrong(self, "categories", f"{len(self.categories)} categories", "distinct, of a column of categories")
         texts = len(self.places) if self.kind == "text" else 0
-        if self.kind == "text" and not 1 <= texts <= (making.words.n_features or MOST_WORDS):
-            raise wrong(self, "places", f"{texts} words", f"from 1 to {making.words.n_features or MOST_WORDS}")
+        if self.kind == "text" and not 1 <= texts <= (making.words.n_features or WORDS_IN_ALL):
+            raise wrong(self, "places", f"{texts} words", f"from 1 to {making.words.n_features or WORDS_IN_ALL}")
         size = SIZES.get(self.kind, texts or len(self.categories))
         shaped(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
         within(self, 0, MOST_ROWS, "counts")

@@ -30,9 +30,12 @@ class FeatureMap(ABC):
         """Whether all parameters are numbers and words, none to be decided by the first batch."""
         return True
 
-    def decided(self, X: Any) -> "FeatureMap":
-        """The map with what the first rows X (rows, features) decide."""
+    def decided(self, block: Any) -> "FeatureMap":
+        """Return the map with the parameters that the first batch decides."""
         return self
+
+    def warn_of(self, X: Any) -> None:  # noqa: B027  # most maps suit all rows
+        """Warn if the map does not suit the first rows X (rows, features)."""
 
     def became(self, other: "FeatureMap") -> bool:
         """Whether `other` is this map with what was left to the first batch decided."""

@@ -16,14 +16,16 @@ is smaller for nearby rows. Row i of Ω is drawn from (seed, i), so a stream may
 has seen; the orthogonal variant couples all rows of Ω and needs the width at the start.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import gammaincinv
 
-from stream_dr.errors import InvalidParameter
+from stream_dr.errors import InvalidParameter, NarrowKernel
 from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.rows.sparse_rows import is_sparse
@@ -33,6 +35,8 @@ SPECTRUM, LENGTHS = 21, 22
 FARTHEST = 1e9
 """Past this |ωᵀx| has no seven digits of its period left: sine and cosine would be noise, and are taken for 0, which is what
 the kernel is of rows so far apart. Scale such rows, or lower gamma."""
+LEAST_MEDIAN, MEDIAN_ROWS = 0.01, 200
+"""Median kernel value of a first batch below which there is a warning, and number of rows that it is measured on."""
 MOST_ORTHOGONAL = 4096
 """Widest rows of the orthogonal variant, which costs O(features³) once."""
 
@@ -41,14 +45,14 @@ MOST_ORTHOGONAL = 4096
 class RandomFourier(FeatureMap):
     """Random Fourier features.
 
-    n_features: D, even. kernel: "rbf" or "laplace". gamma: γ > 0, in the inverse unit of |x|² or |x|; None: 1/d of rows of d
-    features, "scale": 1/(d · variance of all values), decided once, at the first batch, and kept in the state. seed: of the
-    draws. orthogonal: the orthogonal variant ("rbf" only, at most 4,096 features, fixed at the first batch).
+    n_features: D, even. kernel: "rbf" or "laplace". gamma: γ > 0, in the inverse unit of |x|² or |x|; None: decided at the
+    first batch and kept in the state, 1/d of dense rows or of a declared width d, 1 of sparse rows of undeclared width.
+    seed: of the draws. orthogonal: the orthogonal variant ("rbf" only, at most 4,096 features, fixed at the first batch).
     """
 
     n_features: int = 500
     kernel: str = "rbf"
-    gamma: float | str | None = None
+    gamma: float | None = None
     seed: int = 0
     orthogonal: bool = False
 
@@ -59,19 +63,28 @@ class RandomFourier(FeatureMap):
 
     @property
     def settled(self) -> bool:
-        """Whether gamma is a number."""
-        return self.gamma is not None and self.gamma != "scale"
+        """True if gamma is a number."""
+        return self.gamma is not None
 
-    def decided(self, X: Any) -> "RandomFourier":
-        """The map with the gamma that the first rows X (rows, features), dense or CSR, give it."""
+    def decided(self, block: Any) -> "RandomFourier":
+        """Return the map with the gamma that the first batch gives it."""
         if self.settled:
             return self
-        cells = X.shape[0] * X.shape[1]
-        values = X.data if is_sparse(X) else X
-        mean = float(values.sum(dtype=np.float64)) / cells
-        square = float((values.astype(np.float64) ** 2).sum()) / cells
-        variance = square - mean**2 if self.gamma == "scale" else 1.0
-        return replace(self, gamma=1.0 / (X.shape[1] * (variance if variance > 0.0 else 1.0)))
+        # The width of sparse rows grows with the stream unless it is declared, so the first batch's says nothing.
+        declared = not block.sparse or block.width_stated
+        return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
+
+    def warn_of(self, X: Any) -> None:
+        """Warn (NarrowKernel) if most kernel values of the first rows X are near 0."""
+        gamma, distance = float(self.gamma or 0.0), _median_distance(X, self.kernel)
+        value = float(np.exp(-gamma * distance))
+        if value < LEAST_MEDIAN and np.isfinite(distance):
+            warnings.warn(
+                f"the kernel of two rows of the first batch is {value:.2g} in the median (gamma={gamma:.3g}), so that every "
+                f"row is far from all others. gamma={np.log(2.0) / distance:.3g} makes it .5; or scale the features.",
+                NarrowKernel,
+                stacklevel=2,
+            )
 
     def became(self, other: FeatureMap) -> bool:
         """Whether `other` is this map with a gamma that was decided."""
@@ -90,10 +103,8 @@ class RandomFourier(FeatureMap):
             )
         if self.kernel not in ("rbf", "laplace"):
             raise InvalidParameter(f"kernel={self.kernel!r} of random_fourier; it must be 'rbf' or 'laplace'.")
-        if self.settled and (not (finite_number(gamma) and float(gamma or 0.0) > 0)):
-            raise InvalidParameter(
-                f"gamma={gamma!r} of random_fourier; it must be a finite number > 0, None or 'scale'."
-            )
+        if gamma is not None and not (finite_number(gamma) and gamma > 0):
+            raise InvalidParameter(f"gamma={gamma!r} of random_fourier; it must be a finite number > 0, or None.")
         if not isinstance(self.orthogonal, bool) or (self.orthogonal and self.kernel != "rbf"):
             raise InvalidParameter(
                 f"orthogonal={self.orthogonal!r}; it must be a bool, and 'rbf' the kernel where true."
@@ -131,6 +142,27 @@ def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
         omega = gamma * cauchys(spec.seed, SPECTRUM, 0, width, half)
     omega.flags.writeable = False
     return omega
+
+
+def _median_distance(X: Any, kernel: str) -> float:
+    """Return the median |x − x'|² (Laplace: |x − x'|₁) of rows X (rows, features), dense or CSR; 0 of one row."""
+    from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
+
+    chosen = np.random.default_rng(0).permutation(X.shape[0])[:MEDIAN_ROWS]
+    if len(chosen) < 2:
+        return 0.0
+    rows = X[np.sort(chosen)].astype(np.float64)
+    if is_sparse(rows):
+        # scikit-learn takes 32-bit indices only, and rows may be wider than those reach.
+        used, at = np.unique(rows.indices, return_inverse=True)
+        parts = rows.data, at.astype(np.int32), rows.indptr.astype(np.int32)
+        rows = sp.csr_matrix(parts, shape=(len(chosen), len(used)))
+    else:
+        # Rows far from 0 would lose the digits of their differences.
+        rows = rows - rows[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        distances = manhattan_distances(rows) if kernel == "laplace" else euclidean_distances(rows, squared=True)
+    return float(np.median(distances[np.triu_indices(len(chosen), 1)]))
 
 
 def _orthogonal(width: int, count: int, seed: int) -> np.ndarray:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.errors import StreamDRError, did_you_mean
-from stream_dr.feature_maps.columns import TableColumn, begun, learned, read_as
-from stream_dr.feature_maps.table import Table
+from stream_dr.feature_maps.columns import LEFT_OUT, TableColumn, begun, learned, read_as
+from stream_dr.feature_maps.table import Table, Text
 from stream_dr.feature_maps.taken_for import TakenFor, taken_for
-from stream_dr.feature_maps.widths import words_of
+from stream_dr.feature_maps.widths import diagonal_reason, words_of
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8
@@ -34,11 +34,16 @@ class ColumnReport(NamedTuple):
 
 
 class TableReport(NamedTuple):
-    """rows: looked at. columns: one report each, in order. problems: all that would refuse the rows, in words."""
+    """Report on a table.
+
+    rows: number of rows read. columns: one report each, in order. problems: reasons why the rows would be refused. note: why
+    only the diagonal of the scatter would be kept, or "".
+    """
 
     rows: int
     columns: tuple[ColumnReport, ...]
     problems: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def used(self) -> int:
@@ -55,6 +60,7 @@ class TableReport(NamedTuple):
             lines.append((name, c.taken_for or "nothing yet", c.made or "left out", c.why, options))
         widths = [max(map(len, part)) for part in zip(*lines, strict=True)]
         told = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        told += [f"note: {self.note}"] if self.note else []
         return "\n".join([*told, *(f"problem: {problem}" for problem in self.problems)])
 
 
@@ -75,13 +81,25 @@ def _alike(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
     return [part for run in runs for part in ([run] if len(run) >= MANY else [[column] for column in run])]
 
 
-def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
-    """What `table` with this spec (None: its defaults) would make of rows, the first batch of which decides.
+def map_for(rows: RawRows, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of the map that suits rows, `text` if all that is made of them is one text.
 
-    Raises InvalidParameter for a spec that no rows could do with; what is wrong with these rows is told in `problems`.
+    spec: of `table`, returned for all other rows. Raises InvalidParameter.
+    """
+    report = describe(rows, spec)
+    used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
+    prose = [column.taken_for for column in used] == ["text"] and not report.problems
+    return {"map": "text", "column": used[0].name} if prose else spec
+
+
+def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
+    """Return what `table` or `text` with this spec makes of rows, the first batch of which decides.
+
+    spec: None for the defaults of `table`. Raises InvalidParameter for a spec that suits no rows. `problems` of the report
+    says what is wrong with these rows.
     """
     batches = [rows] if isinstance(rows, RawRows) else list(rows)
-    made = Table(**{k: v for k, v in (spec or {}).items() if k != "map"})
+    made = _table(spec or {})
     made.check()
     names = batches[0].names if batches else ()
     asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(made, o) or ())}
@@ -95,12 +113,24 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     begins = {name: taken[name].kind for name in names if taken[name].kind}
     words = words_of(made.making(), [TableColumn(name) for name in names], begins)
 
-    columns = []
+    columns, learned_columns = [], []
     for name in names:
-        report, problem = _report(name, given[name], taken[name], made, words)
+        report, column, problem = _report(name, given[name], taken[name], made, words)
         columns.append(report)
+        learned_columns.append(column)
         problems += [problem] if problem else []
-    return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems))
+    # The scatter of texts alone is never kept whole, which is no news.
+    note = "" if (spec or {}).get("map") == "text" else diagonal_reason(made.making(), learned_columns)
+    return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems), note)
+
+
+def _table(spec: dict[str, Any]) -> Table:
+    """Return the table of a spec; of a text's, one with as many words."""
+    given = {name: value for name, value in spec.items() if name != "map"}
+    if spec.get("map") != "text":
+        return Table(**given)
+    made = Text(**given)
+    return Table(n_words=made.n_features, as_={made.column: "text"} if made.column else None)
 
 
 def _taken(name: str, batches: list[RawColumn | None], made: Table) -> TakenFor:
@@ -113,7 +143,8 @@ def _taken(name: str, batches: list[RawColumn | None], made: Table) -> TakenFor:
 
 def _report(
     name: str, batches: list[RawColumn | None], taken: TakenFor, made: Table, words: int
-) -> tuple[ColumnReport, str]:
+) -> tuple[ColumnReport, TableColumn, str]:
+    """Return a column's report, the column as learned, and what would refuse its values."""
     making, column, width, problem = made.making(), TableColumn(name), 0, ""
     values, missing = set[object](), 0
     for given in filter(None, batches):
@@ -126,9 +157,11 @@ def _report(
                 column, width = learned(column, read_as(column, given, len(given.values)), making, width)
         except StreamDRError as e:
             problem = str(e)
-    return ColumnReport(
-        name, taken.kind, taken.why, _made(column, made), width, len(values), missing, _options(column)
-    ), problem
+    return (
+        ColumnReport(name, taken.kind, taken.why, _made(column, made), width, len(values), missing, _options(column)),
+        column,
+        problem,
+    )
 
 
 def _nothing() -> RawColumn:

@@ -8,8 +8,9 @@ them, then mapped by them; a published projection holds them as they were then.
   nobody has met is left out, its values counted as unseen; a value of another type is refused or, where nothing is lost
   (3 for "3", "2.5" for 2.5), read as what the column is.
 - States merge: columns by name, categories by value. What was hashed in one part stays hashed there.
-- Rows can be unlearned exactly unless a mean filled them or idf weighed them, for those of their time are not kept: such
-  rows are refused, and a directory's models are rebuilt from the log. With a constant `impute`, or idf=False, all can be.
+- Rows can be unlearned exactly unless a mean filled them or the idf of `text` weighed them, for those of their time are not
+  kept: such rows are refused, and a directory's models are rebuilt from the log. With a constant `impute`, or idf=False, all
+  can be.
 
 Cost a row: O(columns), and O(words) of a text. Why this way: everything that is remembered is a sum, so parts agree.
 """
@@ -25,7 +26,8 @@ from stream_dr.checks import MOST_ROWS, WIDEST, within, wrong
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps.columns import (
     MOST_ONE_HOT,
-    MOST_WORDS,
+    SIZES,
+    WORDS_IN_ALL,
     Making,
     TableColumn,
     begun,
@@ -82,13 +84,7 @@ class Table(FeatureMap):
     max_categories: categories of a column with a column of their own; further ones share n_hashed hashed ones. n_words:
     hashed words of a text. one_hot, hash: columns whose categories are not hashed (up to 1,000), or all are. drop, keep:
     columns left out, or taken though they look like ids or constants. as_: column → "number", "date", "time", "category" or
-    "text". impute: "mean", or the number that stands for a missing one. n_words None: 65,536 where a text is all there is
-    (then this is `text`), else up to 2,048, as many as the whole scatter of 4,096 columns has room for. idf: whether words
-    are weighed by the share of rows that have them, as TfidfVectorizer does. word_scatter: summed squares added to each
-    word's column of a table that has others, too, when LDA, OPLS, CCA or HSL is solved with the whole scatter: words that
-    few rows have cannot drown the other columns then. famd: whether methods that use no targets (PCA, CCIPCA, LPP, NPE, LE,
-    LLE) divide the column of a category by the root of its share and leave out those that say that a value is missing, as
-    factor analysis of mixed data does.
+    "text". impute: "mean", or the number that stands for a missing one. n_words None: an equal share of 1,024.
     """
 
     max_categories: int = 32
@@ -100,9 +96,6 @@ class Table(FeatureMap):
     keep: Sequence[str] = ()
     as_: dict[str, str] | None = None
     impute: str | float = "mean"
-    idf: bool = True
-    word_scatter: float = 10.0
-    famd: bool = True
 
     by_name: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
@@ -111,7 +104,7 @@ class Table(FeatureMap):
     def out_features(self, width: int) -> int:
         """Columns that are made at most of so many, whatever they hold."""
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0, MOST_ONE_HOT if self.one_hot else 0)
-        return max(width * (most + 1), MOST_WORDS + width if width and not self.n_words else 0)
+        return width * (most + 1) + (WORDS_IN_ALL if width and not self.n_words else 0)
 
     def check(self) -> None:
         """Raise InvalidParameter when a value is outside its range."""
@@ -132,17 +125,11 @@ class Table(FeatureMap):
             )
         if self.impute != "mean" and not finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
-        for name in ("idf", "famd"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidParameter(f"{name}={getattr(self, name)!r} of table; it must be true or false.")
-        if not finite_number(self.word_scatter) or self.word_scatter < 0:
-            raise InvalidParameter(f"word_scatter={self.word_scatter!r} of table; it must be a finite number ≥ 0.")
 
     def making(self) -> Making:
         """What is made of columns."""
         one_hot, hashed = tuple(self.one_hot), tuple(self.hash)
-        words = Words(self.n_words or 0, idf=self.idf)
-        return Making(self.max_categories, self.n_hashed, words, self.impute, one_hot, hashed)
+        return Making(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
     def begin(self, rows: RawRows) -> TableState:
         """The state that knows the names of these rows' columns."""
@@ -239,38 +226,16 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
 
-def word_columns(state: TableState) -> np.ndarray:
-    """Numbers (m,) int64 of the columns made of texts' words, beside others; none where texts are all there is."""
-    if all(column.kind == "text" for column in state.columns if column.made):
-        return np.zeros(0, dtype=np.int64)
-    return np.concatenate([np.zeros(0, np.int64), *(c.places for c in state.columns if c.kind == "text")])
+def columns_by_kind(state: TableState, making: Making) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the numbers of the columns made of numbers and dates, of categories, and of gaps.
 
-
-def indicator_columns(state: TableState, making: Making) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers, int64, of the columns that indicate a category, and of those that indicate a gap."""
-    categories = [c.made_at(making) for c in state.columns if c.kind == "category"]
-    gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
-    return np.setdiff1d(np.concatenate([np.zeros(0, np.int64), *categories]), gaps), gaps
-
-
-def famd_scale(spec: Table | Text, state: TableState) -> np.ndarray | None:
-    """What columns are multiplied by in methods that use no targets, (state.width,) float64: 1/√share where they indicate a
-    category (0 without rows), 0 where they indicate a gap, else 1; None where they are to stay as they are (`famd`).
-
-    A hashed column counts with the mean share of its column's hashed ones.
+    Each array is int64. Columns of words are in none of them.
     """
-    if not isinstance(spec, Table) or not spec.famd:
-        return None
-    making, rows = spec.making(), np.full(state.width, float(state.rows))
-    for column in (c for c in state.columns if c.kind == "category"):
-        rows[column.places] = column.counts
-        if column.hashed >= 0:
-            rows[column.hashed : column.hashed + making.n_hashed] = (
-                column.present - column.counts.sum()
-            ) / making.n_hashed
-    scale = np.sqrt(np.divide(state.rows, rows, out=np.zeros(state.width), where=rows > 0.0))
-    scale[indicator_columns(state, making)[1]] = 0.0
-    return scale
+    none = np.zeros(0, dtype=np.int64)
+    gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
+    categories = [c.made_at(making) for c in state.columns if c.kind == "category"]
+    numbers = [c.places for c in state.columns if c.kind in SIZES]
+    return np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
 
 
 def emptied(state: TableState) -> TableState:
@@ -293,15 +258,17 @@ def check_columns(spec: Any, rows: RawRows) -> None:
 def table_parts(made: Any, table: TableState, rows: RawRows) -> list[slice]:
     """The rows of a table that are mapped at a time: fewer where columns are many or texts long, for a row has each word."""
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
-    most = made.making().words.n_features or MOST_WORDS
+    most = made.making().words.n_features or WORDS_IN_ALL
     entries = 7 * len(table.columns) + sum(min(most, letters // 2) for letters in longest)
     step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
     return [slice(start, start + step) for start in range(0, rows.rows, step)]
 
 
-def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows, scale: np.ndarray | None = None) -> sp.csr_matrix:
-    """Rows (rows, state.width) float64 CSR, by what the state holds, columns times `scale` (columns,), those past it as they
-    are. Raises SchemaMismatch."""
+def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:
+    """Return rows (rows, state.width), float64 CSR, mapped by the state's statistics.
+
+    Raises SchemaMismatch.
+    """
     making = spec.making()
     made = [c for c in state.columns if c.made]
     parts = [entries(c, read_as(c, rows.column(c.name), rows.rows), making) for c in made]
@@ -310,8 +277,6 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows, scale: np.
         return sp.csr_matrix(shape)
     at, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
     X = sp.csr_matrix((values, (at, columns)), shape=shape)
-    if scale is not None:
-        X.data *= np.append(scale, np.ones(state.width - len(scale)))[X.indices]
     X.eliminate_zeros()
     X.sort_indices()
     return X

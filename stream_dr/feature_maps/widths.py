@@ -7,65 +7,74 @@ from collections.abc import Sequence
 
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
-from stream_dr.feature_maps.columns import LEFT_OUT, MOST_ONE_HOT, MOST_WORDS, Making, TableColumn
+from stream_dr.feature_maps.columns import MOST_ONE_HOT, WORDS_IN_ALL, Making, TableColumn
 from stream_dr.feature_maps.taken_for import Wishes
-
-MOST_WORDS_BESIDE, LEAST_WORDS = 2048, 32
-"""Hashed words of a text that is not all there is."""
 
 
 def words_of(making: Making, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
-    """Hashed words of each text that begins. begins: kinds of the columns, by name, that do."""
-    if making.words.n_features:
-        return making.words.n_features
-    kinds = {column.name: begins.get(column.name, column.kind) for column in columns}
-    if [kind for kind in kinds.values() if kind not in LEFT_OUT] == ["text"]:
-        return MOST_WORDS
+    """Return the number of hashed words of each text that begins.
 
-    texts = [name for name, kind in begins.items() if kind == "text"]
-    others = sum(_most_of(column, kinds[column.name], making) for column in columns if column.name not in texts)
-    room = (EXACT_WIDTH - others) // max(1, len(texts)) - 1
-    return min(MOST_WORDS_BESIDE, 1 << max(LEAST_WORDS, room).bit_length() - 1)
+    begins: kinds, by name, of the columns that get their kind now.
+    """
+    texts = sum(begins.get(column.name, column.kind) == "text" for column in columns)
+    return making.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
 def most_columns(making: Making, columns: Sequence[TableColumn]) -> int:
-    """Columns that there may ever be of the columns there are."""
+    """Return an upper bound on the columns that these columns can make."""
     return sum(_most_of(column, column.kind, making) for column in columns)
 
 
 def _most_of(column: TableColumn, kind: str, making: Making) -> int:
-    """Columns that may be made of a column that is of this kind."""
+    """Return the most columns that may be made of a column of this kind."""
     return len(column.places) + 1 if column.kind == "text" else _most(column.name, kind, making)
 
 
 def check_most_columns(making: Making, wishes: Wishes, kinds: dict[str, str], widest: int) -> None:
-    """Raise TooManyFeatures where more than `widest` columns may ever be made of a table's. kinds: a RawColumn's, or "", by
-    name."""
-    most = _most_each(making, wishes, kinds)
-    if (total := sum(most.values())) > widest:
-        name = max(most, key=most.__getitem__)
-        raise TooManyFeatures(
-            f"up to {total} columns may be made of this table's {len(most)} (of {name} {most[name]}), and exact scatter is "
-            f'kept of up to {widest}. Lower max_categories, n_hashed or n_words of the map, or take scatter="diagonal".',
-            needed=total,
-            limit=widest,
-        )
+    """Raise TooManyFeatures if more than `widest` columns may be made of a table's.
+
+    kinds: kind of each raw column by name, "" where it has no value yet.
+    """
+    total = most_of_kinds(making, wishes, kinds)
+    if total > widest:
+        told = f'{too_many(total, _most_each(making, wishes, kinds), widest)}, or take scatter="diagonal".'
+        raise TooManyFeatures(told, needed=total, limit=widest)
+
+
+def diagonal_reason(making: Making, columns: Sequence[TableColumn]) -> str:
+    """Return why only the diagonal of the scatter can be kept of a table, "" if all of it can."""
+    most = {column.name: _most_of(column, column.kind, making) for column in columns}
+    total = sum(most.values())
+    return "" if total <= EXACT_WIDTH else f"{too_many(total, most, EXACT_WIDTH)}, else only its diagonal is kept."
+
+
+def too_many(total: int, most: dict[str, int], widest: int) -> str:
+    """Return the message that a table may become too wide, naming its widest column."""
+    name = max(most, key=most.__getitem__)
+    return (
+        f"up to {total} columns may be made of this table's {len(most)} (of {name} {most[name]}), and exact scatter is "
+        f"kept of up to {widest}. Lower max_categories, n_hashed or n_words of the map"
+    )
 
 
 def most_of_kinds(making: Making, wishes: Wishes, kinds: dict[str, str]) -> int:
-    """Columns that may ever be made of a table's, at most; a column that may be a text may be all there is. kinds: a
-    RawColumn's, or "", by name."""
+    """Return an upper bound on the columns made of a table's raw columns.
+
+    kinds: kind of each raw column by name, "" where it has no value yet. Texts whose first value comes in a later batch may
+    exceed the bound.
+    """
     said = _said(wishes)
-    texts = any(said.get(name, kind) in ("text", "") for name, kind in kinds.items())
-    only = MOST_WORDS + len(kinds) if texts and not making.words.n_features else 0
-    return max(only, sum(_most_each(making, wishes, kinds).values()))
+    texts = any(said.get(name, kind) == "text" for name, kind in kinds.items())
+    shared = WORDS_IN_ALL if texts and not making.words.n_features else 0
+    return shared + sum(_most_each(making, wishes, kinds).values())
 
 
 def _most_each(making: Making, wishes: Wishes, kinds: dict[str, str]) -> dict[str, int]:
-    """Columns that may be made of each, by name."""
+    """Return the most columns that may be made of each raw column, without words that texts share."""
     said = _said(wishes)
-    known = {"text": "", "integer": "number", "boolean": "number", "date": "time"}  # dates of a family may have times
-    return {name: _most(name, said.get(name, known.get(kind, kind)), making) for name, kind in kinds.items()}
+    # Dates of one family may turn out to have times, and strings may be categories or texts.
+    raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
+    return {name: _most(name, said.get(name, raw.get(kind, kind)), making) for name, kind in kinds.items()}
 
 
 def _said(wishes: Wishes) -> dict[str, str]:
@@ -74,9 +83,12 @@ def _said(wishes: Wishes) -> dict[str, str]:
 
 
 def _most(name: str, kind: str, making: Making) -> int:
-    """Columns that may be made of a column, the indicator of gaps among them; "": of a kind not known yet."""
-    categories = MOST_ONE_HOT if name in making.one_hot else making.max_categories
-    sizes = {"number": 1, "date": 5, "time": 7, "text": making.words.n_features or LEAST_WORDS}
-    sizes |= {"category": categories + making.n_hashed}
-    sizes[""] = max(sizes.values())
+    """Return the most columns that may be made of a column, its indicator of gaps included.
+
+    kind: "" for a column without a value so far, which counts as a category.
+    """
+    categories = (MOST_ONE_HOT if name in making.one_hot else making.max_categories) + making.n_hashed
+    words = making.words.n_features
+    sizes = {"number": 1, "date": 5, "time": 7, "text": words, "category": categories, "": categories}
+    sizes["string"] = max(categories, words)
     return sizes[kind] + 1 if kind in sizes else 0

@@ -15,8 +15,8 @@ from stream_dr.errors import InvalidParameter
 
 
 class Words(NamedTuple):
-    """How a text becomes columns; the parameters are scikit-learn's, `idf` is TfidfVectorizer's use_idf. n_features 0: as
-    many of each text as there is room for (table.py)."""
+    """How a text becomes columns; the parameters are scikit-learn's, `idf` is TfidfVectorizer's use_idf. n_features 0:
+    an equal share of `columns.WORDS_IN_ALL` for each text."""
 
     n_features: int = 0
     ngram_range: tuple[int, int] = (1, 1)

@@ -6,13 +6,14 @@ the names. Cost: the map's for each row, nothing else. Merges and unlearns where
 Why this way: no accumulator knows of maps and no map of accumulators, so any estimator can have any map.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_dr.checks import EXACT_WIDTH, WIDEST, same, within, wrong
-from stream_dr.errors import CannotMerge, CannotUnlearn, WidthMismatch, other_width
+from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map, whole_spec
 from stream_dr.feature_maps.columns import TableColumn
 from stream_dr.feature_maps.nystroem import Landmarks
@@ -21,13 +22,12 @@ from stream_dr.feature_maps.table import (
     TableState,
     add,
     depends_on_others,
-    famd_scale,
     joined,
     lasting,
     mapped_rows,
     table_parts,
 )
-from stream_dr.feature_maps.widths import check_most_columns, most_columns
+from stream_dr.feature_maps.widths import check_most_columns, diagonal_reason, most_columns
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, check_rows
@@ -175,9 +175,12 @@ class MappedAccumulator:
         before = self._map, self._spec
         if not self._map.settled and block.rows:
             check_rows(block)
-            self._map = self._map.decided(block.X)
+            self._map = self._map.decided(block)
             self._spec = canonical_spec(self._map)
         try:
+            if not self.n_features and block.rows:
+                check_rows(block)
+                self._map.warn_of(block.X)
             self._each(block, lambda part: self.inner.add(self._mapped(part, width)))
         except BaseException:
             self._map, self._spec = before
@@ -288,16 +291,12 @@ class LandmarkAccumulator(MappedAccumulator):
 class TableAccumulator(MappedAccumulator):
     """An accumulator of the rows that a map with running statistics makes of a table's columns, or of dense rows; one owner.
 
-    A batch is added to the statistics first, then mapped by them. n_features: columns of the table. scaled: whether mapped
-    columns are multiplied by `famd_scale` of the rows so far.
+    A batch is added to the statistics first, then mapped by them. n_features: columns of the table.
     """
 
-    def __init__(
-        self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None, scaled: bool = False
-    ) -> None:
+    def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
         self.table = None if state is None else state.table
-        self._scaled = scaled
 
     def add(self, block: Block) -> None:
         """Learn one batch. Raises SchemaMismatch, InvalidRows, what the inner accumulator raises; then nothing changed."""
@@ -308,6 +307,8 @@ class TableAccumulator(MappedAccumulator):
             check_most_columns(self._map.making(), self._map.wishes(), rows.kinds, EXACT_WIDTH)
         self.table = add(self._map, before, rows)
         try:
+            if before is None:
+                self._warn_of_diagonal(self.table)
             self._each(block._replace(X=rows), lambda part: self.inner.add(self._part(part)))
         except BaseException:
             self.table = before
@@ -315,14 +316,25 @@ class TableAccumulator(MappedAccumulator):
         self._names = self.table.names
         self.n_features = len(self._names)
 
+    def _warn_of_diagonal(self, table: TableState) -> None:
+        """Warn (OnlyDiagonal) if the table is too wide for the whole scatter that scatter="auto" would keep."""
+        if isinstance(self._map, Table) and getattr(self.inner, "scatter", "") == "auto":
+            reason = diagonal_reason(self._map.making(), table.columns)
+            if reason:
+                warnings.warn(reason, OnlyDiagonal, stacklevel=2)
+
     def remove(self, block: Block, **options: Any) -> None:
-        """Take out a batch learned before. Raises CannotUnlearn for rows that other means filled, or other idf weighed, when
-        they were learned; with a constant `impute`, and without idf, there are none such."""
+        """Take out a batch learned before.
+
+        Raises CannotUnlearn for rows that were filled by other means, or weighted by another idf, when they were learned. A
+        constant `impute`, or idf=False, leaves no such rows.
+        """
         rows = raw_of(block.X, block.names)
         if self.table is None or not lasting(self._map, self.table, rows):
             raise CannotUnlearn(
                 "these rows have missing numbers or words, which were filled or weighed by the means and frequencies of "
-                "their time. Learn anew without them (a directory's models are), or take a constant impute, or idf=False."
+                "their time. Learn anew without them (a directory's models are), or take a constant impute (table), or "
+                "idf=False (text)."
             )
         left = add(self._map, self.table, rows, sign=-1)
         self.inner.remove(self._part(block._replace(X=rows)), **options)
@@ -353,7 +365,7 @@ class TableAccumulator(MappedAccumulator):
         """Some rows, mapped. The width is stated, so that the whole scatter is kept, unless too many columns may come."""
         table = self.table or TableState()
         stated = most_columns(self._map.making(), table.columns) <= EXACT_WIDTH
-        X = mapped_rows(self._map, table, block.X, famd_scale(self._map, table) if self._scaled else None)
+        X = mapped_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, checked=True)
 
 

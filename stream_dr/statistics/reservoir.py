@@ -84,14 +84,6 @@ class Reservoir(NamedTuple):
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
 
-    def scaled(self, scale: np.ndarray | None) -> "Reservoir":
-        """The same sample with the rows' columns times `scale`, (features or more,); None: as it is."""
-        if scale is None:
-            return self
-        return self._replace(
-            values=self.values * (scale[: self.n_features] if self.indices is None else scale[self.indices])
-        )
-
     def merge(self, other: "Reservoir") -> "Reservoir":
         """A sample of both streams, `other` coming after self. Raises CannotMerge. O(capacity · features)."""
         if self.capacity != other.capacity:

@@ -5,11 +5,12 @@ Features are numbers, or vectors of them; a line may also be a row as a shard ha
 Types are those of the first piece, but for features, which are floats.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.json as pajson
@@ -19,7 +20,7 @@ from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes, read_lines
 from stream_dr.datasets.readers.read_ahead import ReadAhead
 from stream_dr.disk import FileName
-from stream_dr.errors import MalformedInput, StreamDRError
+from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
@@ -37,23 +38,52 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
         first = next(reader.batches(), None) or pa.RecordBatch.from_pylist([], schema=schema)
     features = feature_columns(schema.names, roles)
     floats = {name: _floats(schema.field(name).type) for name in (*(features or ()), *roles.numbers())}
+    days: list[str] = []
     if needs_raw(first, features, roles):
         roles, floats = roles._replace(raw=True), {}
         kinds = dict(roles.kinds)
+        days = [name for name in features or () if name not in kinds and _are_days(first.column(name))]
         table = {name: type_of(first.column(name), kinds.get(name)) for name in features or ()}
         schema = pa.schema([pa.field(f.name, table.get(f.name, f.type)) for f in schema])
     schema = pa.schema([pa.field(f.name, floats.get(f.name, f.type)) for f in schema])
     row = 0
 
-    def fail(error: StreamDRError, at: int) -> None:
+    def fail(error: StreamDRError, at: int) -> NoReturn:
         at += row + int(error.details.get("row", 0))
         _name_the_line(path, floats)
         raise MalformedInput(f"{path}, row {at}: {error}", file=str(path), row=at) from error
 
     with _opened(path, schema, floats) as reader:
         for batch in reader.batches():
+            for name in days:
+                batch = _with_days(batch, name, fail)
             yield from blocks_of(batch, features, roles, rows, fail)
             row += batch.num_rows
+
+
+def _are_days(column: pa.Array) -> bool:
+    """Return True if a column's values are points in time, all of them midnight."""
+    return pa.types.is_timestamp(column.type) and len(column) > column.null_count and not len(_times(column))
+
+
+def _times(column: pa.Array) -> np.ndarray:
+    """Return the numbers of the rows whose time, in seconds, is not midnight."""
+    return np.flatnonzero(column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) % 86_400)
+
+
+def _with_days(batch: pa.RecordBatch, name: str, fail: Callable[[StreamDRError, int], NoReturn]) -> pa.RecordBatch:
+    """Return the batch with days for the midnights that Arrow makes of them. Fails for other times."""
+    column = batch.column(name)
+    if len(times := _times(column)):
+        at = int(times[0])
+        fail(
+            SchemaMismatch(
+                f"column {name!r} is {column[at]}, and the first rows have days without a time. Say --as {name}=time.",
+                column=name,
+            ),
+            at,
+        )
+    return batch.set_column(batch.schema.get_field_index(name), name, column.cast(pa.date32()))
 
 
 def _check_keys(path: FileName) -> None:

@@ -88,6 +88,8 @@ class ClosedForm(AdditiveEstimator):
     """Whether components of equal eigenvalue may be turned within their span."""
     predicts_with_all: ClassVar[bool] = False
     """Whether it predicts with the components, too, that n_components leaves out."""
+    standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
+    """Values that `standardize` may have."""
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
     """How refine solves it (refining_methods.py), None where it cannot."""
 
@@ -107,7 +109,7 @@ class ClosedForm(AdditiveEstimator):
         self.check_components()
         check_number("gamma", self.gamma, low=0.0)
         check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
-        check_choice("standardize", self.standardize, (False, True))
+        check_choice("standardize", self.standardize, self.standardize_choices)
         check_number("decay", self.decay, low=0.0, high=1.0, open_low=True)
         check_positive_int("min_class_rows", self.min_class_rows)
         check_choice("target", self.target, ("auto", *KINDS))
@@ -168,7 +170,7 @@ class ClosedForm(AdditiveEstimator):
 
     def moments(self, state: Any) -> Moments:
         """The moments that `state` is solved from."""
-        return moments_of(state, self.standardize, self.min_class_rows)
+        return moments_of(state, bool(self.standardize), self.min_class_rows)
 
     def classes_waiting(self, learned: Any) -> tuple[Label, ...]:
         """Labels of a state or an accumulator that wait for `min_class_rows` rows, sorted."""

@@ -20,9 +20,7 @@ from stream_dr.feature_maps.table import (
     Table,
     TableState,
     check_columns,
-    famd_scale,
-    indicator_columns,
-    word_columns,
+    columns_by_kind,
 )
 from stream_dr.feature_maps.widths import check_most_columns, most_columns, most_of_kinds
 from stream_dr.projection import Mapped, Projection
@@ -57,14 +55,13 @@ def check_mapped_width(spec: Any, widest: int) -> None:
         )
 
 
-def accumulate(spec: Any, build: Callable[[Any], Any], state: Any, scaled: bool = False) -> Any:
-    """The accumulator `build(state)`, behind the map of `spec` where there is one. scaled: a table's columns are multiplied
-    by `column_scale` of the rows so far."""
+def accumulate(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
+    """Return the accumulator `build(state)`, behind the map of `spec` if there is one."""
     if spec is None:
         return build(state)
     made = feature_map(spec)
     if made.learns:
-        return TableAccumulator(spec, build, state, scaled)
+        return TableAccumulator(spec, build, state)
     return (LandmarkAccumulator if isinstance(made, Nystroem) else MappedAccumulator)(spec, build, state)
 
 
@@ -80,37 +77,21 @@ def inner_state(state: Any) -> Any:
     return state.inner if isinstance(state, MappedState) else state
 
 
-def through(state: Any, projection: Projection, scale: np.ndarray | None = None) -> Projection:
-    """A projection of mapped rows, their columns times `scale`, as one of rows, where the state has a map."""
+def through(state: Any, projection: Projection) -> Projection:
+    """Return a projection of mapped rows as one of rows, if the state has a map."""
     if not isinstance(state, MappedState):
         return projection
-    return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks, scale)
+    return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
 
 
-def column_scale(state: Any) -> np.ndarray | None:
-    """What a table's mapped columns (columns,) are multiplied by in methods that use no targets; None where they are not."""
-    table = state.table if isinstance(state, MappedState) else None
-    return None if table is None else famd_scale(feature_map(state.feature_map), table)
-
-
-def words_beside(state: Any) -> tuple[np.ndarray, float]:
-    """Numbers of the columns that a table's map has made of words, where it has made others, too; and what counts as their
-    scatter beside their own (`word_scatter`)."""
-    if not isinstance(state, MappedState) or state.table is None:
-        return np.zeros(0, dtype=np.int64), 0.0
-    words = word_columns(state.table)
-    return words[words < state.inner.n_features], getattr(feature_map(state.feature_map), "word_scatter", 0.0)
-
-
-def indicators(state: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the columns that a table's map has made to indicate a category, and of those that indicate a gap; none
-    where it is to leave them as they are (`famd`)."""
-    none = np.zeros(0, dtype=np.int64)
+def table_columns(state: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return `columns_by_kind` of the columns learned from, None without a map of tables."""
     made = feature_map(state.feature_map) if isinstance(state, MappedState) and state.table is not None else None
-    if not isinstance(made, Table) or not made.famd:
-        return none, none
-    categories, gaps = indicator_columns(state.table, made.making())
-    return categories[categories < state.inner.n_features], gaps[gaps < state.inner.n_features]
+    if not isinstance(made, Table):
+        return None
+    # Columns of the last batches may not be in the inner state yet.
+    numbers, categories, gaps = (c[c < state.inner.n_features] for c in columns_by_kind(state.table, made.making()))
+    return numbers, categories, gaps
 
 
 def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:

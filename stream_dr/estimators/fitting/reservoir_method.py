@@ -27,10 +27,9 @@ from stream_dr.estimators.fitting.mapping import (
     StateType,
     accumulate,
     check_feature_map,
-    column_scale,
     inner_state,
     mapped_bytes,
-    through,
+    solved,
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
@@ -99,15 +98,11 @@ class ReservoirMethod(Estimator):
 
     def solve(self, state: Any) -> Projection:
         """The projection of `state`; pure."""
-        scale = self._scale(state)
-        return through(state, self.fitted(inner_state(state).scaled(scale)), scale)
-
-    def _scale(self, state: Any) -> np.ndarray | None:
-        return None if self.target_kinds else column_scale(state)
+        return solved(state, self.fitted)
 
     def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
-        """Cxx @ columns (features, m) of the sampled rows."""
-        kept = inner_state(state).scaled(self._scale(state)).kept[:, : len(columns)]
+        """Return Cxx @ columns (features, m) of the sampled rows."""
+        kept = inner_state(state).kept[:, : len(columns)]
         projected = kept @ columns
         return np.asarray(kept.T @ (projected - projected.mean(axis=0)))
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
-from stream_dr.estimators.fitting.mapping import words_beside
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
@@ -81,18 +80,6 @@ class TwoStage(ClosedForm):
     @abstractmethod
     def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
         """XH (features, k), and √(tr HᵀH), targets not centred, by which it is told what of XH is rounding."""
-
-    def moments(self, state: Any) -> Moments:
-        """The moments that a state is solved from; words beside a table's other columns vary more than they did."""
-        m = super().moments(state)
-        words, scatter = words_beside(state)
-        if m.scatter is None or not scatter:
-            return m
-        words = words[m.diagonal[words] > 0.0]
-        more = scatter * m.scale[words] ** 2
-        m.scatter[words, words] += more
-        m.diagonal[words] += more
-        return m
 
     def directions(self, moments: Moments, state: Any) -> Directions:
         """[2S, Algorithm 2] on XH; none where XH is all rounding."""

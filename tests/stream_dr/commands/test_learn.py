@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -309,9 +310,51 @@ def test_what_was_solved_from_the_diagonal_is_refined_before_it_projects(
     assert again.status == 0, again.err
     assert pq.read_table(tmp_path / "w.parquet")["z0"].equals(pq.read_table(z)["z0"])
     texts = Done(capsys, "learn", tmp_path / "t.csv", "--label", "y", "--dir", tmp_path / "e")
-    assert (texts.status, "lda=lda:gamma=1.0 is taken" in texts.err) == (0, True), texts.err
+    assert (texts.status, "lda=lda:shrinkage=0.5 is taken" in texts.err) == (0, True), texts.err
+    assert "65,536 hashed words" in texts.err
     asked = Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "f", "--model", "m=lda:scatter=diagonal")
     assert "refined" not in asked.out + Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "f").out
+
+
+def test_prose_alone_is_a_text_and_prose_beside_other_columns_a_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"k{i},{'ab'[i % 2]},the {'red' if i % 2 else 'blue'} thing no {i},{'' if i % 9 else i}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["key,y,t,n", *rows]) + "\n")
+
+    def learned(dir: str, *options: str) -> tuple[dict[str, Any], str]:
+        done = Done(capsys, "learn", tmp_path / "t.csv", "--label", "y", "--dir", tmp_path / dir, *options)
+        assert done.status == 0, done.err
+        return json.loads(Done(capsys, "inspect", tmp_path / dir, "--json").out)["models"]["m"]["params"], done.err
+
+    alone, told = learned("a", "--drop", "n", "--model", "m=lda")
+    assert alone == {"feature_map": {"map": "text", "column": "t"}, "shrinkage": 0.5}
+    assert "--model m=lda:shrinkage=0.5" in told
+    assert learned("b", "--model", "m=lda")[0] == {"feature_map": {"map": "table"}, "shrinkage": 0.3}
+    named = learned("c", "--drop", "n", "--model", "m=lda:feature_map=table,shrinkage=0.1")[0]
+    assert named == {"feature_map": {"map": "table"}, "shrinkage": 0.1}
+
+
+def test_days_are_dates_in_json_lines_as_in_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    days = [None if i % 7 == 0 else f"2024-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(60)]
+    times = [f"2024-02-29T{i % 24:02}:30:00" for i in range(60)]
+    rows = [{"d": d, "t": t, "y": "ab"[i % 2]} for i, (d, t) in enumerate(zip(days, times, strict=True))]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "r.csv").write_text("d,t,y\n" + "".join(f"{r['d'] or ''},{r['t']},{r['y']}\n" for r in rows))
+
+    def columns(file: str, *options: str) -> list[list[str]]:
+        done = Done(capsys, "learn", tmp_path / file, "--label", "y", "--check", *options)
+        return [line.split()[:2] for line in done.err.splitlines()[2:4]]
+
+    assert columns("r.jsonl") == columns("r.csv") == [["d", "date"], ["t", "time"]]
+    assert columns("r.jsonl", "--as", "d=time")[0] == ["d", "time"]
+    line = json.dumps({"d": "2024-02-29T10:30:00", "t": times[0], "y": "a"}) + "\n"
+    with (tmp_path / "r.jsonl").open("a") as file:
+        file.write("".join(json.dumps(rows[1]) + "\n" for _ in range(20_000)) + line)
+    late = Done(capsys, "learn", tmp_path / "r.jsonl", "--label", "y", "--dir", tmp_path / "d")
+    assert (late.status, "row 20060: column 'd'" in late.err, "--as d=time" in late.err) == (1, True, True), late.err
+    as_times = Done(capsys, "learn", tmp_path / "r.jsonl", "--label", "y", "--dir", tmp_path / "d", "--as", "d=time")
+    assert as_times.status == 0, as_times.err
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])

@@ -2,12 +2,15 @@
 
 import json
 
+import pandas as pd
 import pytest
 import typer
 
 from stream_dr import random_fourier
-from stream_dr.commands.specs import parse_spec, parse_specs, spec_text, through_table
+from stream_dr.commands.specs import parse_spec, parse_specs, spec_text, through_map
 from stream_dr.errors import InvalidParameter
+from stream_dr.rows.block import Block
+from stream_dr.rows.table_rows import raw_rows
 
 
 def test_values_are_numbers_words_or_text():
@@ -35,12 +38,39 @@ def test_a_feature_map_may_be_given_by_its_name():
         parse_specs(["k=lda:feature_map=what"])
 
 
+NUMBERS = Block(raw_rows(pd.DataFrame({"a": [1.0, None] * 20, "b": ["x", "y"] * 20})))
+PROSE = Block(raw_rows(pd.DataFrame({"a": [1.0, None] * 20, "b": [f"a note of words {i}" for i in range(40)]})))
+TEXT = {"map": "text", "column": "b"}
+
+
 def test_options_of_a_table_belong_to_the_map_that_is_named_alone():
     table = {"map": "table", "hash": ["a"]}
-    for params in ({}, {"feature_map": {"map": "table"}}):
-        assert through_table(params, table) == {"feature_map": table}
+    by_name = {"feature_map": {"map": "table"}}
+    assert through_map([("m", "pca", {})], NUMBERS, TEXT, table) == [("m", "pca", {"feature_map": TEXT})]
+    assert through_map([("m", "pca", by_name)], NUMBERS, TEXT, table) == [("m", "pca", {"feature_map": table})]
+    assert through_map([("m", "m.safetensors", {})], NUMBERS, table, table) == [("m", "m.safetensors", {})]
     for spec in (None, {"map": "text"}, {"map": "table", "impute": 0.0}):
-        assert through_table({"feature_map": spec}, table) == {"feature_map": spec}
+        given = {"feature_map": spec}
+        assert through_map([("m", "pca", given)], NUMBERS, table, table) == [("m", "pca", given)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "key", "given", "feature_map", "ridge"),
+    [
+        (PROSE, "lda", {}, TEXT, {"shrinkage": 0.5}),
+        (PROSE, "lda", {"n_components": 1}, {"map": "table"}, {"shrinkage": 0.3}),
+        (NUMBERS, "lda", {}, {"map": "table"}, {}),
+        (PROSE, "lda", {"gamma": 0.0}, TEXT, {}),
+        (PROSE, "lda", {"shrinkage": None}, TEXT, {}),
+        (PROSE, "opls", {}, TEXT, {}),
+        (PROSE, "lda", {"feature_map": None}, TEXT, {}),
+    ],
+)
+def test_lda_of_words_has_a_ridge_that_is_said(rows, key, given, feature_map, ridge, capsys):
+    params = {"feature_map": feature_map} | given | ridge
+    assert through_map([("m", key, given)], rows, feature_map, {"map": "table"}) == [("m", key, params)]
+    told = spec_text("m", key, given | ridge)
+    assert (f"--model {told}" in capsys.readouterr().err) == bool(ridge)
 
 
 @pytest.mark.parametrize("wrong", ["lda", "=lda", "m=lda:gamma", 'm=lda:feature_map={"map":}'])

@@ -253,6 +253,7 @@ def test_a_batch_that_is_refused_in_a_later_part_changes_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [PCA, CCIPCA, InformationGain, LPP])
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
 def test_a_map_whose_spec_was_changed_after_fit_is_refused_until_the_next_fit(kind):
     spec = random_fourier(20, gamma=0.5)
     random = np.random.default_rng(0)

@@ -1,17 +1,21 @@
 """γ of random Fourier features where none is given: decided by the first batch, kept in the state."""
 
 import json
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.spatial.distance import pdist
 
 import stream_dr
 from stream_dr import LDA, PCA, random_fourier
-from stream_dr.errors import CannotMerge, DamagedFile, InvalidParameter, StreamDRError
+from stream_dr.errors import CannotMerge, DamagedFile, InvalidParameter, NarrowKernel, StreamDRError
 from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.models.snapshot import snapshot
+from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from tests.stream_dr.directory.batches import dense, opened, put
 
@@ -36,35 +40,54 @@ def test_without_a_gamma_it_is_one_over_the_features_and_no_chance_level() -> No
     model = LDA(gamma=1.0, feature_map=random_fourier(300)).fit(X, Y)
     assert gamma_of(model) == 1 / 30
     assert model.score(test, expected) > 0.85
-    assert LDA(gamma=1.0, feature_map=random_fourier(300, gamma=1.0)).fit(X, Y).score(test, expected) < 0.6
+    with pytest.warns(NarrowKernel):
+        assert LDA(gamma=1.0, feature_map=random_fourier(300, gamma=1.0)).fit(X, Y).score(test, expected) < 0.6
     given = LDA(gamma=1.0, feature_map=random_fourier(300, gamma=1 / 30)).fit(X, Y)
     assert np.array_equal(given.transform(test), model.transform(test))
 
 
+@pytest.mark.parametrize(("declared", "gamma"), [(True, 1 / 40), (False, 1.0)])
+def test_sparse_rows_have_one_over_a_declared_width(declared: bool, gamma: float) -> None:
+    rows = sp.csr_matrix((X * (X > 1)) / 40.0)
+    rows.resize(600, 40)
+    model = LDA(feature_map=random_fourier(20)).partial_fit(Block(rows[:200], width_stated=declared), Y[:200])
+    assert gamma_of(model) == gamma
+    model.partial_fit(Block(100.0 * rows[200:], width_stated=declared), Y[200:])
+    assert gamma_of(model) == gamma
+
+
 @pytest.mark.parametrize("sparse", [False, True])
-def test_scale_is_scikit_learns_of_the_first_batch_and_stays(sparse: bool) -> None:
-    rows = sp.csr_matrix(X * (X > 1)) if sparse else X + 3.0
-    model = LDA(feature_map=random_fourier(20, gamma="scale")).partial_fit(rows[:200], Y[:200])
-    first = rows[:200].toarray() if sparse else rows[:200]
-    assert gamma_of(model) == pytest.approx(1.0 / (30 * first.var()), rel=1e-12)
-    model.partial_fit(100.0 * rows[200:], Y[200:])
-    assert gamma_of(model) == pytest.approx(1.0 / (30 * first.var()), rel=1e-12)
-    constant = LDA(feature_map=random_fourier(20, gamma="scale")).partial_fit(np.ones((4, 5)), [0, 1, 0, 1])
-    assert gamma_of(constant) == 0.2
+@pytest.mark.parametrize("kernel", ["rbf", "laplace"])
+def test_a_kernel_near_zero_is_warned_of_with_the_gamma_that_makes_it_a_half(kernel: str, sparse: bool) -> None:
+    rows = 50.0 * X[:150] * (np.abs(X[:150]) > 1)
+    distances = pdist(rows, "sqeuclidean" if kernel == "rbf" else "cityblock")
+    given = sp.csr_matrix(rows) if sparse else rows + 1e6
+    if sparse:
+        given.indices, given.indptr = given.indices.astype(np.int64), given.indptr.astype(np.int64)
+    with pytest.warns(NarrowKernel) as told:
+        model = LDA(gamma=1.0, feature_map=random_fourier(20, kernel)).partial_fit(given, Y[:150])
+    better = float(re.search(r"gamma=(\S+) makes it \.5", str(told[0].message))[1])  # type: ignore[index]
+    assert better == pytest.approx(np.log(2.0) / np.median(distances), rel=1e-2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(given, Y[:150])  # only the first batch is looked at
+        LDA(gamma=1.0, feature_map=random_fourier(20, kernel, gamma=better)).partial_fit(given, Y[:150])
+    with pytest.warns(NarrowKernel, match="gamma=2"):
+        LDA(gamma=1.0, feature_map=random_fourier(20, kernel, gamma=2.0)).partial_fit(given, Y[:150])
 
 
 def test_a_refused_batch_decides_nothing() -> None:
-    model = LDA(feature_map=random_fourier(20, gamma="scale"))
+    model = LDA(feature_map=random_fourier(20))
     for rows, y in ((np.full((4, 3), np.nan), [0, 1, 0, 1]), (np.eye(4), [0, 1, 0])):
         with pytest.raises(StreamDRError):
             model.partial_fit(rows, y)
     model.partial_fit(np.eye(4), [0, 1, 0, 1])
-    assert gamma_of(model) == pytest.approx(1.0 / (4 * np.eye(4).var()))
+    assert gamma_of(model) == 0.25
 
 
 def test_two_that_differ_do_not_merge_and_an_empty_one_always_does() -> None:
-    spec = random_fourier(20, gamma="scale")
-    parts = [PCA(feature_map=spec).fit(X[:300]), PCA(feature_map=spec).fit(2 * X[300:])]
+    spec = random_fourier(20)
+    parts = [PCA(feature_map=spec).fit(X[:300]), PCA(feature_map=spec).fit(X[300:, :20])]
     before = parts[0].transform(X)
     with pytest.raises(CannotMerge, match="states of the maps"):
         parts[0].merge(parts[1])
@@ -81,7 +104,7 @@ def test_two_that_differ_do_not_merge_and_an_empty_one_always_does() -> None:
 
 
 def test_it_is_saved_and_gone_on_with(tmp_path: Path) -> None:
-    model = LDA(feature_map=random_fourier(20, gamma="scale")).fit(X[:300], Y[:300])
+    model = LDA(feature_map=random_fourier(20)).fit(X[:300], Y[:300])
     model.save(tmp_path / "saved")
     loaded = stream_dr.load(tmp_path / "saved").partial_fit(X[300:], Y[300:])
     assert gamma_of(loaded) == gamma_of(model)
@@ -108,7 +131,7 @@ def test_a_directory_tells_it_and_keeps_it_over_a_restart(tmp_path: Path) -> Non
         assert directory.model("m").describe(0)["params"] == params
 
 
-@pytest.mark.parametrize("gamma", [0, -1.0, float("nan"), "auto", True])
+@pytest.mark.parametrize("gamma", [0, -1.0, float("nan"), "scale", True])
 def test_no_other_gamma(gamma: object) -> None:
-    with pytest.raises(InvalidParameter, match="a finite number > 0, None or 'scale'"):
+    with pytest.raises(InvalidParameter, match="a finite number > 0, or None"):
         random_fourier(20, gamma=gamma)  # type: ignore[arg-type]

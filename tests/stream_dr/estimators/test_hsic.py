@@ -29,6 +29,7 @@ def test_of_rows_and_numbers() -> None:
     assert hsic(X, t, kernel="rbf", sigma=0.8) == pytest.approx(direct(X @ X.T, L), rel=0.1)  # 1,000 Fourier features
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
 def test_of_mapped_rows() -> None:
     K = np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2))
     found = hsic(X, y, feature_map=random_fourier(4000, gamma=0.1, seed=0))
@@ -41,6 +42,7 @@ def test_of_a_projection_is_that_of_the_rows_it_projects(estimator: SPCA | SRP) 
     assert learned.hsic_ == pytest.approx(hsic(learned.transform(X), y), rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
 def test_of_spca_is_the_largest_that_orthonormal_directions_have() -> None:
     best = SPCA(2).fit(X, y)
     assert best.hsic_ == pytest.approx(best.eigenvalues_.sum() / (len(X) - 1) ** 2)

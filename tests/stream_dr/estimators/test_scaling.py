@@ -209,6 +209,7 @@ def test_shrinkage_1_leaves_nothing_to_refine() -> None:
         model.refine(source)
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
 def test_mapped_rows_have_variance_1_too() -> None:
     X, y = hidden(300)
     spec = random_fourier(50, gamma=0.05)

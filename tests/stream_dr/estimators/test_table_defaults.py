@@ -1,6 +1,6 @@
-"""What the map of tables does unasked: words by the room there is, a ridge on them, FAMD, and the memory it tells."""
+"""What the map of tables does by default: how many words, FAMD, and the memory it reports."""
 
-from pathlib import Path
+import re
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,10 @@ import pytest
 
 import stream_dr
 from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
+from stream_dr.errors import OnlyDiagonal
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.widths import most_of_kinds
+from stream_dr.feature_maps.widths import most_columns, most_of_kinds
 from stream_dr.statistics.protocol import pack
 
 
@@ -28,44 +29,44 @@ def prose(rows: int = 200, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
 X, Y = prose()
 
 
-def test_a_text_alone_has_all_words_and_one_beside_others_the_room_there_is() -> None:
-    alone = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["note"]], Y)
-    assert len(alone.mapped_names_) == 65_536
-    beside = LDA(feature_map=stream_dr.table()).fit(X, Y)
-    assert sum("#" in name for name in beside.mapped_names_) == 2_048
-    assert beside.state_.inner.scatter == "exact"
-    many = X.assign(**{f"c{i}": X.colour for i in range(60)})
-    crowded = LDA(feature_map=stream_dr.table()).fit(many, Y)
-    words = sum("#" in name for name in crowded.mapped_names_)
-    assert 32 <= words < 2_048
-    assert crowded.state_.inner.scatter == "exact"
+@pytest.mark.parametrize(("texts", "words"), [(1, 1_024), (2, 512), (3, 341)])
+def test_texts_share_1024_hashed_words(texts: int, words: int) -> None:
+    rows = X.assign(**{f"note{i}": X.note for i in range(1, texts)})
+    model = LDA(feature_map=stream_dr.table()).fit(rows, Y)
+    assert sum("note #" in name for name in model.mapped_names_) == words
+    assert sum("#" in name for name in model.mapped_names_) == texts * words
+    assert model.state_.inner.scatter == "exact"
+    assert f"{words:,} hashed words" in str(stream_dr.describe_table(rows))
 
 
-def test_a_text_alone_is_what_the_map_of_texts_makes() -> None:
-    kept: dict[str, Any] = {"gamma": 1.0, "scatter": "diagonal"}
-    table = LDA(**kept, feature_map=stream_dr.table()).fit(X[["note"]], Y)
-    text = LDA(**kept, feature_map=stream_dr.text()).fit(X[["note"]], Y)
-    assert np.allclose(np.abs(table.transform(X[["note"]])), np.abs(text.transform(X[["note"]])))
+def test_words_are_hashed_without_idf_so_that_their_order_does_not_matter() -> None:
+    rows = X[["b", "note"]]
+    model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(rows[:100], Y[:100])
+    model.partial_fit(rows[100:], Y[100:]).unlearn(rows[:100], Y[:100])
+    expected = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(rows[100:], Y[100:])
+    assert np.allclose(np.abs(model.transform(rows)), np.abs(expected.transform(rows)), atol=1e-7)
 
 
-@pytest.mark.parametrize("given", [0.0, 3.0])
-def test_word_scatter_is_a_ridge_on_words_and_the_state_stays(given: float) -> None:
-    spec = stream_dr.table(n_words=64, word_scatter=given)
-    lda = LDA(scaling="source", feature_map=spec).fit(X, Y)
-    before = {name: array.copy() for name, array in pack(lda.state_)[0].items()}
-    Z = lda.transform(X)
-    for name, array in pack(lda.state_)[0].items():
-        assert np.array_equal(array, before[name])
+def test_a_column_without_a_value_counts_as_a_category() -> None:
+    empty = {f"c{i}": [None] * 200 for i in range(70)}
+    model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["b", "note"]].assign(**empty), Y)
+    assert model.state_.inner.scatter == "exact"  # 2 + 1,025 + 70 · 41 columns at most
+    making = feature_map(stream_dr.table()).making()
+    assert most_columns(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
+    assert most_of_kinds(making, feature_map(stream_dr.table()).wishes(), dict.fromkeys(empty, "")) == 70 * 41
 
-    M = np.asarray(feature_map_rows(lda, X))
-    centred = M - M.mean(0)
-    words = np.array(["note #" in name for name in lda.mapped_names_])
-    C = centred.T @ centred + np.diag(np.where(words & (centred**2).sum(0).astype(bool), given, 0.0))
-    H = np.eye(3)[Y] / np.sqrt(np.bincount(Y))
-    right = centred.T @ H
-    values, _ = np.linalg.eigh(right.T @ np.linalg.pinv(C, rcond=1e-12, hermitian=True) @ right)
-    assert np.allclose(np.sort(lda.eigenvalues_), values[-2:], rtol=1e-6)
-    assert Z.shape == (200, 2)
+
+def test_a_table_that_falls_to_the_diagonal_says_why_and_learns() -> None:
+    rows = X[["b", "note"]].assign(title=X.note)
+    spec = stream_dr.table(n_words=4_000)
+    reason = r"up to 8004 columns may be made of this table's 3 \(of note 4001\).* n_words .*diagonal"
+    with pytest.warns(OnlyDiagonal, match=reason):
+        model = LDA(gamma=1.0, feature_map=spec).fit(rows, Y)
+    assert model.solution_ == "diagonal"
+    model.partial_fit(rows, Y)  # said once
+    assert re.search(reason, str(stream_dr.describe_table(rows, n_words=4_000)))
+    assert "note:" not in str(stream_dr.describe_table(rows))
+    LDA(gamma=1.0, scatter="diagonal", feature_map=spec).fit(rows, Y)
 
 
 def feature_map_rows(model: Any, rows: pd.DataFrame) -> np.ndarray:
@@ -78,7 +79,7 @@ def feature_map_rows(model: Any, rows: pd.DataFrame) -> np.ndarray:
 
 def test_pca_of_a_table_is_factor_analysis_of_mixed_data() -> None:
     rows = X[["a", "b", "colour"]]
-    pca = PCA(n_components=3, standardize=True, feature_map=stream_dr.table()).fit(rows)
+    pca = PCA(n_components=3, feature_map=stream_dr.table()).fit(rows)
     M = feature_map_rows(pca, rows)
     names = list(pca.mapped_names_)
     numbers, gap = [names.index("a"), names.index("b")], names.index("a missing")
@@ -91,12 +92,21 @@ def test_pca_of_a_table_is_factor_analysis_of_mixed_data() -> None:
     assert np.allclose(pca.explained_variance_, values / (len(rows) - 1))
     assert np.allclose(np.cov(pca.transform(rows).T), np.diag(values / (len(rows) - 1)), atol=1e-9)
     kept = pca.get_covariance()[np.ix_([*numbers, *categories], [*numbers, *categories])]
-    full = PCA(standardize=True, feature_map=stream_dr.table()).fit(rows)
+    full = PCA(feature_map=stream_dr.table()).fit(rows)
     assert np.allclose(full.get_covariance()[:, gap], 0.0)
     assert np.allclose(full.get_covariance()[numbers], np.cov(M.T)[numbers] * (np.arange(len(names)) != gap))
     assert np.isfinite(kept).all()
-    plain = PCA(n_components=3, standardize=True, feature_map=stream_dr.table(famd=False)).fit(rows)
-    assert not np.allclose(plain.explained_variance_, pca.explained_variance_)
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_pca_of_a_table_scales_its_columns_as_standardize_says(standardize: bool) -> None:
+    rows = X[["a", "b", "colour"]]
+    pca = PCA(n_components=3, standardize=standardize, feature_map=stream_dr.table()).fit(rows)
+    M = feature_map_rows(pca, rows)
+    expected = np.linalg.svd((M - M.mean(0)) / (M.std(0) if standardize else 1.0), compute_uv=False)[:3] ** 2
+    assert np.allclose(pca.explained_variance_, expected / (len(rows) - 1))
+    arrays = [PCA(n_components=2, standardize=given).fit(M).explained_variance_ for given in (None, False)]
+    assert np.array_equal(*arrays)
 
 
 def test_a_category_whose_rows_are_gone_is_zero() -> None:
@@ -130,32 +140,9 @@ def test_state_bytes_are_an_upper_bound(columns: list[str]) -> None:
 
 
 @pytest.mark.parametrize("make", [CCIPCA, LPP, NPE, LaplacianEigenmaps, LLE])
-def test_other_methods_without_targets_divide_a_tables_columns_likewise(make: Any, tmp_path: Path) -> None:
+def test_other_methods_without_targets_take_a_tables_columns_as_they_are(make: Any) -> None:
     rows = X[["a", "b", "colour"]]
     model = make(n_components=2, feature_map=stream_dr.table()).fit(rows)
     M = feature_map_rows(model, rows)
-    names = list(model.mapped_names_)
-    shares = np.array([1.0 if not name.startswith("colour=") else M[:, i].mean() for i, name in enumerate(names)])
-    divided = M / np.sqrt(shares) * np.array(["missing" not in name for name in names])
-    plain = make(n_components=2).fit(divided)
-    Z, expected = model.transform(rows), plain.transform(divided)
+    Z, expected = model.transform(rows), make(n_components=2).fit(M).transform(M)
     assert np.allclose(np.abs(Z), np.abs(expected), atol=1e-6 * np.abs(expected).max())
-    asis = make(n_components=2, feature_map=stream_dr.table(famd=False)).fit(rows)
-    assert not np.allclose(np.abs(asis.transform(rows)), np.abs(expected), atol=1e-3 * np.abs(expected).max())
-    model.save(tmp_path / "saved")
-    assert np.array_equal(stream_dr.load(tmp_path / "saved").transform(rows), Z)
-    late = (
-        make(n_components=2, feature_map=stream_dr.table()).fit(rows[:150]).partial_fit(rows[150:].assign(colour="new"))
-    )
-    assert np.isfinite(late.transform(rows)).all()
-
-
-def test_ccipca_of_a_table_has_the_density_and_covariance_of_its_columns() -> None:
-    rows = X[["b", "colour"]]
-    model = CCIPCA(n_components=2, feature_map=stream_dr.table()).fit(rows)
-    M = feature_map_rows(model, rows)
-    shares = np.array([M[:, i].mean() if "=" in name else 1.0 for i, name in enumerate(model.mapped_names_)])
-    plain = CCIPCA(n_components=2).fit(M / np.sqrt(shares))
-    assert np.allclose(model.get_covariance(), plain.get_covariance() * np.sqrt(np.outer(shares, shares)))
-    density = plain.score_samples(M / np.sqrt(shares)) - 0.5 * np.log(shares).sum()
-    assert np.allclose(model.score_samples(rows), density)

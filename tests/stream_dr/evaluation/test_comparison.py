@@ -62,7 +62,13 @@ def test_tables_texts_and_sparse_rows() -> None:
     assert found.best.score > 0.9
     assert all("feature_map" not in line.params for line in found.lines)  # learn has one for a table by itself
     texts = [f"{'red' if label == 'a' else 'blue'} thing {i} of the many things" for i, label in enumerate(y)]
-    assert stream_dr.suggest(pd.DataFrame({"t": texts}), y).best.score > 0.95
+    prose = stream_dr.suggest(pd.DataFrame({"t": texts}), y)
+    assert prose.best.score > 0.95
+    lines = {line.method: line for line in prose.lines}
+    assert "lda shrinkage=0.5" in lines
+    assert lines["all features"].components == 65_536  # those of the map of texts
+    beside = {line.method for line in stream_dr.suggest(table[["x"]].assign(t=texts), y).lines}
+    assert "lda shrinkage=0.3" in beside
     wide = sp.hstack([sp.random(400, 5_000, 0.01, random_state=0), sp.csr_matrix((y == "a")[:, None] * 1.0)], "csr")
     sparse = stream_dr.suggest(wide, y)
     assert sparse.best.score > 0.9

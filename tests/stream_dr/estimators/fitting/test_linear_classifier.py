@@ -95,6 +95,7 @@ def test_with_a_ridge_it_is_scikit_learns_with_that_covariance(name: str, scalin
     np.testing.assert_allclose(common_left_out(turned.decision_function(X)), expected, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
 def test_standardised_sparse_and_mapped_rows_are_classified() -> None:
     X, y = SETS["wine"]
     peer = LinearDiscriminantAnalysis(solver="lsqr").fit(X / X.std(axis=0), y)

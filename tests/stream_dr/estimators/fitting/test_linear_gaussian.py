@@ -95,6 +95,7 @@ def test_not_centred_all_of_it_is_about_zero() -> None:
     assert mine.explained_variance_ratio_.sum() < 1.0
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
 def test_what_cannot_be_had_is_refused() -> None:
     with pytest.raises(errors.InvalidParameter, match="no density is defined"):
         PCA().fit(X[:10]).score_samples(X)

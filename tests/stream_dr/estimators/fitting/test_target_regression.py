@@ -121,6 +121,7 @@ def test_refined_it_predicts_as_the_exact_solution(kind: Any, tmp_path: Any) -> 
     assert np.array_equal(stream_dr.load(tmp_path / "saved").predict(rows), mine.predict(rows))
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
 def test_what_cannot_be_turned_back_is_refused() -> None:
     with pytest.raises(errors.InvalidParameter, match="cannot be turned back"):
         OPLS(feature_map=stream_dr.random_fourier(20)).fit(X, Y).inverse_transform(np.ones((1, 3)))
