@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.named_columns import parsed
@@ -143,17 +144,24 @@ def suggest(
     return Comparison(measure, sample.rows, read, len(folds), tuple(lines))
 
 
-def default_method(first: Block, kind: str, table: Params) -> tuple[str, Params]:
-    """Key and parameters of what is taken where no method is named: lda, or opls for other targets than one label a row;
-    where words are features, which are many, with a ridge. table: the spec of the map of a table's columns."""
+def default_method(first: Block, table: Params) -> tuple[str, Params]:
+    """Return key and parameters of the method of rows like these.
+
+    That is lda for one label a row, opls for other targets and pca without. Where words are features, which are many, the
+    first two get a ridge, and pca the number of components that refine asks for.
+
+    table: spec of the map of a table's columns.
+    """
     words = first.sparse or (first.table and any(c.taken_for == "text" for c in describe(first.X, table).columns))
-    return "lda" if kind == "class" else "opls", {"gamma": 1.0} if words else {}
+    if first.y is None:
+        return "pca", {"n_components": 10} if words or first.features > EXACT_WIDTH else {}
+    return "lda" if first.y.kind == "class" else "opls", {"gamma": 1.0} if words else {}
 
 
 def _methods(sample: Block, table: Params) -> list[tuple[str, str, Params]]:
     """(name, key, parameters) of the methods that fit the rows and their targets."""
     kind = sample.y.kind
-    key, params = default_method(sample, kind, table)
+    key, params = default_method(sample, table)
     level: Params = {} if params else {"standardize": True}  # words are weighted already
     found = [(key, params), (key, {"shrinkage": 0.1, **level}), ("plsda", {"n_components": 10, **level})]
     if kind == "class":
