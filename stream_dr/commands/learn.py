@@ -57,8 +57,8 @@ def learn(
     --as, --impute. The report goes to stderr before anything is written.
 
     Without --model, a directory that has none gets lda, or opls where numbers (labels with a fraction are) or several labels
-    a row are to be predicted, for sparse rows and texts with gamma=1; without targets, pca. A solution from the diagonal is
-    refined then if that predicts every tenth row, held out, better.
+    a row are to be predicted, for sparse rows and texts with gamma=1; lda of 100 and more columns has shrinkage=0.1; without
+    targets, pca. A solution from the diagonal is refined then if that predicts every tenth row, held out, better.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:gamma=1,feature_map=text

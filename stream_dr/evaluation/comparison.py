@@ -48,6 +48,11 @@ MOST_FOLDS, FOLD_ROWS = 5, 20
 
 _ALL, _MOST_FREQUENT, _MEAN = "all features", "most frequent class", "mean"
 
+# Accuracy of LDA on embeddings of 384 numbers without and with this ridge: .860 and .950 from 1,600 rows, .940 and .944 from
+# 16,000. On 64 numbers (digits) it gains nothing.
+MANY_NUMBERS = 100
+"""Columns of numbers from which on LDA gets a ridge where no method is named."""
+
 NARROW = 4096
 """Columns up to which sparse rows are made dense for scikit-learn."""
 
@@ -163,22 +168,31 @@ def suggest(
 def default_method(first: Block, table: Params) -> tuple[str, Params]:
     """Return key and parameters of the method of rows like these.
 
-    That is lda for one label a row, opls for other targets and pca without. Where words are features, which are many, the
-    first two get a ridge, and pca the number of components that refine asks for.
+    That is lda for one label a row, opls for other targets and pca without. Where words are features, the first two get a
+    ridge, and pca the number of components that refine asks for.
 
     table: spec of the map of a table's columns.
     """
-    words = first.sparse or (first.table and any(c.taken_for == "text" for c in describe(first.X, table).columns))
+    words = _has_words(first, table)
     if first.y is None:
         return "pca", {"n_components": 10} if words or first.features > EXACT_WIDTH else {}
-    return "lda" if first.y.kind == "class" else "opls", {"gamma": 1.0} if words else {}
+    if words:
+        return "lda" if first.y.kind == "class" else "opls", {"gamma": 1.0}
+    if first.y.kind == "class":
+        return "lda", {"shrinkage": 0.1} if first.features >= MANY_NUMBERS else {}
+    return "opls", {}
+
+
+def _has_words(rows: Block, table: Params) -> bool:
+    """Return True if features are words, by all that can be known of rows."""
+    return rows.sparse or (rows.table and any(c.taken_for == "text" for c in describe(rows.X, table).columns))
 
 
 def _methods(sample: Block, table: Params) -> list[tuple[str, str, Params]]:
     """(name, key, parameters) of the methods that fit the rows and their targets."""
     kind = sample.y.kind
     key, params = default_method(sample, table)
-    level: Params = {} if params else {"standardize": True}  # words are weighted already
+    level: Params = {} if _has_words(sample, table) else {"standardize": True}  # words are weighted already
     found = [(key, params), (key, {"shrinkage": 0.1, **level}), ("plsda", {"n_components": 10, **level})]
     if kind == "class":
         found += [("class_means", level), ("skm", level), ("srp", {"n_components": 20, **level})]

@@ -1,6 +1,7 @@
 """suggest: it scores methods as scikit-learn's cross validation does; what it takes, bounds and refuses."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.evaluation import comparison
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import GivenBatches
+from stream_dr.targets.parsing import parse_targets
 
 RNG = np.random.default_rng(5)
 
@@ -85,6 +87,24 @@ def test_a_source_is_sampled_within_bounds(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(comparison, "SAMPLE_BYTES", 60 * 24)
     few = stream_dr.suggest(source)
     assert (few.rows, few.folds) == (60, 3)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "expected"),
+    [
+        (np.zeros((4, 99)), [0, 1, 0, 1], ("lda", {})),
+        (np.zeros((4, 100)), [0, 1, 0, 1], ("lda", {"shrinkage": 0.1})),
+        (np.zeros((4, 100)), [0.5, 1, 0, 1], ("opls", {})),
+        (sp.csr_matrix((4, 9)), ["a", "b", "a", "b"], ("lda", {"gamma": 1.0})),
+        (sp.csr_matrix((4, 9)), [["a"], ["b"], [], []], ("opls", {"gamma": 1.0})),
+        (np.zeros((4, 100)), None, ("pca", {})),
+        (np.zeros((4, 4_097)), None, ("pca", {"n_components": 10})),
+        (sp.csr_matrix((4, 9)), None, ("pca", {"n_components": 10})),
+    ],
+)
+def test_a_method_by_the_first_rows(X: Any, y: Any, expected: Any) -> None:
+    targets = None if y is None else parse_targets(y, 4, ("class", "multilabel", "continuous"), "auto", None)
+    assert comparison.default_method(Block(X, targets), {"map": "table"}) == expected
 
 
 def test_rows_sorted_by_label_are_sampled_from_first_to_last(monkeypatch: pytest.MonkeyPatch) -> None:
