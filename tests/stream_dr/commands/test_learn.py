@@ -329,12 +329,12 @@ def write_wide(path: Path, X: np.ndarray, y: np.ndarray) -> None:
 def test_a_solution_from_the_diagonal_is_refined_only_where_that_helps(
     helps: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    y = np.arange(600) // 7 % 2
+    rng, y = np.random.default_rng(11), np.arange(600) // 7 % 2
     if helps:  # each column alone hides y, their difference shows it
-        shared = 10 * RNG.normal(size=(600, 1))
-        X = np.hstack([shared, shared + y[:, None]]) + RNG.normal(0, 0.1, (600, 2))
+        shared = 10 * rng.normal(size=(600, 1))
+        X = np.hstack([shared, shared + y[:, None]]) + rng.normal(0, 0.1, (600, 2))
     else:  # nearly as many columns as rows, so what goes together in them is chance
-        X = RNG.normal(size=(600, 500)) + 0.1 * y[:, None]
+        X = rng.normal(size=(600, 500)) + 0.1 * y[:, None]
     file, d = tmp_path / "rows.svm", tmp_path / "d"
     write_wide(file, X, y)
     first = Done(capsys, "learn", file, "--dir", d, "--model", "lda=lda:gamma=0.001")
@@ -347,7 +347,7 @@ def test_a_solution_from_the_diagonal_is_refined_only_where_that_helps(
     exact = stream_dr.LDA(gamma=0.001).fit(X[learns], y[learns]).score(X[asks], y[asks])
     diagonal = stream_dr.LDA(gamma=0.001, scatter="diagonal").fit(X[learns], y[learns]).score(X[asks], y[asks])
     assert (before, after > before) == (round(diagonal, 3), helps), done.err
-    np.testing.assert_allclose(after, exact, atol=0.02)
+    np.testing.assert_allclose(after, exact, atol=0.05)  # of 60 rows, after at most 20 passes
     assert ("The model is refined" in done.err, "stays as it is" in done.err) == (helps, not helps)
     assert learned(d, capsys)["models"]["lda"]["solution"] == ("refined" if helps else "diagonal")  # type: ignore[index]
 
@@ -355,9 +355,10 @@ def test_a_solution_from_the_diagonal_is_refined_only_where_that_helps(
 def test_a_refined_solution_is_compared_again_when_rows_come(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    y, shared, d = np.arange(600) // 7 % 2, 10 * RNG.normal(size=(600, 1)), tmp_path / "d"
-    X = RNG.normal(size=(600, 700))
-    X[:, -2:] = np.hstack([shared, shared + y[:, None]]) + RNG.normal(0, 0.1, (600, 2))
+    rng = np.random.default_rng(12)
+    y, shared, d = np.arange(600) // 7 % 2, 10 * rng.normal(size=(600, 1)), tmp_path / "d"
+    X = rng.normal(size=(600, 700))
+    X[:, -2:] = np.hstack([shared, shared + y[:, None]]) + rng.normal(0, 0.1, (600, 2))
     write_wide(tmp_path / "a.svm", X, y)
     X[:, -2:] -= [0, 2] * y[:, None]  # the pair says the opposite in as many rows, and each other column a little
     write_wide(tmp_path / "b.svm", X + np.append(np.full(698, 0.2), [0, 0]) * y[:, None], y)
