@@ -1,24 +1,27 @@
 """Comparison: which method to take for rows with targets, by held-out folds of a sample.
 
-A uniform sample is drawn from the first rows; every method that fits the rows and their targets learns four fifths of it,
-as `stream-dr learn` would (refined, where it is solved from the diagonal), and is asked for the last fifth; so are what
-needs no method: all features with scikit-learn's linear classifier or regression, PCA before it, and for each row the target
-of the row before it.
+A uniform sample is drawn from all rows. Every method that fits the rows and their targets learns four fifths of it, as
+`stream-dr learn` would, refined where it is solved from the diagonal, and predicts the last fifth. The same is asked of what
+needs no method: all features with scikit-learn's linear classifier or regression, PCA before it, and the most frequent class
+or the mean.
 
-Memory: the sample, in which a table's rows become numbers, and one state. Time: folds times methods times learning it.
+Memory: the sample, in which a table's rows become numbers, and one state. Time: reading all rows, then at most SECONDS and
+what the last method takes.
 
-Why this way: a figure of rows that were learned flatters, and one without the plain ways beside it says nothing.
+Why this way: a figure of rows that were learned flatters, and one without the plain ways beside it says nothing. All methods
+get a fold before the next one begins, so that the figures of a comparison that is cut short are of the same rows.
 """
 
-import time
 import warnings
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.named_columns import parsed
@@ -34,16 +37,21 @@ from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import class_targets, continuous_targets, labelled_rows
 
-SAMPLE_ROWS, SAMPLE_BYTES = 5_000, 64 << 20
-"""What is kept of the rows at most."""
+SAMPLE_ROWS, SAMPLE_BYTES = 20_000, 64 << 20
+"""Most rows of a sample, and most bytes of them. Wide rows are fewer."""
 
-READ_ROWS, READ_BYTES = 200_000, 256 << 20
-"""What is read of them at most."""
+SECONDS = 60.0
+"""No method begins to learn a fold later than this after the rows were read."""
 
 MOST_FOLDS, FOLD_ROWS = 5, 20
 """Folds, and rows that each needs to be made."""
 
-_ALL = "all features"
+_ALL, _MOST_FREQUENT, _MEAN = "all features", "most frequent class", "mean"
+
+# Accuracy of LDA on embeddings of 384 numbers without and with this ridge: .860 and .950 from 1,600 rows, .940 and .944 from
+# 16,000. On 64 numbers (digits) it gains nothing.
+MANY_NUMBERS = 100
+"""Columns of numbers from which on LDA gets a ridge where no method is named."""
 
 NARROW = 4096
 """Columns up to which sparse rows are made dense for scikit-learn."""
@@ -70,8 +78,8 @@ class Compared(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """measure: "accuracy" or "R2". rows: of the sample. read: rows it was drawn from. folds: how many. lines: methods, best
-    first, then what stands beside them."""
+    """measure: "accuracy" or "R2". rows: of the sample. read: rows it was drawn from. folds: number that all methods learned
+    in time. lines: methods, best first, then what stands beside them."""
 
     measure: str
     rows: int
@@ -96,15 +104,27 @@ class Comparison(NamedTuple):
 
 
 def suggest(
-    X: Any, y: Any = None, *, target: str = "auto", feature_map: Params | None = None, progress: Progress | None = None
+    X: Any,
+    y: Any = None,
+    *,
+    target: str = "auto",
+    time: bool = False,
+    feature_map: Params | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
-    """Compare the methods that fit rows X (rows, features) and targets y, one label or number a row, on a sample.
+    """Compare the methods that fit rows and targets, on a sample.
 
-    X: what `fit` of an estimator takes, y naming its column of targets, too; or a Source, such as `open_source` gives.
-    target: "class" or "continuous" where whole numbers leave it open. feature_map: of a table's columns; None: `text` where
-    prose is all there is, else `table`. Raises InvalidTargets (labels that look like numbers or ids; too few rows),
-    TargetKindMismatch (several labels a row), InvalidParameter (no method can learn the rows) and what reading and parsing
-    raise.
+    The sample has at most 20,000 rows and 64 MiB, drawn from all rows by a fixed seed. After 60 seconds, reading not
+    counted, no method begins another fold.
+
+    X: rows (rows, features), as `fit` of an estimator takes them, or a Source, such as `open_source` gives.
+    y: one label or number a row, or the name of the column that has them.
+    target: "class" or "continuous" where whole numbers leave it open.
+    time: hold out later rows in the order they have, by TimeSeriesSplit, instead of random ones.
+    feature_map: of a table's columns; None: `text` where prose is all there is, else `table`.
+    progress: called with "read" or "learn", the rows done, and all there are.
+
+    Raises InvalidTargets, TargetKindMismatch (several labels a row), InvalidParameter, and what reading raises.
 
     >>> from sklearn.datasets import load_iris
     >>> comparison = suggest(*load_iris(return_X_y=True))
@@ -113,7 +133,7 @@ def suggest(
     """
     progress = progress or (lambda what, done, total: None)
     blocks = X.events() if isinstance(X, Source) else GivenBatches([as_block(X, y)]).events()
-    sample, read, unchanged = _sample((block for _, block in blocks), target, progress)
+    sample, read = _sample((block for _, block in blocks), target, progress)
     if target == "auto" and look_like_numbers(sample.y):
         raise InvalidTargets(
             f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
@@ -122,57 +142,69 @@ def suggest(
 
     table = feature_map or (map_for(sample.X, {"map": "table"}) if sample.table else {})
     through = {"feature_map": table} if sample.table else {}
-    methods = [*_methods(sample, table), ("pca", "", {"n_components": 10}), (_ALL, "", {})]
-    folds = _folds(sample)
-    lines, done, total = [], 0, len(methods) * len(folds) * sample.rows
+    plain = _MOST_FREQUENT if sample.y.kind == "class" else _MEAN
+    methods = [*_methods(sample, table), (plain, "", {}), ("pca", "", {"n_components": 10}), (_ALL, "", {})]
+    folds = _folds(sample, time)
+    done, total, deadline = 0, len(methods) * len(folds) * sample.rows, perf_counter() + SECONDS
+    outcomes: list[list[Compared]] = [[] for _ in methods]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fits on a sample: what counts is what they score
-        for name, key, params in methods:
-            told = []
-            for train, test in folds:
+        for train, test in folds:
+            learned, held_out = sample.take(train), sample.take(test)
+            for (name, key, params), measured in zip(methods, outcomes, strict=True):
+                if perf_counter() > deadline:
+                    break
                 progress("learn", done := done + sample.rows, total)
-                told.append(_measured(name, key, params | through, sample.take(train), sample.take(test)))
-            scores, seconds = [one.score for one in told], float(np.mean([one.seconds for one in told]))
-            mean, spread = float(np.mean(scores)), float(np.std(scores))
-            lines.append(told[-1]._replace(params=params, score=mean, seconds=seconds, spread=spread))
+                measured.append(_measured(name, key, params | through, learned, held_out))
 
+    complete = max(1, min(map(len, outcomes)))
+    lines = [_line(*method, measured[:complete]) for method, measured in zip(methods, outcomes, strict=True)]
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")
-    lines.append(Compared("no change", "", {}, unchanged, cannot="tell rows apart"))
-    measure = "accuracy" if sample.y.kind == "class" else "R2"
-    return Comparison(measure, sample.rows, read, len(folds), tuple(lines))
+    return Comparison("accuracy" if sample.y.kind == "class" else "R2", sample.rows, read, complete, tuple(lines))
 
 
-def default_method(first: Block, kind: str, table: Params) -> tuple[str, Params]:
-    """Return key and parameters of the method for rows when none is named.
+def default_method(first: Block, table: Params) -> tuple[str, Params]:
+    """Return key and parameters of the method for rows like these.
 
-    LDA for one label a row, OPLS for other targets, with a ridge where words are features. table: spec of the map of a
-    table's columns.
+    That is lda for one label a row, opls for other targets and pca without. Where words are features, the first two get a
+    ridge, and pca the number of components that refine asks for.
+
+    table: spec of the map of a table's columns.
     """
-    key, ridge = "lda" if kind == "class" else "opls", word_ridge(first, table) if first.table else None
-    if ridge is not None and key == "lda":
-        return key, {"shrinkage": ridge}
-    return key, {"gamma": 1.0} if first.sparse or ridge is not None else {}
+    ridge = word_ridge(first, table)
+    words = first.sparse or ridge is not None
+    if first.y is None:
+        return "pca", {"n_components": 10} if words or first.features > EXACT_WIDTH else {}
+    if first.y.kind != "class":
+        return "opls", {"gamma": 1.0} if words else {}
+    if ridge is not None:
+        return "lda", {"shrinkage": ridge}
+    if first.sparse:
+        return "lda", {"gamma": 1.0}
+    return "lda", {"shrinkage": 0.1} if first.features >= MANY_NUMBERS else {}
 
 
-def word_ridge(first: Block, spec: Params | None) -> float | None:
-    """Return the `shrinkage` that LDA has by default where a map makes words of the first rows, None where it makes none.
+def word_ridge(rows: Block, spec: Params | None) -> float | None:
+    """Return LDA's default `shrinkage` where a map makes words of rows.
 
-    A ridge in summed units would fade, and words that few rows have would drown the other columns.
+    None where it makes none. A ridge in summed units would fade, and words that few rows have would drown the other columns.
     """
-    if spec is None or spec.get("map") not in ("table", "text"):
-        return None
-    if spec["map"] == "text":
+    map_name = spec["map"] if rows.table and spec else ""
+    if map_name == "text":
         return 0.5
-    return 0.3 if any(column.taken_for == "text" for column in describe(first.X, spec).columns) else None
+    words = map_name == "table" and any(column.taken_for == "text" for column in describe(rows.X, spec).columns)
+    return 0.3 if words else None
 
 
 def _methods(sample: Block, table: Params) -> list[tuple[str, str, Params]]:
     """(name, key, parameters) of the methods that fit the rows and their targets."""
     kind = sample.y.kind
-    key, params = default_method(sample, kind, table)
-    level: Params = {} if params else {"standardize": True}  # words are weighted already
+    key, params = default_method(sample, table)
+    # Words are weighted already.
+    words = sample.sparse or word_ridge(sample, table) is not None
+    level: Params = {} if words else {"standardize": True}
     found = [(key, params), (key, {"shrinkage": 0.1, **level}), ("plsda", {"n_components": 10, **level})]
     if kind == "class":
         found += [("class_means", level), ("skm", level), ("srp", {"n_components": 20, **level})]
@@ -182,44 +214,65 @@ def _methods(sample: Block, table: Params) -> list[tuple[str, str, Params]]:
         spread = float(sample.X.var(axis=0).sum())
         fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / spread if spread else 1:.2g}")}
         found.append((key, {"gamma": 1.0, "feature_map": fourier}))
-    words = [
+    names = [
         [key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())] for key, params in found
     ]
-    return [(" ".join(name), key, params) for name, (key, params) in zip(words, found, strict=True)]
+    return [(" ".join(name), key, params) for name, (key, params) in zip(names, found, strict=True)]
+
+
+def _line(name: str, key: str, params: Params, measured: list[Compared]) -> Compared:
+    """Return the mean of what a method scored on the folds, with the error of one that failed."""
+    if not measured:
+        return Compared(name, key, params, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
+    scores, seconds = [one.score for one in measured], [one.seconds for one in measured]
+    last = next((one for one in measured if np.isnan(one.score)), measured[-1])
+    spread = float(np.std(scores))
+    return last._replace(params=params, score=float(np.mean(scores)), seconds=float(np.mean(seconds)), spread=spread)
 
 
 def _measured(name: str, key: str, params: Params, train: Block, test: Block) -> Compared:
-    """A method, or where key is "" what stands beside the methods, learns rows and is asked for others."""
-    began = time.perf_counter()
+    """Learn rows by a method, or by what stands beside the methods (`key` is ""), and score it on others."""
+    began = perf_counter()
     try:
+        if name in (_MOST_FREQUENT, _MEAN):
+            return _constant(name, train, test)
         estimator = make(key or "pca", params).fit(train)
         if name == _ALL:
             return _all_features(estimator.state_, train, test)
         if estimator.solution_ == "diagonal":
             estimator.refine([train], tol=1e-3)
-        seconds = time.perf_counter() - began
+        seconds = perf_counter() - began
         if hasattr(estimator, "predict"):
             predicted = estimator.predict(test)
         else:
             linear = _linear(train).fit(estimator.transform(train), _values(train))
             predicted = linear.predict(estimator.transform(test))
-    except StreamDRError as e:
+    except ValueError as e:  # ours, or scikit-learn's about a fold of a single label
         return Compared(name, key, params, float("nan"), cannot=str(e))
     size = estimator.state_bytes(estimator.n_features_in_, len(train.y.labels) or train.y.values.shape[1])
     score, cannot = _score(_values(test), predicted), _cannot(estimator, train.y.kind)
     return Compared(name, key, params, score, estimator.rank_, seconds, size, cannot)
 
 
+def _constant(name: str, train: Block, test: Block) -> Compared:
+    """Score scikit-learn's prediction of the most frequent class, or of the mean, for every row."""
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+
+    model = DummyClassifier(strategy="most_frequent") if name == _MOST_FREQUENT else DummyRegressor()
+    predicted = model.fit(np.zeros((train.rows, 1)), _values(train)).predict(np.zeros((test.rows, 1)))
+    return Compared(name, "", {}, _score(_values(test), predicted), cannot="tell rows apart")
+
+
 def _all_features(state: Any, train: Block, test: Block) -> Compared:
     """scikit-learn's linear classifier or regression on all columns, those that the state's map makes of a table's."""
-    X, Z, began = train.X, test.X, time.perf_counter()
+    X, Z, began = train.X, test.X, perf_counter()
     if train.table:
         made = feature_map_of(state.feature_map)
         X, Z = (mapped_rows(made, state.table, rows) for rows in (X, Z))
     if sp.issparse(X) and X.shape[1] <= NARROW:
         X, Z = X.toarray(), Z.toarray()
     predicted = _linear(train, scaled=not sp.issparse(X)).fit(X, _values(train)).predict(Z)
-    score, seconds = _score(_values(test), predicted), time.perf_counter() - began
+    score, seconds = _score(_values(test), predicted), perf_counter() - began
     cannot = "reduce, merge, unlearn, learn row by row"
     return Compared(_ALL, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
 
@@ -257,9 +310,12 @@ def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
         return float(np.mean(1.0 - ((truth - predicted) ** 2).sum(0) / ((truth - truth.mean(0)) ** 2).sum(0)))
 
 
-def _folds(sample: Block) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(rows learned, rows held out), classes in equal shares. Raises InvalidTargets where rows or labels are too few."""
-    from sklearn.model_selection import KFold, StratifiedKFold
+def _folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return (rows learned, rows held out), with classes in equal shares, or the later rows held out.
+
+    Raises InvalidTargets where rows or labels are too few.
+    """
+    from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit
 
     labelled, several = sample.y.kind == "class", len(sample.y.labels) > 1
     most = sample.rows if not labelled else int(np.bincount(sample.y.codes).max()) if several else 0
@@ -268,35 +324,32 @@ def _folds(sample: Block) -> list[tuple[np.ndarray, np.ndarray]]:
         raise InvalidTargets(
             f"{sample.rows} rows with a target, of {len(sample.y.labels)} labels; folds need {2 * FOLD_ROWS} and two labels."
         )
+    if time:
+        return list(TimeSeriesSplit(number).split(np.zeros(sample.rows)))
     kind = StratifiedKFold if labelled else KFold
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # labels of fewer rows than folds
         return list(kind(number, shuffle=True, random_state=0).split(np.zeros(sample.rows), _values(sample)))
 
 
-def _sample(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[Block, int, float]:
-    """A uniform sample of the rows with a target among those read, how many were read, and what is scored by saying of each
-    the target of the row before it."""
+def _sample(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[Block, int]:
+    """Return a uniform sample of the rows with a target, in their order, and the number of these rows."""
     rng = np.random.default_rng(0)
     kept: list[tuple[Block, np.ndarray]] = []
-    most, read, size, values = SAMPLE_ROWS, 0, 0, []
+    most, read, size = SAMPLE_ROWS, 0, 0
     for given in blocks:
         block = labelled_rows(_parsed(given, target, kept[0][0].y.kind if kept else None))[0]
         if not block.rows:
             continue
-        values.append(_values(block))
         kept.append((block, rng.random(block.rows)))
         read, size = read + block.rows, size + block.nbytes
         most = min(most, max(1, SAMPLE_BYTES * read // max(size, 1)))
         kept = _thinned(kept, most) if sum(part.rows for part, _ in kept) > 2 * most else kept
         progress("read", read, read)
-        if read >= READ_ROWS or size >= READ_BYTES:
-            break
     if not kept:
         raise InvalidTargets("no row has a target, by which methods are compared. Pass y, or name their column.")
 
-    order = np.concatenate(values)
-    return _joined([block for block, _ in _thinned(kept, most)]), read, _score(order[1:], order[:-1])
+    return _joined([block for block, _ in _thinned(kept, most)]), read
 
 
 def _parsed(given: Block, target: str, known: str | None) -> Block:

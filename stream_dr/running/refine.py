@@ -18,7 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
+from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import PassSums, Refining, check_method, is_exact, refine_steps
+from stream_dr.evaluation.held_out import scores_of_refining
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.schema import Facts, learned_by
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
@@ -146,6 +148,25 @@ def refine_model(
     snapshot(model, frozen, directory.path)
     model.release_versions()
     return published
+
+
+def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> tuple[float, float]:
+    """Return what a model that predicts scores on held-out rows before and after a refine.
+
+    The model is left as it is: another one of its spec learns its rows but every tenth. Raises as `refine`.
+    """
+    check_model(directory, model)
+    learned = _Learned(directory, model, model.freeze(), None)
+    with directory.retention.kept(), threadpool_limits(1):
+        return scores_of_refining(make(model.spec.estimator, model.spec.params), learned, tol, max_passes)
+
+
+def publish_unrefined(directory: Directory, model: Model) -> None:
+    """Publish the solution from one pass in place of a refined one, and snapshot the model."""
+    frozen = model.freeze()
+    model.publish(frozen)
+    snapshot(model, frozen, directory.path)
+    model.release_versions()
 
 
 class _Cancelled(Exception):

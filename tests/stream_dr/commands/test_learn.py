@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
 
 import stream_dr
 from stream_dr.directory.directory import Directory
@@ -288,19 +290,97 @@ def test_without_a_model_named_it_takes_lda_and_says_so(
     assert (done.status, "--model lda=lda is taken" in done.err, "refined" in done.out) == (0, True, False), done.err
     assert "lda: 2500 rows" in done.out
     assert "is taken" not in Done(capsys, "learn", file, *PARTS, "--dir", tmp_path / "d").err  # it has one now
-    unlabelled = Done(capsys, "learn", file, "--drop", "y", "--dir", tmp_path / "e")
-    assert (unlabelled.status, "--label" in unlabelled.err, (tmp_path / "e").exists()) == (2, True, False)
 
 
-def test_what_was_solved_from_the_diagonal_is_refined_before_it_projects(
+def test_without_a_label_it_takes_pca(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = Done(capsys, "learn", file, "--drop", "y", "--dir", tmp_path / "d", "-o", tmp_path / "z.csv")
+    assert (numbers.status, "--model pca=pca is taken" in numbers.err, "--label" in numbers.err) == (0, True, True)
+    expected = stream_dr.PCA().fit(np.column_stack([X, np.arange(2_500)]))
+    z = np.abs(pa.csv.read_csv(tmp_path / "z.csv")["z1"].to_numpy())
+    np.testing.assert_allclose(z, np.abs(expected.transform(np.column_stack([X, np.arange(2_500)]))[:, 1]), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["text", "sparse"])
+def test_pca_of_texts_and_sparse_rows_is_refined(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, d, out = tmp_path / "rows.npz", tmp_path / "d", tmp_path / "z.parquet"
+    sparse = sp.random(200, 5_000, 0.01, "csr", random_state=0)
+    if kind == "text":
+        rows = tmp_path / "rows.csv"
+        words = [" ".join(f"w{word}" for word in RNG.integers(0, 60, 8)) for _ in range(200)]
+        rows.write_text("\n".join(["t", *(f"{text} thing no {i}" for i, text in enumerate(words)), ""]))
+    else:
+        sp.save_npz(rows, sparse)
+    done = Done(capsys, "learn", rows, "--dir", d, "-o", out)
+    assert (done.status, "--model pca=pca:n_components=10 is taken" in done.err) == (0, True), done.err
+    assert "every tenth row" not in done.err  # there is nothing that it could predict
+    assert learned(d, capsys)["models"]["pca"]["solution"] == "refined"  # type: ignore[index]
+    if kind == "sparse":
+        X = sparse.toarray()
+        largest = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)[:5]
+        z = pq.read_table(out)
+        np.testing.assert_allclose([np.linalg.norm(z[f"z{i}"]) for i in range(5)], largest, rtol=1e-3)
+
+
+def write_wide(path: Path, X: np.ndarray, y: np.ndarray) -> None:
+    """Write rows as the last of 5,000 columns, of which one pass keeps the diagonal only."""
+    dump_svmlight_file(sp.hstack([sp.csr_matrix((len(X), 5_000 - X.shape[1])), X], "csr"), y, str(path))
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_solution_from_the_diagonal_is_refined_only_where_that_helps(
+    helps: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng, y = np.random.default_rng(11), np.arange(600) // 7 % 2
+    if helps:  # each column alone hides y, their difference shows it
+        shared = 10 * rng.normal(size=(600, 1))
+        X = np.hstack([shared, shared + y[:, None]]) + rng.normal(0, 0.1, (600, 2))
+    else:  # nearly as many columns as rows, so what goes together in them is chance
+        X = rng.normal(size=(600, 500)) + 0.1 * y[:, None]
+    file, d = tmp_path / "rows.svm", tmp_path / "d"
+    write_wide(file, X, y)
+    first = Done(capsys, "learn", file, "--dir", d, "--model", "lda=lda:gamma=0.001")
+    assert (first.status, "every tenth row" in first.err) == (0, False), first.err
+
+    done = Done(capsys, "learn", file, "--dir", d)
+    assert done.status == 0, done.err
+    before, after = map(float, re.findall(r"\d\.\d{3}", done.err.split("with a score of")[1])[:2])
+    learns, asks = np.arange(600) % 10 != 9, np.arange(600) % 10 == 9
+    exact = stream_dr.LDA(gamma=0.001).fit(X[learns], y[learns]).score(X[asks], y[asks])
+    diagonal = stream_dr.LDA(gamma=0.001, scatter="diagonal").fit(X[learns], y[learns]).score(X[asks], y[asks])
+    assert (before, after > before) == (round(diagonal, 3), helps), done.err
+    np.testing.assert_allclose(after, exact, atol=0.05)  # of 60 rows, after at most 20 passes
+    assert ("The model is refined" in done.err, "stays as it is" in done.err) == (helps, not helps)
+    assert learned(d, capsys)["models"]["lda"]["solution"] == ("refined" if helps else "diagonal")  # type: ignore[index]
+
+
+def test_a_refined_solution_is_compared_again_when_rows_come(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    rng = np.random.default_rng(12)
+    y, shared, d = np.arange(600) // 7 % 2, 10 * rng.normal(size=(600, 1)), tmp_path / "d"
+    X = rng.normal(size=(600, 700))
+    X[:, -2:] = np.hstack([shared, shared + y[:, None]]) + rng.normal(0, 0.1, (600, 2))
+    write_wide(tmp_path / "a.svm", X, y)
+    X[:, -2:] -= [0, 2] * y[:, None]  # the pair says the opposite in as many rows, and each other column a little
+    write_wide(tmp_path / "b.svm", X + np.append(np.full(698, 0.2), [0, 0]) * y[:, None], y)
+    assert "The model is refined" in Done(capsys, "learn", tmp_path / "a.svm", "--dir", d).err
+    assert "every tenth row" not in Done(capsys, "learn", tmp_path / "a.svm", "--dir", d).err  # no row has come
+
+    more = Done(capsys, "learn", tmp_path / "b.svm", "--dir", d)
+    assert "stays as it is" in more.err, more.err
+    with Directory(d) as directory:
+        model = directory.model("lda")
+        assert (model.published.projection.solution, model.stale_rows) == ("diagonal", 0)
+    assert learned(d, capsys)["models"]["lda"]["solution"] == "diagonal"  # type: ignore[index]
+
+
+def test_what_was_refined_projects_the_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = ["y,t", *(f"{'ab'[i % 2]},the {'red' if i % 2 else 'blue'} thing no {i} of many" for i in range(60))]
     (tmp_path / "s.svm").write_text("".join(f"{i % 2} {1 + i % 5}:1 {5_000 + i % 2}:{1 + i % 3}\n" for i in range(90)))
     (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
     z = tmp_path / "z.parquet"
     done = Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "d", "-o", z)
-    assert (done.status, "lda=lda:gamma=1.0 is taken" in done.err) == (0, True), done.err
+    assert (done.status, "shrinkage=0.5 is taken" in done.err) == (0, True), done.err
     lines = done.out.splitlines()
     assert [line.split()[1] for line in lines[-2:]] == ["refined", "rows"]
     assert json.loads(Done(capsys, "inspect", tmp_path / "d", "--json").out)["models"]["lda"]["solution"] == "refined"

@@ -19,13 +19,29 @@ def test_the_command_at_the_end_is_one_that_learns(tmp_path: Path, capsys: pytes
     assert done.status == 0, done.err
     lines = done.out.splitlines()
     assert lines[0].split()[:2] == ["method", "accuracy"]
-    assert {line.split("  ")[0] for line in lines} > {"lda", "all features", "pca", "no change"}
+    assert {line.split("  ")[0] for line in lines} > {"lda", "all features", "pca", "most frequent class"}
     assert lines[-2] == "5 folds of 300 rows, a sample of 300"
     program, *words = shlex.split(lines[-1])
     assert (program, words[0], words[-4:-1]) == ("stream-dr", "learn", ["--dir", "D", "--model"])
     learned = Done(capsys, *(tmp_path / "d" if word == "D" else word for word in words))
     assert learned.status == 0, learned.err
     assert "300 rows of 1 batches appended and learned" in learned.out
+
+
+def test_time_holds_out_later_rows_and_is_no_option_of_the_command_to_learn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{i % 7},{i},{'up' if (i % 7 > 3) == (i < 180) else 'down'}" for i in range(240)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+    command = ["suggest", tmp_path / "t.csv", "--label", "y"]
+    shuffled, ordered = Done(capsys, *command), Done(capsys, *command, "--time")
+    assert (shuffled.status, ordered.status) == (0, 0), ordered.err
+    assert "--time" not in ordered.out.splitlines()[-1]
+    first = [
+        next(line.split()[1] for line in done.out.splitlines() if line.startswith("lda "))
+        for done in (shuffled, ordered)
+    ]
+    assert first[0] != first[1]
 
 
 def test_a_feature_map_in_it_is_read_as_it_was_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,16 @@
 """suggest: it scores methods as scikit-learn's cross validation does; what it takes, bounds and refuses."""
 
+import time
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -15,6 +19,7 @@ from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.evaluation import comparison
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import GivenBatches
+from stream_dr.targets.parsing import parse_targets
 
 RNG = np.random.default_rng(5)
 
@@ -28,7 +33,8 @@ def test_scores_are_those_of_cross_validation() -> None:
     np.testing.assert_allclose(lines["all features"].score, cross_val_score(plain, X, y, cv=folds).mean(), atol=1e-9)
     ours = cross_val_score(stream_dr.LDA(), X, y, cv=folds)
     np.testing.assert_allclose([lines["lda"].score, lines["lda"].spread], [ours.mean(), ours.std()], atol=1e-9)
-    assert lines["no change"].score == np.mean(y[1:] == y[:-1])
+    most = cross_val_score(DummyClassifier(), X, y, cv=folds).mean()
+    np.testing.assert_allclose(lines["most frequent class"].score, most, atol=1e-9)
     assert (found.measure, found.rows, found.read, found.folds) == ("accuracy", 569, 569, 5)
     scores = [line.score for line in found.lines if line.key]
     assert scores == sorted(scores, reverse=True)
@@ -47,7 +53,8 @@ def test_numbers_are_scored_by_r2() -> None:
     expected = cross_val_score(make_pipeline(StandardScaler(), Ridge()), X, y, cv=folds, scoring="r2").mean()
     np.testing.assert_allclose(lines["all features"].score, expected, atol=1e-9)
     assert (found.measure, found.best.key in ("opls", "plsda")) == ("R2", True)
-    assert lines["no change"].score < 0
+    mean = cross_val_score(DummyRegressor(), X, y, cv=folds, scoring="r2").mean()
+    np.testing.assert_allclose(lines["mean"].score, mean, atol=1e-9)
     assert stream_dr.suggest(X, y, target="continuous").measure == "R2"
     with pytest.raises(InvalidTargets, match="214 values in 442 rows"):
         stream_dr.suggest(X, y)
@@ -77,17 +84,85 @@ def test_tables_texts_and_sparse_rows() -> None:
 
 def test_a_source_is_sampled_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "SAMPLE_ROWS", 150)
-    monkeypatch.setattr(comparison, "READ_ROWS", 1_000)
     X = RNG.normal(size=(2_000, 3))
     y = (X[:, 0] > 0).tolist()
     read: list[int] = []
     batches = [(X[i : i + 100], [None, *y[i + 1 : i + 100]]) for i in range(0, 2_000, 100)]
     source = GivenBatches(batches)
     found = stream_dr.suggest(source, progress=lambda what, done, total: read.append(done) if what == "read" else None)
-    assert (found.rows, found.read, found.folds, read[-1]) == (150, 1_089, 5, 1_089)
+    assert (found.rows, found.read, found.folds, read[-1]) == (150, 1_980, 5, 1_980)
     monkeypatch.setattr(comparison, "SAMPLE_BYTES", 60 * 24)
     few = stream_dr.suggest(source)
     assert (few.rows, few.folds) == (60, 3)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "expected"),
+    [
+        (np.zeros((4, 99)), [0, 1, 0, 1], ("lda", {})),
+        (np.zeros((4, 100)), [0, 1, 0, 1], ("lda", {"shrinkage": 0.1})),
+        (np.zeros((4, 100)), [0.5, 1, 0, 1], ("opls", {})),
+        (sp.csr_matrix((4, 9)), ["a", "b", "a", "b"], ("lda", {"gamma": 1.0})),
+        (sp.csr_matrix((4, 9)), [["a"], ["b"], [], []], ("opls", {"gamma": 1.0})),
+        (np.zeros((4, 100)), None, ("pca", {})),
+        (np.zeros((4, 4_097)), None, ("pca", {"n_components": 10})),
+        (sp.csr_matrix((4, 9)), None, ("pca", {"n_components": 10})),
+    ],
+)
+def test_a_method_by_the_first_rows(X: Any, y: Any, expected: Any) -> None:
+    targets = None if y is None else parse_targets(y, 4, ("class", "multilabel", "continuous"), "auto", None)
+    assert comparison.default_method(Block(X, targets), {"map": "table"}) == expected
+
+
+def test_rows_sorted_by_label_are_sampled_from_first_to_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert comparison.SAMPLE_ROWS == 20_000
+    monkeypatch.setattr(comparison, "SAMPLE_ROWS", 2_000)
+    y = ["a"] * 18_000 + ["b"] * 9_000 + ["c"] * 3_000
+    X = np.arange(30_000.0)[:, None] // 3_000 + RNG.normal(0, 0.1, (30_000, 2))
+    source = GivenBatches([(X[i : i + 1_000], y[i : i + 1_000]) for i in range(0, 30_000, 1_000)])
+    found = stream_dr.suggest(source)
+    again = stream_dr.suggest(source)
+    assert (found.rows, found.read) == (2_000, 30_000)
+    lines, seen = ({line.method: line.score for line in one.lines} for one in (found, again))
+    assert lines == seen
+    np.testing.assert_allclose(lines["most frequent class"], 0.6, atol=0.03)
+    assert found.best.score > 0.8
+
+
+def test_later_rows_are_held_out_where_time_counts() -> None:
+    X, y = RNG.normal(size=(600, 3)), RNG.choice(["a", "b"], 600)
+    X[:, 0] += np.where(y == "a", 1, -1) * np.where(np.arange(600) < 500, 2, -2)  # the last rows say the opposite
+    found = stream_dr.suggest(GivenBatches([(X[:250], y[:250]), (X[250:], y[250:])]), time=True)
+    lines = {line.method: line for line in found.lines}
+    folds = TimeSeriesSplit(5)
+    ours = cross_val_score(stream_dr.LDA(), X, y, cv=folds)
+    np.testing.assert_allclose([lines["lda"].score, lines["lda"].spread], [ours.mean(), ours.std()], atol=1e-9)
+    most = cross_val_score(DummyClassifier(), X, y, cv=folds).mean()
+    np.testing.assert_allclose(lines["most frequent class"].score, most, atol=1e-9)
+    shuffled = {line.method: line.score for line in stream_dr.suggest(X, y).lines}
+    assert shuffled["lda"] != lines["lda"].score
+    sorted_by_label = stream_dr.suggest(X[np.argsort(y)], np.sort(y), time=True)
+    broken = {line.method: line for line in sorted_by_label.lines}["all features"]
+    assert (np.isnan(broken.score), "class" in broken.cannot) == (True, True)  # a fold of one label
+
+
+@pytest.mark.parametrize("whole_folds", [0, 2])
+def test_no_method_begins_a_fold_after_the_deadline(whole_folds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = load_iris(return_X_y=True)
+    methods, hours = len(stream_dr.suggest(X, y).lines), [0.0]
+    monkeypatch.setattr(comparison, "perf_counter", lambda: time.perf_counter() + 3_600 * hours[0])
+    calls: list[int] = []
+
+    def progress(what: str, done: int, total: int) -> None:
+        calls.append(done)
+        hours[0] = 2.0 if what == "learn" and done > whole_folds * methods * 150 else 1.0  # reading is not counted
+
+    found = stream_dr.suggest(X, y, progress=progress)
+    assert max(calls) == (whole_folds * methods + 1) * 150
+    assert (found.folds, len(found.lines)) == (max(1, whole_folds), methods)
+    late = [line for line in found.lines if line.cannot == "learn a fold within 60 s"]
+    assert len(late) == (0 if whole_folds else methods - 1)
+    assert all(np.isnan(line.score) for line in late)
 
 
 def test_what_is_refused() -> None:
