@@ -380,7 +380,7 @@ def test_what_was_refined_projects_the_rows(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
     z = tmp_path / "z.parquet"
     done = Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "d", "-o", z)
-    assert (done.status, "shrinkage=0.5 is taken" in done.err) == (0, True), done.err
+    assert (done.status, "lda=lda:gamma=1.0 is taken" in done.err) == (0, True), done.err
     lines = done.out.splitlines()
     assert [line.split()[1] for line in lines[-2:]] == ["refined", "rows"]
     assert json.loads(Done(capsys, "inspect", tmp_path / "d", "--json").out)["models"]["lda"]["solution"] == "refined"
