@@ -35,12 +35,6 @@ _PLACES = {
 }
 
 
-_CLOSED_FORMS = ("class_means", "lda", "skm", "opls", "cca", "hsl", "pca", "mmc", "wmv", "spca", "srp", "plsda")
-
-EARLIER: dict[str, dict[str, Any]] = {key: {"min_class_rows": 1} for key in _CLOSED_FORMS}
-"""By estimator's key, what a stored spec means that does not say it, where that is not today's default."""
-
-
 class Registry(Mapping[str, type]):
     """Key → estimator class, loaded when looked up."""
 

@@ -46,13 +46,6 @@ MAPS: dict[str, Any] = {
 }
 """Every map by the name its spec has under "map"."""
 
-
-EARLIER_MAPS: dict[str, dict[str, Any]] = {
-    "random_fourier": {"gamma": 1.0},
-    "table": {"n_words": 32},
-}
-"""By map, what a stored spec means that does not say it, where that is not today's default."""
-
 P = ParamSpec("P")
 
 
@@ -93,8 +86,7 @@ def nystroem(
 
 
 def feature_map(spec: Any) -> Any:
-    """The map of a spec: a dict, or JSON from a state, whose defaults are those of the release that wrote it. Raises
-    InvalidParameter naming what is wrong."""
+    """Return the map of a spec, which is a dict or the JSON of one. Raises InvalidParameter."""
     given = _parsed(spec) if isinstance(spec, str) else spec
     if not isinstance(given, dict) or not isinstance(given.get("map"), str) or given["map"] not in MAPS:
         meant = did_you_mean(given.get("map") if isinstance(given, dict) else given, MAPS)
@@ -103,8 +95,6 @@ def feature_map(spec: Any) -> Any:
             "stream_dr.random_fourier(), nystroem(), polynomial(), hashing(), table() and text() give it."
         )
     kind, values = MAPS[given["map"]], {k: v for k, v in given.items() if k != "map"}
-    if isinstance(spec, str):
-        values = {**EARLIER_MAPS.get(given["map"], {}), **values}
     known = [field.name for field in fields(kind)]
     if error := unknown_parameter(f"feature_map {given['map']!r}", values, known):
         raise error

@@ -13,11 +13,11 @@ import numpy as np
 
 from stream_dr import __version__
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, LimitExceeded
-from stream_dr.estimators import CLASSIFIERS, EARLIER, ESTIMATORS, make
+from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.k_nearest import KNearest
-from stream_dr.feature_maps import EARLIER_MAPS, whole_spec
+from stream_dr.feature_maps import whole_spec
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Facts, Limits
 from stream_dr.models.snapshot_file import (
@@ -113,16 +113,11 @@ def estimator_of(spec: Spec) -> Any:
 
 
 def stored_spec(told: dict[str, Any]) -> Spec:
-    """The spec that was stored as these facts; what they do not say is as in the releases that did not say it. Raises
-    TypeError for what is none."""
+    """Return the spec of a stored object. Raises TypeError if it is none."""
     spec = Spec(**told)
     if not isinstance(spec.params, dict) or not isinstance(spec.defaults, dict):
         raise TypeError(f"the parameters are {type(spec.params).__name__}, no object")
-    defaults = {**EARLIER.get(spec.estimator, {}), **spec.defaults}
-    given, left_out = spec.params.get("feature_map"), defaults.get("feature_map") or {}
-    if isinstance(given, dict):
-        defaults["feature_map"] = {**EARLIER_MAPS.get(str(given.get("map")), {}), **left_out}
-    return spec._replace(defaults=defaults)
+    return spec
 
 
 def completed(spec: Spec) -> Spec:

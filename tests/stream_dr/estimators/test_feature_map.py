@@ -146,7 +146,7 @@ def test_the_orthogonal_variant_needs_the_width_and_keeps_it():
 
 
 def test_a_refused_batch_changes_nothing():
-    model = stream_dr.LDA(feature_map=MAPS["rbf"]).fit(X, Y)
+    model = stream_dr.LDA(feature_map=MAPS["rbf"], min_class_rows=1).fit(X, Y)
     before = pack(model.state_)[1], model.transform(X)
     for rows in (X[:, :3], np.full((1, 5), np.nan)):
         with pytest.raises(ValueError, match=r"features|NaN"):
@@ -212,9 +212,9 @@ def test_memory_counts_the_mapped_width_and_the_map():
 @pytest.mark.parametrize(
     "estimator",
     [
-        stream_dr.LDA(feature_map=MAPS["rbf"]),
+        stream_dr.LDA(feature_map=MAPS["rbf"], min_class_rows=1),
         stream_dr.PCA(feature_map=MAPS["orthogonal"]),
-        stream_dr.ClassMeans(feature_map=MAPS["hashing"]),
+        stream_dr.ClassMeans(feature_map=MAPS["hashing"], min_class_rows=1),
         stream_dr.CCIPCA(feature_map=MAPS["laplace"]),
         stream_dr.CCIPCA(feature_map=nystroem(20, gamma=0.1)),
         stream_dr.LPP(label_aware=True),

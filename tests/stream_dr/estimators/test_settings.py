@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-import stream_dr
 from stream_dr import ESTIMATORS, hashing, random_fourier
+from tests.support.scikit_learn import expected_failed_checks
 
 VALUES: dict[str, list[Any]] = {
     "n_components": [1, 3],
@@ -17,6 +17,7 @@ VALUES: dict[str, list[Any]] = {
     "standardize": [True],
     "decay": [0.99],
     "scaling": ["source"],
+    "min_class_rows": [1],
     "feature_map": [random_fourier(20), hashing(64)],
     "amnesic": [1.0],
     "center": [False],
@@ -70,17 +71,6 @@ def _taken(key: str, params: dict[str, Any], annotations: dict[str, Any]) -> boo
     return known and not any(setting in params.items() for setting in wrong)
 
 
-def cannot_pass(estimator: Any) -> dict[str, str]:
-    """The checks that a setting cannot pass, and why."""
-    if getattr(estimator, "decay", 1.0) != 1.0:
-        why = "a row of weight 2 ages the rows before it once, two rows twice"
-        return dict.fromkeys((f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")), why)
-    if isinstance(estimator, stream_dr.PCA) and "hashing" in str(estimator.feature_map):
-        why = "score: 3 features fill 3 of 64 slots, and there is no density over the others"
-        return dict.fromkeys(("check_fit_score_takes_y", "check_pipeline_consistency"), why)
-    return {}
-
-
 def test_there_are_many() -> None:
     assert len(settings()) >= 200
 
@@ -93,4 +83,4 @@ def test_there_are_many() -> None:
 )
 @pytest.mark.parametrize("estimator", settings(), ids=lambda estimator: " ".join(str(estimator).split()))
 def test_scikit_learns_checks_over_settings(estimator: Any) -> None:
-    check_estimator(estimator, on_skip=None, expected_failed_checks=cannot_pass(estimator))
+    check_estimator(estimator, on_skip=None, expected_failed_checks=expected_failed_checks(estimator))

@@ -144,6 +144,7 @@ def test_rows_without_targets_are_left_out():
     assert principal_angle(exact.components_.T, refined.components_.T) < 1e-7
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
 def test_through_a_feature_map():
     X, y, _ = rows()
     params = {"gamma": 0.1, "feature_map": random_fourier(80, gamma=0.05)}
