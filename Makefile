@@ -2,7 +2,7 @@
 PYTHON ?= python3
 # Seconds after which no further test starts, for `make test` and `make test-all` (none: all tests run).
 BUDGET ?=
-PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --budget '$(BUDGET)'
+PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --max-worker-restart 0 --budget '$(BUDGET)'
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed

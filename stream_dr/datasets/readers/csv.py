@@ -13,7 +13,7 @@ import csv
 import io
 import itertools
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from stream_dr.budget import SETTING, allow_more, read_budget
+from stream_dr.datasets.readers.arrow_stream import open_for_arrow, read_head
 from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of, without_blanks
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, MARK, longest, open_bytes
-from stream_dr.datasets.readers.read_ahead import ReadAhead
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -96,7 +96,11 @@ def read_csv(
     file.gaps = bool(roles.raw)
     texts = [name for name in features if types[name] == pa.string()]
     whole: bool | None = None
-    with closing(file.batches(types, [name for name in file.names if name not in roles.drop], some)) as batches:
+    # The last column is read though it is dropped: a quote that does not end shows in it.
+    columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
+    if columns[-1] in roles.drop:
+        types[columns[-1]] = pa.string()
+    with closing(file.batches(types, columns, some)) as batches:
         for batch in batches:
             if roles.id is not None and whole is not False:
                 batch, whole = _with_whole_ids(batch, roles.id, whole, partial(file.blame, types=types, line=line))
@@ -141,12 +145,10 @@ class CsvFile:
         self.names = self._names(first, number)
         self.first_line = number + 1 if form.header is not False else 1
         piece = max(PIECE, min(longest(), 4 * sum(len(field) + 3 for field in first)))
-        self._read = pacsv.ReadOptions(
-            block_size=piece, column_names=self.names, skip_rows=self.first_line - 1, encoding=form.encoding
-        )
+        self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
         with self._opened({}, None, some=True) as reader:
-            self.first = next(reader.batches(), None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
+            self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
         self.gaps = False
         binary = next((f.name for f in self.first.schema if pa.types.is_binary(f.type)), None)
         if binary is not None:
@@ -155,31 +157,43 @@ class CsvFile:
     def batches(
         self, types: dict[str, pa.DataType], columns: list[str], some: bool
     ) -> Generator[pa.RecordBatch, None, None]:
-        """The rows, or some of the first, columns of these types. Raises MalformedInput naming the line that does not
-        parse."""
+        """Yield the rows, columns of these types, or only some of the first.
+
+        Raises MalformedInput naming the line that does not parse.
+        """
         with self._opened(types, columns, some) as reader:
-            yield from itertools.islice(reader.batches(), 1 if some else None)
+            batch = None
+            for batch in itertools.islice(reader, 1 if some else None):
+                yield batch
+            if batch is not None and not some:
+                self._check_last_field(batch)
 
     @contextmanager
-    def _opened(self, types: dict[str, pa.DataType], columns: Any, some: bool = False) -> Iterator[ReadAhead]:
-        """Arrow's reader of the first bytes, or of all; its thread is done after it, also where Python ends within."""
+    def _opened(
+        self, types: dict[str, pa.DataType], columns: Any, some: bool = False
+    ) -> Iterator[pa.RecordBatchReader]:
+        """Yield Arrow's reader of the file, or of its first bytes only."""
         convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
-        widest = 1 if self.form.encoding == "utf-8" else 4  # bytes a character, where one becomes one byte
-        begin = 2 * widest * self._read.block_size if some else None
-        with open_bytes(self.path) as file, ReadAhead(file) as reader:
-            try:
-                reader.open(
-                    partial(
-                        pacsv.open_csv, read_options=self._read, parse_options=self._parse, convert_options=convert
-                    ),
-                    begin,
-                )
+        encoding = self.form.encoding
+        try:
+            if some:
+                source: Any = nullcontext(read_head(self.path, encoding, 2 * self._read.block_size))
+            else:
+                source = open_for_arrow(self.path, encoding)
+            with source as stream, pacsv.open_csv(stream, self._read, self._parse, convert) as reader:
                 yield reader
-                if reader.quotes % 2 and reader.ended:
-                    self._refuse_open_quote()
-            except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
-                self._name_the_line(types)
-                raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
+        except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
+            self._name_the_line(types)
+            raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
+
+    def _check_last_field(self, batch: pa.RecordBatch) -> None:
+        """Raise MalformedInput if the last field of the file has a quote that does not end.
+
+        Such a field takes in the rest of the file, line breaks and all.
+        """
+        last = batch.column(batch.num_columns - 1)
+        if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
+            self._refuse_open_quote()
 
     def check_commas(self, names: list[str]) -> None:
         """Raise MalformedInput where a column's texts are numbers with a comma before the fraction."""

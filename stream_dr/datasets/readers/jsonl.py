@@ -7,7 +7,6 @@ Types are those of the first piece, but for features, which are floats.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,9 +15,9 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from stream_dr.budget import allow_more, read_budget
+from stream_dr.datasets.readers.arrow_stream import open_for_arrow
 from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw, type_of
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes, read_lines
-from stream_dr.datasets.readers.read_ahead import ReadAhead
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, read_lines
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -35,7 +34,7 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
     _check_keys(path)
     with _opened(path, None, {}) as reader:
         schema = reader.schema
-        first = next(reader.batches(), None) or pa.RecordBatch.from_pylist([], schema=schema)
+        first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
     features = feature_columns(schema.names, roles)
     floats = {name: _floats(schema.field(name).type) for name in (*(features or ()), *roles.numbers())}
     days: list[str] = []
@@ -54,7 +53,7 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
         raise MalformedInput(f"{path}, row {at}: {error}", file=str(path), row=at) from error
 
     with _opened(path, schema, floats) as reader:
-        for batch in reader.batches():
+        for batch in reader:
             for name in days:
                 batch = _with_days(batch, name, fail)
             yield from blocks_of(batch, features, roles, rows, fail)
@@ -120,16 +119,15 @@ def _floats(kind: pa.DataType) -> pa.DataType:
 
 
 @contextmanager
-def _opened(path: FileName, schema: pa.Schema | None, floats: dict[str, Any]) -> Iterator[ReadAhead]:
+def _opened(path: FileName, schema: pa.Schema | None, floats: dict[str, Any]) -> Iterator[pa.RecordBatchReader]:
+    read = pajson.ReadOptions(block_size=PIECE)
     parse = pajson.ParseOptions(explicit_schema=schema, newlines_in_values=False)
-    with open_bytes(path) as file, ReadAhead(file) as reader:
-        try:
-            read = pajson.ReadOptions(block_size=PIECE)
-            reader.open(partial(pajson.open_json, read_options=read, parse_options=parse))
+    try:
+        with open_for_arrow(path) as stream, pajson.open_json(stream, read, parse) as reader:
             yield reader
-        except (pa.ArrowException, OSError, EOFError) as e:
-            _name_the_line(path, floats)
-            raise MalformedInput(f"{path}: {e}", file=str(path)) from e
+    except (pa.ArrowException, OSError, EOFError) as e:
+        _name_the_line(path, floats)
+        raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
 
 def _name_the_line(path: FileName, floats: dict[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """csv by column: roles, types that only later rows show, errors naming file and line."""
 
 import gzip
-import io
-import time
+import lzma
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -100,37 +101,6 @@ def test_an_empty_label_is_none(tmp_path):
     assert block.y.present.tolist() == [True, False, True]
 
 
-def test_nothing_reads_on_once_the_reader_was_left(tmp_path, monkeypatch):
-    path = write(tmp_path, "a,y\n" + "0.5,1\n" * 2_000_000)
-    content, reads = path.read_bytes(), []
-
-    class SlowFile:
-        def __init__(self, file):
-            self._file = file
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            self._file.close()
-
-        def __getattr__(self, name):
-            return getattr(self._file, name)
-
-        def read(self, size=-1):
-            time.sleep(0.02)
-            reads.append(size)
-            return self._file.read(size)
-
-    monkeypatch.setattr(reader, "open_bytes", lambda path: SlowFile(io.BytesIO(content)))
-    blocks = read_csv(path, Roles(label="y"))
-    assert next(blocks).rows == 1_000
-    blocks.close()
-    done = len(reads)
-    time.sleep(0.1)
-    assert len(reads) == done
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
 def test_the_first_rows_of_a_long_file_are_those_of_all(tmp_path, encoding, monkeypatch):
     monkeypatch.setattr(reader, "PIECE", 1 << 14)
@@ -153,3 +123,41 @@ def test_an_index_without_a_name_is_no_feature_unless_it_is_said(tmp_path):
     assert (block.names, block.ids) == (("a",), [0, 1])
     (block,) = read_csv(path, Roles(label="y", drop=("Unnamed: 0",)))
     assert block.names == ("a",)
+
+
+def test_a_quote_within_a_field_is_a_character(tmp_path):
+    path = write(tmp_path, 'size,thing\n1,5" pipe\n2,a "large" one\n3,6" pipe\n')
+    (block,) = read_csv(path, Roles(raw=None))
+    column = block.X.column("thing")
+    texts = [column.labels[code] for code in column.values]
+    assert texts == ['5" pipe', 'a "large" one', '6" pipe']
+
+
+@pytest.mark.parametrize("drop", [(), ("note",)])
+def test_a_quote_that_does_not_end_is_named_though_its_column_is_dropped(tmp_path, drop):
+    path = write(tmp_path, "a,note\n" + "1,x\n" * 100 + '2,"y\n' + "3,z\n" * 100)
+    with pytest.raises(MalformedInput, match="line 102: a quote begins in this row that does not end"):
+        list(read_csv(path, Roles(drop=drop, raw=None)))
+
+
+SUSPENDED = """
+import sys
+from stream_dr.datasets.sources import open_source
+blocks = open_source(sys.argv[1]).blocks()
+next(blocks)
+sys.exit(4)
+"""
+
+
+@pytest.mark.every_run
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "csv.xz", "jsonl"])
+def test_python_ends_while_arrow_reads_ahead(tmp_path, suffix):
+    line = '{"a": 0.5, "b": 1}\n' if suffix == "jsonl" else "0.5,1\n"
+    text = ("" if suffix == "jsonl" else "a,b\n") + line * 400_000
+    opened = {"gz": gzip.open, "xz": lzma.open}.get(suffix.rpartition(".")[2], open)
+    with opened(tmp_path / f"rows.{suffix}", "wb") as file:
+        file.write(text.encode())
+    command = [sys.executable, "-c", SUSPENDED, str(tmp_path / f"rows.{suffix}")]
+    for _ in range(3):
+        child = subprocess.run(command, timeout=60, capture_output=True, text=True)
+        assert child.returncode == 4, child.stderr

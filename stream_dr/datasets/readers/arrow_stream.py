@@ -1,0 +1,95 @@
+"""Text files as streams that Arrow reads without calling Python.
+
+Arrow reads ahead in a thread of its own. If that thread calls Python while Python ends, or while the main thread waits for
+it, the process is aborted or waits for ever. Plain, gz and bz2 files in UTF-8 are therefore opened by Arrow itself.
+"""
+
+import codecs
+import io
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from stream_dr.datasets.readers.lines import open_bytes
+from stream_dr.disk import FileName
+from stream_dr.errors import MalformedInput
+
+_COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
+"""Names of the compressions that Arrow unpacks, by suffix."""
+
+
+class _Utf8(io.RawIOBase):
+    """The text of a file, encoded as UTF-8."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text, self._rest = text, b""
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, at most `size`; all of them if it is negative."""
+        if size < 0:
+            return self._rest + self._text.read().encode()
+        data = self._rest or self._text.read(size).encode()
+        self._rest = data[size:]
+        return data[:size]
+
+
+@contextmanager
+def _decoded(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
+    """Yield the file's bytes as UTF-8, unpacked. Raises MalformedInput if it cannot be unpacked or decoded."""
+    try:
+        with open_bytes(path) as file:
+            if _is_utf8(encoding):
+                yield file  # type: ignore[misc]
+            else:
+                with io.TextIOWrapper(file, encoding=encoding, newline="") as text:
+                    yield _Utf8(text)
+    except (zlib.error, zipfile.BadZipFile) as e:
+        raise MalformedInput(f"{path} cannot be unpacked ({e}).", file=str(path)) from e
+
+
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "utf-8"
+
+
+@contextmanager
+def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
+    """Yield a stream of the file as UTF-8, unpacked.
+
+    xz files, members of zip archives and other encodings are copied to a temporary file first, which has no name.
+
+    Raises
+    ------
+    SourceMissing
+        If there is no such file.
+    MalformedInput, OSError, EOFError, UnicodeError
+        If it cannot be unpacked or decoded.
+    """
+    suffix = Path(str(path)).suffix.lower()
+    if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
+        open_bytes(path).close()
+        with pa.input_stream(str(path), compression=_COMPRESSION.get(suffix)) as stream:
+            yield stream
+        return
+
+    with _decoded(path, encoding) as file, tempfile.NamedTemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)  # type: ignore[misc]
+        copy.flush()
+        stream = pa.OSFile(copy.name)
+    with stream:
+        yield stream
+
+
+def read_head(path: FileName, encoding: str, size: int) -> pa.BufferReader:
+    """Return about the first `size` bytes of the file as UTF-8, unpacked. Raises as `open_for_arrow`."""
+    with _decoded(path, encoding) as file:
+        return pa.BufferReader(file.read(size))
