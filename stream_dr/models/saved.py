@@ -115,8 +115,11 @@ def estimator_of(spec: Spec) -> Any:
 def stored_spec(told: dict[str, Any]) -> Spec:
     """Return the spec of a stored object. Raises TypeError if it is none."""
     spec = Spec(**told)
-    if not isinstance(spec.params, dict) or not isinstance(spec.defaults, dict):
-        raise TypeError(f"the parameters are {type(spec.params).__name__}, no object")
+    if not isinstance(spec.estimator, str):
+        raise TypeError(f"the estimator is {spec.estimator!r:.60}; it must be a string")
+    for values in (spec.params, spec.defaults):
+        if not isinstance(values, dict) or not isinstance(values.get("feature_map") or {}, dict):
+            raise TypeError(f"the parameters are {values!r:.60}; they must be an object, as must their feature_map")
     return spec
 
 

@@ -28,7 +28,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps import feature_map
 from stream_dr.models.schema import learned_by
 from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
+from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 ROWS, FEATURES = 16, 6
@@ -72,12 +72,13 @@ def _use(estimator: Estimator, block: Block) -> None:
 
 
 def _tables(estimator: Estimator, kind: str | None) -> Iterator[Block]:
-    """Rows of a table as the estimator's feature map takes them, if it does: of categories, and of texts."""
+    """Yield rows of categories, and rows of texts, if the estimator's feature map takes a table."""
     spec = estimator.get_params().get("feature_map")
     if spec is None or not feature_map(spec).learns:
         return
     words = [{"a": f"w{i}", "b": f"v{i}"} for i in range(ROWS)]
-    for rows in (raw_from_dicts(words), raw_from_texts(f"w{i} and so on" for i in range(ROWS))):
+    texts = [{spec.get("column") or "text": f"w{i} and so on"} for i in range(ROWS)]
+    for rows in (raw_from_dicts(words), raw_from_dicts(texts)):
         yield Block(rows, _targets(kind), names=rows.names)
 
 

@@ -1,67 +1,20 @@
 """The river adapter: river's own checks, pipelines, names that come and go, and agreement with the estimator itself."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from river import base, checks, compose, datasets, evaluate, linear_model, metrics, preprocessing
+from river import base, compose, datasets, evaluate, linear_model, metrics, preprocessing
 from sklearn.base import clone
 
 import stream_dr
-from stream_dr import ESTIMATORS, errors, hashing, nystroem, random_fourier
+from stream_dr import ESTIMATORS, errors
 from stream_dr.adapters.river import RiverSupervisedTransformer, RiverTransformer, target, to_river
 from stream_dr.estimators.fitting.holder import held
+from tests.support.river_rows import first_kind, small, stream
 
 KEYS = list(ESTIMATORS)
-
-
-def small(key: str) -> Any:
-    """An estimator of few rows and components, so that one-row streams stay quick."""
-    parameters = ESTIMATORS[key]().get_params()
-    return ESTIMATORS[key](**{"reservoir": 30} if "reservoir" in parameters else {})
-
-
-def stream(n: int, kind: str | None) -> list[tuple[dict[str, float], Any]]:
-    """n rows of three classes as river gives them, with a target of the kind."""
-    random = np.random.default_rng(0)
-    rows = []
-    for i in range(n):
-        x = random.normal(size=6) + 3.0 * np.eye(3, 6)[i % 3]
-        y: Any = {"class": "abc"[i % 3], "multilabel": {"a": i % 3 == 0, "b": i % 2 == 0}, "continuous": float(x[0])}
-        rows.append((dict(zip("uvwxyz", x.tolist(), strict=True)), y.get(kind)))
-    return rows
-
-
-def first_kind(key: str) -> str | None:
-    """The kind of targets to learn from, None for unsupervised estimators."""
-    kinds = ESTIMATORS[key].target_kinds
-    return kinds[0] if kinds else None
-
-
-def applicable(model: Any, key: str) -> Iterator[Any]:
-    """River's checks, run on rows with targets the estimator takes instead of river's regression data."""
-    for check in checks.yield_checks(model):
-        if "dataset" in getattr(check, "keywords", {}):
-            rows = 120 if check.__name__ == "check_bounded_memory_growth" else 50
-            check.keywords["dataset"] = stream(rows, first_kind(key))
-        yield check
-
-
-@pytest.mark.test_all
-@pytest.mark.parametrize(
-    "feature_map",
-    [None, hashing(64), random_fourier(20), nystroem(10, gamma=0.02)],
-    ids=["rows", "hashing", "random_fourier", "nystroem"],
-)
-@pytest.mark.parametrize("key", KEYS)
-def test_rivers_own_checks(key: str, feature_map: dict[str, Any] | None) -> None:
-    if key == "information_gain" and feature_map is not None and feature_map["map"] == "nystroem":
-        pytest.skip("it counts what is not zero, and a landmark's coordinate on a later one is zero or rounding")
-    model = to_river(small(key).set_params(feature_map=feature_map))
-    for check in applicable(model, key):
-        check(model.clone())
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -220,7 +220,7 @@ def test_parts_that_learned_and_unlearned_merge(
 
 @pytest.mark.test_all
 @pytest.mark.parametrize("feature_map", MAPS)
-@settings(max_examples=5, deadline=None, derandomize=True)
+@settings(max_examples=2, deadline=None, derandomize=True)
 @given(first=TURNS, second=TURNS)
 def test_any_parts_merge(feature_map: str, first: list[int], second: list[int], tmp_path_factory: Any) -> None:
     check_merged(feature_map, first, second, tmp_path_factory.mktemp("parts"))
