@@ -14,7 +14,7 @@ TESTED, BATCH = 3000, 1000
 WAYS: dict[str, tuple[dict[str, object], float | None]] = {
     "without": ({"drop": ["note"]}, None),
     "no ridge": ({}, None),
-    "ridge .3": ({}, 0.3),
+    "ridge .1": ({}, 0.1),
 }
 """Options of the map and `shrinkage` of LDA, by name in the table."""
 

@@ -146,11 +146,11 @@ def _ridge(name: str, key: str, given: Params, feature_map: Params | None, first
     """Return the ridge of LDA where its map makes words and the command gives none."""
     from stream_dr.evaluation.comparison import word_ridge
 
-    share = word_ridge(first, feature_map) if key == "lda" and not {"gamma", "shrinkage"} & given.keys() else None
-    if share is None:
+    if key != "lda" or {"gamma", "shrinkage"} & given.keys():
         return {}
-    ridge = {"shrinkage": share}
-    say(f"{name} learns words, with a ridge that does not fade: --model {spec_text(name, key, given | ridge)}.")
+    ridge = word_ridge(first, feature_map)
+    if ridge:
+        say(f"{name} learns words, with a ridge: --model {spec_text(name, key, given | ridge)}.")
     return ridge
 
 

@@ -174,28 +174,26 @@ def default_method(first: Block, table: Params) -> tuple[str, Params]:
     table: spec of the map of a table's columns.
     """
     ridge = word_ridge(first, table)
-    words = first.sparse or ridge is not None
+    words = first.sparse or bool(ridge)
     if first.y is None:
         return "pca", {"n_components": 10} if words or first.features > EXACT_WIDTH else {}
     if first.y.kind != "class":
         return "opls", {"gamma": 1.0} if words else {}
-    if ridge is not None:
-        return "lda", {"shrinkage": ridge}
     if first.sparse:
         return "lda", {"gamma": 1.0}
-    return "lda", {"shrinkage": 0.1} if first.features >= MANY_NUMBERS else {}
+    if first.features >= MANY_NUMBERS:
+        return "lda", {"shrinkage": 0.1}
+    return "lda", ridge
 
 
-def word_ridge(rows: Block, spec: Params | None) -> float | None:
-    """Return LDA's default `shrinkage` where a map makes words of rows.
-
-    None where it makes none. A ridge in summed units would fade, and words that few rows have would drown the other columns.
-    """
+def word_ridge(rows: Block, spec: Params | None) -> Params:
+    """Return LDA's default ridge where a map makes words of rows, {} where it makes none."""
     map_name = spec["map"] if rows.table and spec else ""
     if map_name == "text":
-        return 0.5
+        return {"gamma": 1.0}
+    # Beside other columns a ridge in summed units would fade, and words that few rows have would drown those columns.
     words = map_name == "table" and any(column.taken_for == "text" for column in describe(rows.X, spec).columns)
-    return 0.3 if words else None
+    return {"shrinkage": 0.1} if words else {}
 
 
 def _methods(sample: Block, table: Params) -> list[tuple[str, str, Params]]:
@@ -203,9 +201,10 @@ def _methods(sample: Block, table: Params) -> list[tuple[str, str, Params]]:
     kind = sample.y.kind
     key, params = default_method(sample, table)
     # Words are weighted already.
-    words = sample.sparse or word_ridge(sample, table) is not None
+    words = sample.sparse or bool(word_ridge(sample, table))
     level: Params = {} if words else {"standardize": True}
-    found = [(key, params), (key, {"shrinkage": 0.1, **level}), ("plsda", {"n_components": 10, **level})]
+    other = {"shrinkage": 0.1, **level}
+    found = [(key, params), *([(key, other)] if other != params else []), ("plsda", {"n_components": 10, **level})]
     if kind == "class":
         found += [("class_means", level), ("skm", level), ("srp", {"n_components": 20, **level})]
     if sample.sparse and kind == "class":

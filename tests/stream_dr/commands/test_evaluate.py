@@ -42,7 +42,7 @@ def test_the_options_of_learn_say_what_is_made_of_columns(tmp_path: Path, capsys
     assert "filled by 0" in err
     assert "words" in accuracy(capsys, tmp_path / "a.csv", "--text", "colour")[2]
     prose = accuracy(capsys, tmp_path / "a.csv", "--text", "colour", "--drop", "age")[2]
-    assert ("65,536 hashed words" in prose, "lda=lda:shrinkage=0.5" in prose) == (True, True)
+    assert ("65,536 hashed words" in prose, "lda=lda:gamma=1" in prose) == (True, True)
     refused = Done(capsys, "evaluate", tmp_path / "a.csv", "--label", "y", "--model", "lda=lda", "--keep", "none")
     assert (refused.status, "keep names 'none'" in refused.err) == (1, True)
 

@@ -390,7 +390,7 @@ def test_what_was_refined_projects_the_rows(tmp_path: Path, capsys: pytest.Captu
     assert again.status == 0, again.err
     assert pq.read_table(tmp_path / "w.parquet")["z0"].equals(pq.read_table(z)["z0"])
     texts = Done(capsys, "learn", tmp_path / "t.csv", "--label", "y", "--dir", tmp_path / "e")
-    assert (texts.status, "lda=lda:shrinkage=0.5 is taken" in texts.err) == (0, True), texts.err
+    assert (texts.status, "lda=lda:gamma=1.0 is taken" in texts.err) == (0, True), texts.err
     assert "65,536 hashed words" in texts.err
     asked = Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "f", "--model", "m=lda:scatter=diagonal")
     assert "refined" not in asked.out + Done(capsys, "learn", tmp_path / "s.svm", "--dir", tmp_path / "f").out
@@ -408,9 +408,9 @@ def test_prose_alone_is_a_text_and_prose_beside_other_columns_a_tables(
         return json.loads(Done(capsys, "inspect", tmp_path / dir, "--json").out)["models"]["m"]["params"], done.err
 
     alone, told = learned("a", "--drop", "n", "--model", "m=lda")
-    assert alone == {"feature_map": {"map": "text", "column": "t"}, "shrinkage": 0.5}
-    assert "--model m=lda:shrinkage=0.5" in told
-    assert learned("b", "--model", "m=lda")[0] == {"feature_map": {"map": "table"}, "shrinkage": 0.3}
+    assert alone == {"feature_map": {"map": "text", "column": "t"}, "gamma": 1.0}
+    assert "--model m=lda:gamma=1.0" in told
+    assert learned("b", "--model", "m=lda")[0] == {"feature_map": {"map": "table"}, "shrinkage": 0.1}
     named = learned("c", "--drop", "n", "--model", "m=lda:feature_map=table,shrinkage=0.1")[0]
     assert named == {"feature_map": {"map": "table"}, "shrinkage": 0.1}
 

@@ -72,10 +72,10 @@ def test_tables_texts_and_sparse_rows() -> None:
     prose = stream_dr.suggest(pd.DataFrame({"t": texts}), y)
     assert prose.best.score > 0.95
     lines = {line.method: line for line in prose.lines}
-    assert "lda shrinkage=0.5" in lines
+    assert "lda gamma=1.0" in lines
     assert lines["all features"].components == 65_536  # those of the map of texts
     beside = {line.method for line in stream_dr.suggest(table[["x"]].assign(t=texts), y).lines}
-    assert "lda shrinkage=0.3" in beside
+    assert "lda shrinkage=0.1" in beside
     wide = sp.hstack([sp.random(400, 5_000, 0.01, random_state=0), sp.csr_matrix((y == "a")[:, None] * 1.0)], "csr")
     sparse = stream_dr.suggest(wide, y)
     assert sparse.best.score > 0.9
