@@ -57,8 +57,8 @@ def learn(
     anything is written.
 
     Without --model, a directory that has none gets lda, or opls where numbers (labels with a fraction are) or several labels
-    a row are to be predicted, or pca where there are no targets. OPLS of sparse rows and words, and LDA of sparse rows and of
-    feature_map=text, have gamma=1. LDA of words beside other columns, and of 100 columns and more, has shrinkage=.1. A
+    a row are to be predicted, or pca where there are no targets. OPLS of sparse rows and words, and LDA of sparse rows and
+    of feature_map=text, have gamma=1. LDA of words beside other columns, and of 100 columns and more, has shrinkage=.1. A
     solution from the diagonal is refined then if that predicts every tenth row, held out, better.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
