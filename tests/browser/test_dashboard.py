@@ -1,102 +1,36 @@
 """The dashboard in a browser: what a visitor sees and does, from an empty service to one that is killed and comes back."""
 
 import re
-import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 import pytest
-from sklearn.datasets import load_digits
 
-from tests.service.serving import ROOT, Process, arrow, post
+from tests.service.serving import ROOT, Process
+from tests.support.visit import DRAWN, POINTS, SCRIPT, Visit, X, digits, learn
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.test_all,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (apt-get install chromium)"),
+pytestmark = pytest.mark.test_all
+
+
+HOSTILE = [
+    SCRIPT,
+    '"><img src=x onerror=alert(1)>',
+    "');alert(1);('",
+    "&lt;b&gt; &amp; <b>%{x}</b>",
+    "\u202egnp.exe",
+    "\u05d0\u05d1 a \u200f",
+    "l" * 5_000,
 ]
-SCRIPT = "<script>alert(1)</script>"
-X, digits = load_digits(return_X_y=True)
-LABELS = [SCRIPT if label == 3 else str(label) for label in digits]
-REFUSED = "net::ERR_CONNECTION_REFUSED"
-
-
-ANSWER_SECONDS = 30
-"""Longest time that Chromium may take to draw an empty page."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (the extra `test`)")
-    # A browser that hangs would hang playwright, too. The first test finds that out, the others are skipped at once.
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", "about:blank"]
-    try:
-        answer = subprocess.run(command, capture_output=True, timeout=ANSWER_SECONDS)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"Chromium does not answer within {ANSWER_SECONDS} s")
-    if answer.returncode:
-        pytest.skip(f"Chromium ends with status {answer.returncode}")
-    with api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--enable-unsafe-swiftshader"]
-        )
-        yield opened
-        opened.close()
-
-
-class Visit:
-    """A page at a service; what it logged, and whom it asked."""
-
-    def __init__(self, browser: Any, url: str, **context: Any) -> None:
-        self.context = browser.new_context(**context)
-        self.page = self.context.new_page()
-        self.errors: list[str] = []
-        self.asked: set[str] = set()
-        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.errors.append(f"dialog: {dialog.message}"))
-        self.page.on("request", lambda request: self.asked.add(urlsplit(request.url).hostname or request.url[:5]))
-        self.page.goto(url)
-
-    def live(self) -> None:
-        self.page.wait_for_selector("#link.up", timeout=30_000)
-
-    def until(self, condition: str) -> None:
-        """Wait for what is true in the page."""
-        self.page.wait_for_function(condition, timeout=60_000)
-
-    def violations(self) -> list[str]:
-        """What axe finds wrong."""
-        self.page.evaluate((files("axe_core_python") / "axe.min.js").read_text(encoding="utf8"))
-        found = self.page.evaluate("axe.run()")["violations"]
-        return [f"{v['id']}: {[node['html'][:120] for node in v['nodes'][:3]]}" for v in found]
-
-    def end(self) -> None:
-        """No error, and nobody asked but loopback."""
-        assert [error for error in self.errors if REFUSED not in error] == []
-        assert self.asked <= {"127.0.0.1", "data:", "blob:"}
-        self.context.close()
-
-
-POINTS = "(document.getElementById('projection').data || []).filter(t => t.name !== 'class means')"
-DRAWN = f"{POINTS}.reduce((sum, t) => sum + atob(t.x.bdata).length / +t.x.dtype[1], 0)"
 
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
-
-
-def learn(url: str, begin: int, end: int, **headers: str) -> None:
-    with httpx.Client(base_url=url, timeout=30, headers=headers) as http:
-        post(http, arrow(X[begin:end], LABELS[begin:end]), path="/partial_fit?wait=applied").raise_for_status()
 
 
 def test_the_lines_of_an_empty_page_work_as_copied(browser: Any, tmp_path: Path) -> None:
@@ -187,18 +121,6 @@ def test_a_visit(browser: Any, tmp_path: Path) -> None:
         served.kill()
 
 
-HOSTILE = [
-    SCRIPT,
-    '"><img src=x onerror=alert(1)>',
-    "');alert(1);('",
-    "&lt;b&gt; &amp; <b>%{x}</b>",
-    "\u202egnp.exe",
-    "\u05d0\u05d1 a \u200f",
-    "l" * 5_000,
-]
-"""Names that end an attribute, a string or an element, are entities or a template, turn the writing, or are very long."""
-
-
 def test_hostile_names_of_columns_and_labels_are_text(browser: Any, tmp_path: Path) -> None:
     served = Process(tmp_path)
     try:
@@ -229,73 +151,3 @@ def test_hostile_names_of_columns_and_labels_are_text(browser: Any, tmp_path: Pa
         visit.end()
     finally:
         served.kill()
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    served = Process(tmp_path_factory.mktemp("guarded"), read_token="reading-it", write_token="writing-it")
-    headers = {"Authorization": "Bearer writing-it"}
-    httpx.put(f"{served.url}/models/lda", json={"estimator": "lda"}, headers=headers).raise_for_status()
-    for begin in range(0, 600, 200):
-        learn(served.url, begin, begin + 200, **headers)
-    yield served
-    served.kill()
-
-
-def give(visit: Visit, token: str) -> None:
-    visit.page.wait_for_selector("#ask[open]")
-    visit.page.fill("#token", token)
-    visit.page.keyboard.press("Enter")
-
-
-def test_a_token_is_asked_for_and_kept_for_the_tab_and_a_reader_sees_no_forms(browser: Any, guarded: Process) -> None:
-    visit = Visit(browser, guarded.url)
-    give(visit, "wrong-token")
-    visit.page.wait_for_selector("#ask-why:has-text('not right')")
-    give(visit, "reading-it")
-    visit.live()
-    visit.until(f"{DRAWN} === 600")
-    assert not visit.page.locator("#forms").is_visible()
-    visit.page.reload()
-    visit.live()
-    other = visit.context.new_page()
-    other.goto(guarded.url)
-    other.wait_for_selector("#ask[open]")
-    visit.errors = [error for error in visit.errors if "status of 401" not in error]
-    visit.end()
-    writer = Visit(browser, guarded.url)
-    give(writer, "writing-it")
-    writer.live()
-    assert writer.page.locator("#forms").is_visible()
-    writer.context.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 900, 1600])
-def test_contrast_names_and_width(browser: Any, guarded: Process, scheme: str, width: int) -> None:
-    visit = Visit(browser, guarded.url, color_scheme=scheme, viewport={"width": width, "height": 900})
-    visit.page.wait_for_selector("#ask[open]")
-    assert visit.violations() == []
-    give(visit, "writing-it")
-    visit.live()
-    visit.until(f"{DRAWN} === 600")
-    assert visit.violations() == []
-    assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    visit.context.close()
-
-
-def test_every_control_is_reached_by_keyboard(browser: Any, guarded: Process) -> None:
-    visit = Visit(browser, guarded.url)
-    give(visit, "writing-it")
-    visit.live()
-    reached = set()
-    for _ in range(60):
-        visit.page.keyboard.press("Tab")
-        reached.add(
-            visit.page.evaluate(
-                "document.activeElement.id || document.activeElement.name || document.activeElement.textContent"
-            )
-        )
-    wanted = {"model", "count", "dimensions", "component", "name", "estimator", "param-gamma", "tol", "max_passes"}
-    assert wanted | {"Make it", "Refine", "Write a snapshot", "Delete …"} <= reached
-    visit.context.close()
