@@ -57,6 +57,9 @@ def serve(
     raise_file_limit(settings)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     listening = listen(settings)
+    # Readers of files and shards ask the environment. This holds for the whole process, so only the process's own command
+    # sets it: a service in a thread of another program leaves that program's budget as it is.
+    os.environ[f"{PREFIX}MAX_READ_BYTES"] = str(settings.max_read_bytes)
     try:
         with _one_blas_thread(), open_directory(settings) as directory:
             prepare(directory)
@@ -243,7 +246,6 @@ def open_directory(settings: Settings) -> stream_dr.Directory:
     """The directory that the settings name, writable. Raises DirectoryInUse."""
     from service.app import limits
 
-    os.environ[f"{PREFIX}MAX_READ_BYTES"] = str(settings.max_read_bytes)  # what reads shards asks there
     return stream_dr.Directory(
         settings.dir,
         limits=limits(settings),
