@@ -92,7 +92,7 @@ def test_errors_have_a_code(tmp_path: Path, folder: Path, capsys: pytest.Capture
         assert done.err.startswith(f"error ({code}): ")
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_from_shards_to_projected_rows(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     d = tmp_path / "d"
     done = Done(capsys, "replay", folder, "--dir", d, "--model", "lda=lda:n_components=2", "--model", "pc=ccipca")
@@ -195,7 +195,7 @@ def test_models_must_keep_their_spec(tmp_path: Path, folder: Path, capsys: pytes
     assert (done.status, done.err.startswith("error (model_exists)")) == (1, True)
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_a_refused_replay_leaves_no_model_behind(
     tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -292,7 +292,7 @@ def test_every_option_that_a_message_names_is_there() -> None:
             assert not options_without_a_home(message, commands), (path, message)
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_what_a_command_says_of_a_table_names_its_own_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -333,7 +333,7 @@ def test_evaluate_of_sorted_labels_shuffled_held_out_and_over_time(
     assert (held_out["rows"], held_out["accuracy"] > 0.9) == (172, True)
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("module", ["stream_dr", pytest.param("stream_dr.cli", marks=pytest.mark.test_all)])
 def test_a_process_of_its_own(tmp_path: Path, folder: Path, module: str) -> None:
     command = [sys.executable, "-m", module, "replay", str(folder), "--dir", str(tmp_path / "d")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.every_run
+pytestmark = pytest.mark.test_all
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.service.serving import Process, in_thread
 
-pytestmark = pytest.mark.every_run
+pytestmark = pytest.mark.test_all
 
 KIB, MIB = 1 << 10, 1 << 20
 CONNECTIONS, HEAD, WAIT = 400, 60 * KIB, 2.0

@@ -57,7 +57,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     assert process.stop() == 0
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("path", ["/transform?model=pca", "/predict?model=lda", "/partial_fit?check"])
 @pytest.mark.parametrize("name", BODIES)
 def test_a_request_takes_no_more_than_its_bytes_allow(process: Process, name: str, path: str) -> None:
@@ -72,7 +72,7 @@ def test_a_request_takes_no_more_than_its_bytes_allow(process: Process, name: st
     assert grown(pid, before) <= allowed(len(body))
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("packing", ["gzip", "zstd"])
 @pytest.mark.parametrize(("kind", "limit"), [("application/json", 1 << 20), (ARROW, 64 << 20)])
 def test_a_bomb_is_refused_as_it_is_unpacked(process: Process, kind: str, limit: int, packing: str) -> None:

@@ -30,7 +30,7 @@ def refuses(tmp_path: Path, **environment: str) -> str:
     return done.stderr
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_an_open_address_without_a_token(tmp_path: Path) -> None:
     assert "no token is set" in refuses(tmp_path, STREAM_DR_HOST="0.0.0.0")
     assert not (tmp_path / "log").exists()

@@ -44,7 +44,7 @@ def written(path, name):
     return Roles(**roles)
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("name", FILES)
 def test_reading_takes_at_most_four_times_the_budget(tmp_path, name):
     path = tmp_path / "a.parquet"
@@ -56,7 +56,7 @@ def test_reading_takes_at_most_four_times_the_budget(tmp_path, name):
     assert not told or (told.startswith("LimitExceeded") and f"set {SETTING} for more" in told), told
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_a_row_group_as_an_event_is_bounded_and_such_a_file_is_read_in_pieces(tmp_path):
     path = tmp_path / "a.parquet"
     written(path, "many zeros")

@@ -43,7 +43,7 @@ def close(a: np.ndarray, b: np.ndarray) -> None:
     np.testing.assert_allclose(a, b * signs, atol=1e-7 * max(1.0, np.abs(b).max(initial=0.0)))
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize(
     ("estimator", "floor"),
     [(stream_dr.CCIPCA(10), 0.5), (stream_dr.IncrementalSKM(6), 0.55), (stream_dr.LDA(gamma=0.1), 0.4)],
@@ -182,7 +182,7 @@ def test_what_is_no_estimator_with_a_transform_is_told(given):
         to_river(given)
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_a_logistic_regression_behind_lda_learns_phishing() -> None:
     """At the paper's lengths, which shrink as rows come, it stays at the share of the larger class, 0.56."""
     model = compose.Pipeline(

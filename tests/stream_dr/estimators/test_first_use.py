@@ -26,7 +26,7 @@ print([kernel.py_func.__qualname__ for kernel in kernels if kernel.signatures])
 """
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_closed_forms_compile_nothing_for_dense_rows() -> None:
     done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

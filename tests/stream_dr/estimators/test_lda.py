@@ -64,7 +64,7 @@ def test_diagonal_is_the_answer_with_the_diagonal_of_cxx(gamma: float) -> None:
         assert naive.distance(root[:, None] * vectors[:, :2], lda.components_.T) <= 1e-9
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_scatter_auto_is_exact_up_to_4096_stated_features() -> None:
     random = np.random.default_rng(0)
     y = np.arange(20) % 2

@@ -60,7 +60,7 @@ def test_numbers_are_scored_by_r2() -> None:
         stream_dr.suggest(X, y)
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_tables_texts_and_sparse_rows() -> None:
     y = np.where(RNG.random(400) < 0.5, "a", "b")
     table = pd.DataFrame({"x": np.where(RNG.random(400) < 0.2, np.nan, RNG.normal(size=400)), "c": np.char.add(y, "1")})

@@ -31,7 +31,7 @@ def digits(size=100, form=np.asarray, change=lambda y: y):
     return Blocks([Block(form(X[i : i + size]), class_targets(y[i : i + size])) for i in range(0, len(y), size)])
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("form", [np.asarray, pytest.param(sp.csr_matrix, marks=pytest.mark.test_all)])
 def test_digits(form):
     models = {"lda": make("lda", {"gamma": 1.0}), "pca": make("ccipca", {"n_components": 9})}

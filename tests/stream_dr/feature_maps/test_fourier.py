@@ -104,7 +104,7 @@ def test_methods_converge_to_the_exact_kernel_methods(name):
     assert errors[2] < 0.35 * errors[0]
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_eigenvalues_converge_to_the_exact_ones():
     for size, bound in ((256, 0.15), (1024, 0.1)):
         spec = random_fourier(size, gamma=0.3, seed=5)

@@ -46,7 +46,7 @@ def test_a_table_of_words_is_learned_through_a_map(tmp_path: Path) -> None:
     assert "a=red" in lda.get_feature_names_out().tolist() or lda.n_samples_seen_ == 2_300
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_an_error_leaves_the_estimator_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("a,b,y\n" + "1,2,u\n3,4,v\n" * 80_000 + "1,x,u\n")
     lda = stream_dr.LDA().fit(X, Y)

@@ -769,7 +769,7 @@ def test_what_is_published_on_demand_is_not_published_by_a_stop(tmp_path: Path) 
         assert run.directory.model("idle").published.position == 1  # type: ignore[union-attr]
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("idle", [False, pytest.param(True, marks=pytest.mark.test_all)])
 def test_solving_takes_a_twentieth_of_a_processor_at_most(tmp_path: Path, idle: bool) -> None:
     """A solver that takes 0.1 s, asked for by every batch, of which ten come a second."""

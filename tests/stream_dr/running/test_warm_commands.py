@@ -38,7 +38,7 @@ assert kernels() <= before, kernels() - before
 """
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("name", ["numbers", "mixed", "texts"])
 @pytest.mark.parametrize("command", [["learn", "--dir", "D"], ["evaluate", "--probes", "mean"]])
 def test_nothing_is_compiled_once_progress_is_shown(tmp_path: Path, name: str, command: list[str]) -> None:

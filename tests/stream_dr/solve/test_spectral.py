@@ -14,7 +14,7 @@ def tall(rank: int, smallest: float, seed: int = 0) -> np.ndarray:
     return (U * np.geomspace(1.0, smallest, rank)) @ V.T
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("smallest", [0.5, 1e-4, 1e-6, 1e-9])
 @pytest.mark.parametrize("rank", [80, 79, 30])
 def test_left_singular_is_the_svd_by_either_route(rank: int, smallest: float) -> None:

@@ -149,7 +149,7 @@ sys.exit(4)
 """
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "csv.xz", "jsonl"])
 def test_python_ends_while_arrow_reads_ahead(tmp_path, suffix):
     line = '{"a": 0.5, "b": 1}\n' if suffix == "jsonl" else "0.5,1\n"

@@ -90,7 +90,7 @@ def test_a_column_of_several_types_names_it(tmp_path):
         list(open_source(path).blocks())
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_long_texts_are_read_some_rows_at_a_time_or_refused(tmp_path, monkeypatch, shop):
     monkeypatch.setenv(SETTING, str(64 << 20))
     text = "printf('%.*c', 1000000, 'x')" if shop.suffix == ".db" else "repeat('x', 1000000)"

@@ -27,7 +27,7 @@ def budget(monkeypatch):
     monkeypatch.setenv(SETTING, str(BUDGET))
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("number", range(10))
 def test_drawn_files(number):
     told = tried(SEED, number)
@@ -70,14 +70,14 @@ def test_as_many_csv_columns_as_are_read_and_one_more(tmp_path):
     refused(tmp_path / f"{most + 1}.csv", f"{most + 1} columns, and at most {most} are read")
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_an_arff_header_that_does_not_end(tmp_path):
     with gzip.open(tmp_path / "a.arff.gz", "wb") as file:
         file.write(b"@attribute a real\n" * 200_000)
     refused(tmp_path / "a.arff.gz", "the header is longer than 2097152 bytes")
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_many_arff_labels_of_rows_without_any(tmp_path):
     names = [f"a{i}" for i in range(8_000)]
     lines = [*(f"@attribute {name} {{0,1}}" for name in names), "@attribute x real", "@data", *["{}"] * 1_600]
@@ -107,7 +107,7 @@ def test_matlab_s_indices_outside_of_the_shape(tmp_path):
         list(open_source(tmp_path / "a.mat").blocks())
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 def test_a_parquet_footer_that_says_less_than_its_pages(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"t": ["a" * 200_000_000]}), path, compression="zstd")

@@ -124,7 +124,7 @@ PACKED = {
 }
 
 
-@pytest.mark.every_run
+@pytest.mark.test_all
 @pytest.mark.parametrize("suffix", PACKED)
 def test_a_packed_file_that_was_cut_names_the_last_whole_line(tmp_path, suffix):
     compress, unpacker = PACKED[suffix]
