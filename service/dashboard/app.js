@@ -8,7 +8,7 @@ const EVERY = 2000, AGAIN = 1000;
 const at = id => document.getElementById(id);
 const show = number => Number(number).toLocaleString("en");
 const share = part => part === undefined || part === null ? "–" : `${(100 * part).toFixed(1)} %`;
-let seen = null, wanted = "", wake = () => {};
+let seen = null, wanted = "", picked = false, wake = () => {};
 
 const chosen = () => wanted;
 
@@ -52,37 +52,50 @@ function cells(values, numbers) {
   return values.map((value, i) => element("td", { textContent: value, className: numbers.includes(i) ? "n" : i ? "" : "name" }));
 }
 
-// What is best, how good, and since when.
+// Accuracy with its standard error, or R² where targets are numbers.
+function score(m) {
+  if (m.accuracy !== undefined) return `${share(m.accuracy)} ± ${(100 * m.error).toFixed(1)}`;
+  return m.r2 === undefined ? "not measured" : `R² ${m.r2.toFixed(3)}`;
+}
+
+const baseline = (m, value) => value === undefined || value === null ? "–" : m.r2 === undefined ? share(value) : value.toFixed(3);
+
+// The sentence at the top: which model is best, how good, on how many rows, and since when.
 function best(told) {
-  const [[name, m] = [], [, next] = []] = ranked(told.models);
-  const since = told.best && told.best.model === name ? `, since ${new Date(1000 * told.best.since).toISOString().slice(0, 16).replace("T", " ")} UTC` : "";
-  const others = next && next.tested ? `; the next best ${share(next.accuracy)}` : "";
-  at("best").textContent = m && m.tested
-    ? `${name} is best${since}: ${share(m.accuracy)} of ${show(m.tested)} rows got their label before they were learned${others}; `
-      + `always the last label would be right for ${share(m.baseline)}.`
-    : "No model was tested yet: rows with a label are, before they are learned.";
+  const leader = told.best, m = leader && told.models[leader.models[0]];
+  at("best").hidden = !Object.keys(told.models).length;
+  if (!m || !m.tested) {
+    at("best").textContent = "No model was tested yet. Rows with a target are tested before they are learned.";
+    return;
+  }
+  const is = leader.models.length === 1 ? "is best" : "are best, within two standard errors";
+  const since = new Date(1000 * leader.since).toISOString().slice(0, 16).replace("T", " ");
+  at("best").textContent = `${leader.models.join(" and ")} ${is}: ${m.r2 === undefined ? "accuracy " : ""}${score(m)} on ${show(m.tested)} `
+    + `rows, tested ${ago(Date.now() / 1000 - m.tested_at)}; since ${since} UTC. ${show(m.rows)} rows learned, ${show(m.lag)} batches behind.`;
 }
 
 // The best first; those not tested last, as they are.
-const ranked = models => Object.entries(models).sort(([, a], [, b]) => (b.accuracy ?? -1) - (a.accuracy ?? -1));
+const rank = m => m.accuracy ?? m.r2 ?? -Infinity;
+const ranked = models => Object.entries(models).sort(([, a], [, b]) => rank(b) - rank(a) || 0);
 
 function models(told) {
   const all = ranked(told.models);
   at("models").tBodies[0].replaceChildren(...all.flatMap(([name, m]) => {
-    const values = [name, share(m.accuracy), share(m.baseline), m.estimator, m.state.replace("_", " "), show(m.rows), show(m.lag),
+    const values = [name, score(m), baseline(m, m.baseline), baseline(m, m.most_frequent), m.estimator, m.state.replace("_", " "), show(m.rows), show(m.lag),
       show(m.stale_rows), show(m.version), m.components, m.solution || "–"];
-    const row = element("tr", { className: m.state }, ...cells(values, [1, 2, 5, 6, 7, 8, 9]));
+    const row = element("tr", { className: m.state }, ...cells(values, [1, 2, 3, 6, 7, 8, 9, 10]));
     const failure = m.failure ?? m.publish_failure;
     if (!failure) return [row];
     const what = m.failure ? "failed" : "cannot be published";
     const why = `${what} at position ${failure.position} (${failure.code}): ${failure.message}`;
-    return [row, element("tr", { className: "failed why" }, element("td", { colSpan: 11, textContent: why }))];
+    return [row, element("tr", { className: "failed why" }, element("td", { colSpan: 12, textContent: why }))];
   }));
   const names = all.map(([name]) => name), options = [...at("model").options].map(option => option.value);
   if (names.join("\n") !== options.join("\n")) {
     at("model").replaceChildren(...names.map(name => element("option", { value: name, textContent: name })));
   }
-  if (!names.includes(wanted)) wanted = names[0] || "";
+  // The best model is shown until another is picked. Once it was tested it stays, though another becomes the best.
+  if (!names.includes(wanted) || !(picked || told.models[wanted].tested)) wanted = names[0] || "";
   if (wanted && at("model").value !== wanted) at("model").value = wanted;
   for (const place of document.querySelectorAll(".chosen")) place.textContent = wanted;
   at("models-part").hidden = at("look").hidden = at("progress-part").hidden = at("of-model").hidden = !names.length;
@@ -200,7 +213,7 @@ async function run() {
 }
 
 function choose(model) {
-  if (model) wanted = model;
+  if (model) [wanted, picked] = [model, true];
   wake();
 }
 

@@ -92,7 +92,7 @@ def told(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str
     for name, model in directory.models.items():
         facts = schemas.ModelState(**model.describe(last)).model_dump(exclude={"eigenvalues"})
         models[name] = facts | _labels(facts) | {"refines": running.refinable(model)}
-        models[name] |= running.scores(model)
+        models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}
     stream = {"position": last, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
     return {
         "stream": stream | {"target_kind": schema.target_kind, "labels": len(schema.labels)},

@@ -73,10 +73,12 @@ def _ask(address: str, dir: Path, shards: list[Path], data: Any, rates: dict[str
     say(f"GET /transform: version {one['version']}, position {one['position']}, solution {one['solution']}")
     whole = 8e-9 * len(data.y) * data.X.shape[1]
     _show(
+        "The topic of a document: that of the nearest one learned",
         steps.table(address, data, rates),
         f"of {len(data.y_held_out):,} others; all rows dense would take {whole:.1f} GB",
     )
-    result(steps.digits_line(dir / "digits"))
+    digits = steps.digits_table(dir / "digits")
+    _show("A handwritten digit: that of the nearest class mean", digits, "of 359 others, of 64 numbers each")
     result(f"\nEverything there is to see is in {steps.report(address, dir)}")
     if not exit:
         result(f"\nServing until Ctrl-C. Look at {address}/ or try:\n")
@@ -84,15 +86,15 @@ def _ask(address: str, dir: Path, shards: list[Path], data: Any, rates: dict[str
             result(line)
 
 
-def _show(lines: list[Any], caption: str) -> None:
+def _show(title: str, lines: list[Any], caption: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table(title="The topic of a document: that of the nearest one learned", caption=caption)
+    shown = Table(title=title, caption=caption)
     for column in ("model", "components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):
         shown.add_column(column, justify="left" if column == "model" else "right")
     for line in lines:
         rate = "–" if line.rate is None else f"{line.rate:,.0f}"
-        figures = (f"{line.accuracy:.3f}", f"{line.bytes:,.0f}", f"{line.seconds * 1e6:,.0f}")
+        figures = (f"{line.accuracy:.3f}", f"{line.bytes:,.0f}", f"{line.seconds * 1e6:,.1f}")
         shown.add_row(line.model, f"{line.components:,}", f"{line.rows}", *figures, rate)
     Console(width=100).print(shown)

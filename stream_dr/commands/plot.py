@@ -12,9 +12,9 @@ def plot(
     directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A file in .html, .png, .svg or .pdf.")],
     kind: Annotated[
-        str, typer.Option(help="projection, spectrum, loadings, progress, convergence or drift.")
+        str, typer.Option(help="projection, spectrum, loadings, accuracy, progress, convergence, drift or confusion.")
     ] = "projection",
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose; progress is of all.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose; accuracy and progress are of all.")] = None,
     rows: Annotated[int, typer.Option(min=1, max=100_000, help="projection: so many of the newest rows.")] = 10_000,
     dimensions: Annotated[int, typer.Option(min=2, max=3, help="projection: 2 or 3.")] = 2,
     component: Annotated[int, typer.Option(min=1, help="loadings: of which component.")] = 1,

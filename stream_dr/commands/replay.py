@@ -20,9 +20,6 @@ Workers = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Learn parts of the shards side by side in N threads, and merge them."),
 ]
-Tested = Annotated[
-    bool, typer.Option("--test", help="Test the models on some rows before they learn them, for a tenth of the time.")
-]
 
 
 @reads_files
@@ -42,10 +39,6 @@ def replay(
         int | None, typer.Option(metavar="SEED", help="Shuffle the shards' order in each pass.")
     ] = None,
     skip_damaged: SkipDamaged = False,
-    test: Annotated[
-        bool,
-        typer.Option("--test", help="Test the models on some rows before they learn them, for a tenth of the time."),
-    ] = False,
     workers: Workers = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="tcp://HOST:PORT", help="Learn them on a Dask cluster (extra [distributed]).")
@@ -60,7 +53,8 @@ def replay(
 ) -> None:
     """Replay shards into a directory and advance its models.
 
-    --workers and --scheduler give the same bits, whatever their number; without, they differ by rounding.
+    Models are tested on some rows of the first pass before they learn them. --workers and --scheduler do not test. They give
+    the same bits whatever their number, and differ by rounding from a replay without them.
 
     Given again after an interruption of any kind, the same command goes on and ends with the same states. Shards that were
     moved since are found again by replaying them from where they are now. Other files are learned as `learn` does.
@@ -80,7 +74,7 @@ def replay(
     if not specs and not has_models(dir):
         raise typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
     run = RunSettings(snapshot_rows=snapshot_rows)
-    settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, run, test)
+    settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, run, test=True)
     if dataset is None:
         _learn(read_as, dir, sources, specs, settings)
         return

@@ -81,14 +81,20 @@ def replay_into(
 
 
 def _say_tests(directory: "Directory") -> None:
-    """Say what the models scored on rows before they learned them."""
+    """Print how well each model predicted rows before it learned them."""
     tested = directory.records.last_tested()
     for name, model in directory.models.items():
-        if facts := tested.get(model.id):
-            say(
-                f"note: {name} told the labels of {facts['accuracy']:.1%} of {facts['tested']:,} rows unlearned yet (by "
-                f"the nearest class mean); the label of the row before is right for {facts['baseline']:.1%}."
-            )
+        scores = tested.get(model.id)
+        if scores is None:
+            continue
+        if scores.get("accuracy") is None:
+            score = f"R² {scores['r2']:.3f} (least squares on the components)"
+            baselines = f"the row before {scores['baseline']:.3f}"
+        else:
+            score = f"accuracy {scores['accuracy']:.3f} ± {scores['error']:.3f} (nearest class mean)"
+            baselines = f"the label of the row before {scores['baseline']:.3f}, the most frequent label "
+            baselines += f"{scores['most_frequent']:.3f}"
+        say(f"note: {name} on {scores['tested']:,} rows that it had not learned: {score}; {baselines}.")
 
 
 def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:

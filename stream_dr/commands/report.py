@@ -13,7 +13,7 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A file in .html.")],
     rows: Annotated[
         int, typer.Option(min=1, max=100_000, help="Projections are of so many of the newest rows.")
-    ] = 10_000,
+    ] = 5_000,
 ) -> None:
     """Write one page with every figure of every model, the schema, the state of the log, and how each number was obtained.
 

@@ -1,10 +1,14 @@
 """Records: what a directory's models did over time, for figures: one JSON object a line in D/records.jsonl.
 
-Kinds: "progress" (position, rows; of each model rows, rate (rows a second; None: not known), lag, version and, where it
-is tested, accuracy, baseline, tested), "tested" (model, id, and what `TestThenTrain.scores` tells), "published" (model,
-version, position, rows, solution, angles), "pass" (of a refine: what running/refine.py tells) and "failed" (model,
-position, code); each with `time`, seconds since 1970. angles: principal angles (radians) between a version and the one
-recorded before it, ascending; None where a projection is not linear.
+Each record has a kind and `time`, seconds since 1970. The kinds:
+
+* "progress": position and rows of the stream. Of each model rows, rate (rows a second; None if not known),
+  lag, version and, if it is tested, the scores of `TestThenTrain.scores` but the confusion and the curve.
+* "tested": model, id and all scores.
+* "published": model, version, position, rows, solution, angles. The angles are the principal angles (radians,
+  ascending) between this version and the one recorded before it. None if a projection is not linear.
+* "pass": what running/refine.py reports of a pass of a refine.
+* "failed": model, position, code.
 
 Nothing that is learned, published or restored reads them: a file that is missing, damaged or cannot be written costs figures
 and scores alone. It is bounded: past MOST_BYTES every second line of the older half goes, but those of refines and failures.
@@ -42,8 +46,11 @@ MOST_BYTES = 8 << 20
 FOLLOWED, FOLLOWED_BYTES = 4_000, 2 << 20
 """Records that are held by who follows them, and bytes of the file that are read for it at first, the last."""
 
-SCORES = ("accuracy", "baseline", "tested", "confusion")
-"""What a model's record of tests tells."""
+_NOT_SCORES = ("kind", "time", "model", "id")
+"""Keys of a "tested" record besides the scores."""
+
+_LONG = ("confusion", "curve")
+"""Scores that are left out of the records of progress."""
 
 TESTED_EVERY = 30.0
 """Seconds between two records of a model's tests."""
@@ -80,12 +87,12 @@ class Records:
             return []
 
     def last_tested(self) -> dict[int, Facts]:
-        """What models by id scored when they were last tested."""
+        """Return the last scores of each model that was tested, by model id."""
         found = {}
         with contextlib.suppress(FileNotFoundError):
             lines = self.path.read_bytes().splitlines()
             for facts in _facts(b"\n".join(line for line in lines if line.startswith(_TESTED))):
-                found[facts["id"]] = {name: facts.get(name) for name in SCORES}
+                found[facts["id"]] = {name: value for name, value in facts.items() if name not in _NOT_SCORES}
         return found
 
     def _thin(self) -> None:
@@ -199,7 +206,7 @@ class Recorder:
     def _progress(self, model: Model, last: int, learned: int, seconds: float) -> Facts:
         rate = round(learned / seconds, 1) if seconds > BEAT / 2 else None  # of less time it says nothing
         told = {"rows": model.rows, "rate": rate, "lag": max(0, last - model.position)}
-        scores = {name: value for name, value in self._scores(model).items() if name != "confusion"}
+        scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
         return told | {"version": model.published_version, **scores}
 
     def _look(self, model: Model) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from stream_dr.models.schema import Facts
-from stream_dr.plotting.figure import COLOURS, Plain, Trace, nothing, plain, text
+from stream_dr.plotting.figure import COLOURS, Plain, Trace, nothing, plain, text, whole_numbers
 from stream_dr.plotting.recorded import recorded, records_of
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -33,7 +33,7 @@ def _passes(runs: dict[str, list[Facts]], title: str) -> Plain:
         t for i, (name, passes) in enumerate(runs.items()) for t in _lines(name, passes, _DASHES[i % len(_DASHES)])
     ]
     axis = {"type": "log", "exponentformat": "power"}
-    return plain(traces, title, xaxis={"title": {"text": "pass"}, "tickformat": "d"}, yaxis=axis)
+    return plain(traces, title, xaxis=whole_numbers("pass", max(map(len, runs.values()))), yaxis=axis)
 
 
 def _last(facts: list[Facts], model: str | None) -> dict[str, list[Facts]]:

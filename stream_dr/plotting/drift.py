@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.models.schema import Facts
-from stream_dr.plotting.figure import COLOURS, Plain, inner, nothing, plain
+from stream_dr.plotting.figure import COLOURS, Plain, inner, nothing, plain, whole_numbers
 from stream_dr.plotting.recorded import recorded, records_of
 from stream_dr.solve.principal_angles import principal_angles
 
@@ -47,4 +47,4 @@ def _angles(told: list[tuple[int, list[float]]], title: str) -> Plain:
         for i, (name, y) in enumerate(shown.items())
     ]
     axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}
-    return plain(traces, title, xaxis={"title": {"text": "version"}, "tickformat": "d"}, yaxis=axis)
+    return plain(traces, title, xaxis=whole_numbers("version", len(versions)), yaxis=axis)

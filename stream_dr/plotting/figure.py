@@ -54,6 +54,11 @@ def nothing(title: str, why: str) -> Plain:
     return plain([], title, annotations=[said], xaxis=hidden, yaxis=hidden)
 
 
+def whole_numbers(name: str, count: int) -> dict[str, Any]:
+    """Describe an axis of `count` whole numbers, without ticks between them."""
+    return {"title": {"text": name}, "tickformat": "d", **({"dtick": 1} if count <= 20 else {})}
+
+
 def inner(model: Any) -> Any:
     """The projection of a fitted estimator, or what a projection that maps rows first holds, or the model itself."""
     projection = model.projection() if hasattr(model, "projection") else model

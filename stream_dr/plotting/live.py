@@ -22,10 +22,13 @@ from stream_dr.errors import StreamDRError
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
 from stream_dr.plotting.figure import Plain, nothing
-from stream_dr.plotting.of_directory import Wanted, plain_of
+from stream_dr.plotting.of_directory import OF_ALL, Wanted, plain_of
 from stream_dr.plotting.progress import leader
 
-SHOWN = ("projection", "spectrum", "loadings", "progress", "confusion")
+SHOWN = ("projection", "spectrum", "loadings", "accuracy", "progress", "confusion")
+
+RECORDED = ("accuracy", "progress", "confusion")
+"""Those that are drawn from records."""
 
 KEPT = 32
 """Figures that are kept, those asked for last."""
@@ -63,7 +66,7 @@ class LiveFigures:
     def draw(self, name: str | None, wanted: Wanted, have: Collection[str], rights: Facts) -> bytes:
         """JSON: {"told": facts, "figures": {kind: {"tag", "figure"}}, "counts": [[label, rows], …], "best": a Leader or
         None} and what `rights` holds. Of a figure whose tag the asker has the tag alone; of no model, or one that is not
-        there, progress alone."""
+        there, the figures of all models alone."""
         model = self._directory.models.get(name or "")
         with self._lock:
             if time.monotonic() - self._told[0] >= AGAIN:
@@ -71,7 +74,7 @@ class LiveFigures:
             told = self._told[1]
             best = leader(self._records.read(), self._directory.models.keys())
             newest, counts = self._rows(wanted.rows) if model is not None else (Newest(-1), [])
-            shown = {kind: self._figure(kind, model, wanted, newest) for kind in SHOWN if model or kind == "progress"}
+            shown = {kind: self._figure(kind, model, wanted, newest) for kind in SHOWN if model or kind in OF_ALL}
         figures: dict[str, Facts] = {}
         for kind, drawn in shown.items():
             figures[kind] = {"tag": drawn.tag}
@@ -105,16 +108,14 @@ class LiveFigures:
         return newest, counts
 
     def _figure(self, kind: str, model: Model | None, wanted: Wanted, newest: Newest) -> Drawn:
-        mine = model if kind != "progress" else None
+        mine = model if kind not in OF_ALL else None
         version = mine.published_version if mine is not None else 0
-        records = self._records.read() if kind in ("progress", "confusion") else ()
+        records = self._records.read() if kind in RECORDED else ()
         seen: tuple[object, ...] = {
             "projection": (newest.position, wanted.rows, wanted.dimensions),
             "loadings": (newest.position, wanted.rows, wanted.component),
             "spectrum": (newest.position, wanted.rows),
-            "progress": (self._records.seen,),
-            "confusion": (self._records.seen,),
-        }.get(kind, ())
+        }.get(kind, (self._records.seen,) if kind in RECORDED else ())
         key = (kind, mine.id if mine is not None else None, *seen[1:])
         tag = f"{self._life}.{kind}." + ".".join(map(str, (key[1], version, *seen)))
         drawn = self._drawn.get(key)

@@ -10,6 +10,7 @@ from stream_dr.directory.newest import Newest, newest_rows
 from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
+from stream_dr.plotting.accuracy import accuracy_of
 from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.convergence import convergence_of
 from stream_dr.plotting.drift import drift_of
@@ -19,7 +20,10 @@ from stream_dr.plotting.progress import progress_of
 from stream_dr.plotting.projection import points
 from stream_dr.plotting.spectrum import spectrum_of
 
-KINDS = ("projection", "spectrum", "loadings", "progress", "convergence", "drift", "confusion")
+KINDS = ("projection", "spectrum", "loadings", "accuracy", "progress", "convergence", "drift", "confusion")
+
+OF_ALL = ("accuracy", "progress")
+"""Kinds of figures that show all models."""
 
 
 class Wanted(NamedTuple):
@@ -38,7 +42,7 @@ def figure_of(
     newest: Newest | None = None,
     records: Sequence[Facts] | None = None,
 ) -> go.Figure:
-    """The figure of that kind (KINDS) of a model; `progress` is of all.
+    """The figure of that kind (KINDS) of a model; those in OF_ALL are of all.
 
     newest, records: where they were read already. Raises InvalidParameter (unknown kind, no model named), and what
     reading the log raises.
@@ -60,6 +64,8 @@ def plain_of(
     told: list[Facts] = list(directory.records.read() if records is None and kind in KINDS[3:] else records or [])
     if kind == "progress":
         return progress_of(told, 600, "Progress")
+    if kind == "accuracy":
+        return accuracy_of(told, directory.models, "Accuracy on rows not learned yet")
     if model is None:
         raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
     name = text(model.name)

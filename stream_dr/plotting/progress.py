@@ -1,5 +1,6 @@
 """Progress: accuracy, rows a second and lag of all models over time, with new versions, refines and failures as marks."""
 
+import math
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
@@ -9,11 +10,11 @@ from stream_dr.models.schema import Facts
 from stream_dr.plotting.figure import COLOURS, Plain, Trace, nothing, plain, text
 from stream_dr.plotting.recorded import recorded, records_of, when
 
-PANELS = (("accuracy", "accuracy", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
+PANELS = (("score", "accuracy or R²", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
 """What a model's record holds, its name, and its axis, from above."""
 
 FEW = 20
-"""Records up to which each is marked."""
+"""Number of records up to which each is marked, because a line through one point shows nothing."""
 
 MARKS = {"version": ("triangle-up", 6), "refined": ("diamond", 10), "failed": ("x", 11)}
 """Symbol and size of what happens to a model."""
@@ -57,25 +58,37 @@ def progress_of(facts: list[Facts], most: int, title: str) -> Plain:
 
 
 class Leader(NamedTuple):
-    """The model with the highest accuracy. since: from when on it has been so, seconds since 1970."""
+    """The best models.
 
-    model: str
-    accuracy: float
+    models: the model with the highest score, then those within two standard errors of it.
+    score: score of the first.
+    since: time from which on the first has been the best, in seconds since 1970.
+    """
+
+    models: tuple[str, ...]
+    score: float
     since: float
 
 
 def leader(facts: list[Facts], models: Collection[str]) -> Leader | None:
-    """Which of the models has told the labels of most rows, by records, oldest first; None where none was tested."""
+    """Return which of these models are best by records, oldest first. None if none was tested."""
     best = None
     for tick in recorded(facts, "progress"):
-        scores = {
-            m: told.get("accuracy") or 0.0 for m, told in tick["models"].items() if m in models and told.get("tested")
-        }
-        if scores:
-            first = max(scores, key=scores.__getitem__)
-            since = best.since if best is not None and best.model == first else tick["time"]
-            best = Leader(first, scores[first], since)
+        tested = {m: scores for m, scores in tick["models"].items() if m in models and scores.get("tested")}
+        ranked = sorted(tested, key=lambda m: -score_of(tested[m]))
+        if ranked:
+            top = score_of(tested[ranked[0]])
+            error = tested[ranked[0]].get("error") or 0.0
+            close = tuple(m for m in ranked if score_of(tested[m]) >= top - 2 * error)
+            since = best.since if best is not None and best.models[0] == ranked[0] else tick["time"]
+            best = Leader(close, top, since)
     return best
+
+
+def score_of(scores: Facts) -> float:
+    """Return the accuracy in a model's scores, or R² where targets are numbers. -inf if it was not tested."""
+    score = scores.get("accuracy", scores.get("r2"))
+    return -math.inf if score is None else score
 
 
 def _thinned(facts: list[Facts], most: int) -> list[Facts]:
@@ -86,17 +99,23 @@ def _thinned(facts: list[Facts], most: int) -> list[Facts]:
 def _lines(ticks: list[Facts], name: str, colour: str) -> Iterator[Trace]:
     there = [tick for tick in ticks if name in tick["models"]]
     for fact, _, axis in PANELS:
-        values = [tick["models"][name].get(fact) for tick in there]
+        values = [_value(tick["models"][name], fact) for tick in there]
         if all(value is None for value in values):
             continue
         told = {"name": text(name), "legendgroup": text(name), "showlegend": fact == "rate", "yaxis": axis}
         yield told | {
             "type": "scatter",
-            "mode": "lines",
+            "mode": "lines+markers" if len(there) <= FEW else "lines",
             "x": [when(t) for t in there],
             "y": values,
             "line": {"color": colour},
         }
+
+
+def _value(model: Facts, name: str) -> float | None:
+    if name != "score":
+        return model.get(name)
+    return score_of(model) if model.get("tested") else None
 
 
 def _baseline(ticks: list[Facts]) -> Trace | None:

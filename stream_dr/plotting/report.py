@@ -14,8 +14,8 @@ from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
-from stream_dr.plotting.of_directory import KINDS, Wanted, figure_of
-from stream_dr.plotting.progress import leader
+from stream_dr.plotting.of_directory import KINDS, OF_ALL, Wanted, figure_of
+from stream_dr.plotting.progress import leader, score_of
 
 HOW = {
     "projection": "The newest rows of the log that are still learned, projected by the version that is published; crosses "
@@ -24,8 +24,10 @@ HOW = {
     "rows that lies along the first components.",
     "loadings": "The features whose weight in the published component, times their standard deviation in the newest rows, "
     "is largest; those without a name are numbered.",
-    "progress": "Recorded once a second while models learned. Accuracy: the nearest class mean among the rows tested "
-    "before, on rows that were not learned yet, over the last 2,000 tested; the dotted line: always the last label.",
+    "accuracy": "Share of rows that were predicted right before they were learned, by the nearest class mean, over the "
+    "newest 2,000 tested. R² of least squares on the components where targets are numbers.",
+    "progress": "Recorded once a second while models learned. The dotted line is the accuracy of always answering the "
+    "label of the row before.",
     "convergence": "Of the last refine: the relative residual of the equations solved, and the largest principal angle to "
     "the pass before.",
     "confusion": "Of the rows with a label that were tested last, the share that was given each.",
@@ -49,7 +51,7 @@ draw();matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw
 
 
 def write_report(
-    directory: Directory, path: Path, rows: int = 10_000, watch: Callable[[int, int], None] = lambda done, all: None
+    directory: Directory, path: Path, rows: int = 5_000, watch: Callable[[int, int], None] = lambda done, all: None
 ) -> None:
     """Write the page. rows: the newest ones, of which projections are drawn. watch: told how many models are done, of
     how many. Raises what reading the log raises."""
@@ -65,40 +67,79 @@ def _page(directory: Directory, rows: int, watch: Callable[[int, int], None]) ->
     yield f"<script>{get_plotlyjs()}</script></head><body><h1>{escape(directory.path.name)}</h1>"
     yield from _summary(directory, records)
     yield from _stream(directory)
-    yield from _shown("progress", figure_of(directory, "progress", records=records))
+    for kind in OF_ALL:
+        yield from _shown(kind, figure_of(directory, kind, records=records))
     for number, model in enumerate(_ranked(directory)):
         watch(number, len(directory.models))
         yield from _model(directory, model)
         for kind in KINDS:
-            if kind != "progress":
+            if kind not in OF_ALL:
                 yield from _shown(kind, figure_of(directory, kind, model, wanted, newest, records))
     yield f"<script>{_DARK}</script></body></html>\n"
 
 
 def _summary(directory: Directory, records: list[Facts]) -> Iterator[str]:
-    """The models, the best first, and which that is since when."""
+    """Yield which model is best and since when, and a table of the models, the best first."""
     tested = directory.records.last_tested()
     best = leader(records, directory.models.keys())
     if best is not None:
-        since = f"{datetime.fromtimestamp(best.since, UTC):%Y-%m-%d %H:%M} UTC"
+        scores = tested.get(directory.models[best.models[0]].id, {})
+        names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
+        verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
         yield (
-            f"<p><b>{escape(best.model)}</b> is best, since {since}: {best.accuracy:.1%} of the rows tested last got their "
-            "label before they were learned.</p>"
+            f"<p>{names} {verb}, since {_utc(best.since)}: {_score(scores)} on {scores.get('tested', 0):,} rows before they "
+            f"were learned. {directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
         )
-    heads = ("model", "accuracy", "always the last label", "method", "rows", "components", "solution", "state")
-    yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in heads)
+    heads = (
+        "model",
+        "accuracy",
+        "label before",
+        "most frequent",
+        "rows tested",
+        "tested at",
+        "method",
+        "rows",
+        "components",
+    )
+    yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in (*heads, "solution", "state"))
     for model in _ranked(directory):
-        told, scores = model.describe(directory.position), tested.get(model.id)
-        shares = ("–", "–") if scores is None else (f"{scores['accuracy']:.1%}", f"{scores['baseline']:.1%}")
-        cells = (f"{told['rows']:,}", told["components"], told["solution"] or "–", told["state"].replace("_", " "))
-        yield "<tr>" + "".join(f"<td>{escape(str(c))}" for c in (model.name, *shares, told["estimator"], *cells))
+        facts, scores = model.describe(directory.position), tested.get(model.id, {})
+        baselines = [_number(scores.get(name), scores) for name in ("baseline", "most_frequent")]
+        when = (f"{scores['tested']:,}", _utc(scores["tested_at"])) if scores else ("–", "–")
+        solution = (
+            f"{facts['rows']:,}",
+            facts["components"],
+            facts["solution"] or "–",
+            facts["state"].replace("_", " "),
+        )
+        cells = (model.name, _score(scores), *baselines, *when, facts["estimator"], *solution)
+        yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells)
     yield "</table>"
 
 
+def _score(scores: Facts) -> str:
+    """Return the accuracy with its standard error, or R²."""
+    if not scores:
+        return "not measured"
+    if "accuracy" in scores:
+        return f"{scores['accuracy']:.1%} ± {scores['error']:.1%}"
+    return f"R² {scores['r2']:.3f}"
+
+
+def _number(value: float | None, scores: Facts) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.1%}" if "accuracy" in scores else f"{value:.3f}"
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def _ranked(directory: Directory) -> list[Model]:
-    """The models by what they scored when they were last tested, the best first, those that were not tested last."""
+    """Return the models by their last score, the best first and those that were not tested last."""
     tested = directory.records.last_tested()
-    return sorted(directory.models.values(), key=lambda m: -tested.get(m.id, {}).get("accuracy", -1.0))
+    return sorted(directory.models.values(), key=lambda m: -score_of(tested.get(m.id, {})))
 
 
 def _stream(directory: Directory) -> Iterator[str]:
@@ -144,5 +185,7 @@ def _shown(kind: str, figure: go.Figure) -> Iterator[str]:
     if not figure.data:
         yield f"<p class=how>{escape(kind)}: {figure.layout.annotations[0].text}</p>"
         return
-    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="480px", config={"responsive": True})
+    # A template of 7 kB would be repeated in each figure. The page sets its own colours.
+    figure.layout.template = {}
+    yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="420px", config={"responsive": True})
     yield f"<p class=how>{HOW[kind]}</p>"

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from stream_dr.plotting.figure import COLOURS, Plain, array, nothing, plain, text
+from stream_dr.plotting.figure import COLOURS, Plain, array, nothing, plain, text, whole_numbers
 
 
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
@@ -41,7 +41,7 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> P
     return plain(
         [bars, line],
         title,
-        xaxis={"title": {"text": "component"}, "tickformat": "d", **({"dtick": 1} if len(values) <= 20 else {})},
+        xaxis=whole_numbers("component", len(values)),
         yaxis={"title": {"text": "eigenvalue"}},
         yaxis2={
             "overlaying": "y",

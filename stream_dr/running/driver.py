@@ -90,11 +90,17 @@ class Driver:
         self._writing: Future[None] | None = None
 
     def turn(
-        self, models: Sequence[Model], steps: Sequence[Step], rebuild: Going | None = always, joined_rows: int = 0
+        self,
+        models: Sequence[Model],
+        steps: Sequence[Step],
+        rebuild: Going | None = always,
+        joined_rows: int = 0,
+        test: bool = True,
     ) -> list[Model]:
         """Let models learn events, side by side, then begin what is due; those that are left at an event for want of a
-        rebuild (`advance`). joined_rows: learned by models that came to these since the last turn."""
-        if self.tests is not None:
+        rebuild (`advance`). joined_rows: learned by models that came to these since the last turn. test:
+        whether models are tested on the events first, if the settings test at all."""
+        if test and self.tests is not None:
             self.tests.test(models, steps)
         left = advance_all(models, steps, self._directory, self._advance, rebuild)
         self.look([m for m in models if m not in left], rows_of(steps) + joined_rows)

@@ -41,8 +41,7 @@ ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
 class ReplaySettings(NamedTuple):
     """loops: passes to reach. again: one pass more than are complete. shuffle: seed of the shards' order, another in
     every pass; None: as given. skip_damaged: pass over what cannot be read. run: how models are kept current on the way;
-    they are published at the end. test: whether they are tested on some of the rows before they learn them, in a single
-    pass."""
+    they are published at the end. test: whether they are tested on some rows of the first pass before they learn them."""
 
     loops: int = 1
     again: bool = False
@@ -109,8 +108,8 @@ class Replay:
         self.noted = self.passes > 1 or settings.again  # a single pass is known by what the log lacks
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
-        tested = settings.test and self.passes == 1
-        run = settings.run._replace(publish=ON_DEMAND, test_then_train=tested)  # models are published once, at the end
+        # Models are published once, at the end.
+        run = settings.run._replace(publish=ON_DEMAND, test_then_train=settings.test)
         self.advance, self.work = pool("advance"), pool("work", run.workers)
         self.driver = Driver(directory, run, self.advance, self.work, self._wake_recorder, solving=True)
         self.recorder: Recorder = Recorder(directory, self.driver.scores)
@@ -161,7 +160,7 @@ class Replay:
         with closing(ahead(self._appended(), depth=1)) as groups:
             for group in groups:
                 for page in self._turns(steps.pages(position, group.last)):
-                    self.driver.turn(self.models, page)
+                    self.driver.turn(self.models, page, test=self._in_first_pass())
                     position = page[-1].position
                     self.directory.recent.forget(position)
                     self.rows += rows_of(page)
@@ -172,7 +171,12 @@ class Replay:
 
     def _turns(self, pages: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
         """Pages, or where models are tested, events: each by what was learned before it."""
-        return ([step] for page in pages for step in page) if self.driver.tests is not None else iter(pages)
+        tested = self.driver.tests is not None and self._in_first_pass()
+        return ([step] for page in pages for step in page) if tested else iter(pages)
+
+    def _in_first_pass(self) -> bool:
+        """Return True while rows are left that no earlier pass has learned."""
+        return self.rows + self.caught_up < self.dataset.rows
 
     def _wake_recorder(self, event: str, **facts: int | str) -> None:
         self.recorder.woken.set()

@@ -118,7 +118,7 @@ def test_models_without_loadings_or_of_another_name(served: Served) -> None:
     told = figures(served, model="near")["figures"]["loadings"]["figure"]
     assert "no loadings" in told["layout"]["annotations"][0]["text"]
     assert served.http.get("/figures?dimensions=4").status_code == 422
-    assert set(figures(served)["figures"]) == set(figures(served, model="none")["figures"]) == {"progress"}
+    assert set(figures(served)["figures"]) == set(figures(served, model="none")["figures"]) == {"accuracy", "progress"}
 
 
 def test_unlearned_rows_leave_the_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from stream_dr.cli import main
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.newest import newest_rows
 from stream_dr.models.snapshot import snapshot
-from stream_dr.plotting.of_directory import KINDS, Wanted, figure_of
+from stream_dr.plotting.of_directory import KINDS, OF_ALL, Wanted, figure_of
 from stream_dr.rows.block import Block
 from stream_dr.running.query import transform
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
@@ -91,7 +91,7 @@ def test_a_report_is_one_file_with_every_figure_and_a_script_in_it_is_text(tmp_p
     learned(tmp_path / "D", lda="lda", means="class_means")
     assert run("report", tmp_path / "D", "-o", tmp_path / "r.html") == 0
     page = (tmp_path / "r.html").read_text(encoding="utf8")
-    assert page.count("<p class=how>") == 1 + 2 * (len(KINDS) - 1)
+    assert page.count("<p class=how>") == len(OF_ALL) + 2 * (len(KINDS) - len(OF_ALL))
     assert page.count('class="plotly-graph-div"') == 2 * 3  # nothing was recorded: a line says so, and no empty box
     assert "progress: no records yet" in page
     assert "confusion: not tested yet" in page

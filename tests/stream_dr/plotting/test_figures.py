@@ -1,5 +1,6 @@
 """What is in the figures, compared with numbers found otherwise."""
 
+import html
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.decomposition import PCA
 
 import stream_dr
 from stream_dr import plotting
+from stream_dr.plotting.accuracy import accuracy_of
 from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.figure import COLOURS
 from stream_dr.plotting.progress import leader
@@ -147,9 +149,33 @@ def test_the_leader_is_the_best_since_it_became_so() -> None:
             "new": {"lag": 0},
         }} for i, (a, b) in enumerate([(0.5, 0.4), (0.5, 0.6), (0.7, 0.8), (0.7, 0.9)])
     ]  # fmt: skip
-    assert leader(ticks, ["a", "b", "new"]) == ("b", 0.9, 1.0)
-    assert leader(ticks[:1], ["a", "b"]) == ("a", 0.5, 0.0)
+    assert leader(ticks, ["a", "b", "new"]) == (("b",), 0.9, 1.0)
+    assert leader(ticks[:1], ["a", "b"]) == (("a",), 0.5, 0.0)
     assert leader(ticks, ["new"]) is None
+
+
+def test_models_within_two_standard_errors_lead_together() -> None:
+    scores = {name: {"tested": 100, "accuracy": a, "error": 0.03} for name, a in (("a", 0.85), ("b", 0.9), ("c", 0.83))}
+    tick = {"kind": "progress", "time": 5.0, "models": scores}
+    assert leader([tick], ["a", "b", "c"]) == (("b", "a"), 0.9, 5.0)
+    numbers = {name: {"tested": 100, "r2": r2, "error": None} for name, r2 in (("a", -0.5), ("b", 0.25))}
+    assert leader([tick | {"models": numbers}], ["a", "b"]) == (("b",), 0.25, 5.0)
+
+
+def test_accuracy_is_drawn_by_rows_learned_with_the_most_frequent_label() -> None:
+    curves = {"lda": [[100, 0.5], [200, 0.75]], MARKUP: [[100, 0.25]], "gone": [[1, 1.0]]}
+    told = [
+        {"kind": "tested", "time": 1.0, "model": name, "curve": curve, "most_frequent": 0.2}
+        for name, curve in curves.items()
+    ]
+    lda, other, baseline = accuracy_of(told, ["lda", MARKUP, "new"], "t")["data"]
+    assert ([*lda["x"]], [*lda["y"]]) == ([100, 200], [0.5, 0.75])
+    assert (other["name"], [*other["y"]]) == (html.escape(MARKUP, quote=False), [0.25])
+    assert (baseline["x"], baseline["y"]) == ([100, 200], [0.2, 0.2])
+    numbers = accuracy_of([{**told[0], "most_frequent": None}], ["lda"], "t")
+    assert len(numbers["data"]) == 1
+    assert numbers["layout"]["yaxis"]["title"]["text"] == "R²"
+    assert not accuracy_of([], ["lda"], "t")["data"]
 
 
 def test_the_confusion_holds_the_shares_of_each_label() -> None:

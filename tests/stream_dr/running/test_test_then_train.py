@@ -1,15 +1,21 @@
 """Test-then-train of live models: compared with the obvious way, and that unlearned rows leave it."""
 
+import json
+import time
 from pathlib import Path
 
 import numpy as np
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
 
+from stream_dr import LDA, OPLS, Block
 from stream_dr.running.advance import Step, advance
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
 from stream_dr.running.test_then_train import TestThenTrain
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.writer import write_shards
+from stream_dr.targets.targets import continuous_targets
 from tests.stream_dr.directory.batches import dense, draft, opened, put, sparse
 
 
@@ -20,7 +26,7 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
     with opened(tmp_path, lda=("lda", {})) as directory:
         put(directory, *blocks)
         model = directory.model("lda")
-        right, last, tested, seen_X, seen_y = 0, 0, 0, [], []
+        right, last, frequent, tested, seen_X, seen_y = 0, 0, 0, 0, [], []
         previous = np.array([])
         for position, block in enumerate(blocks):
             y = np.array(block.y.row_labels())
@@ -31,6 +37,8 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
                 nearest = np.array(list("abc"))[((z[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)]
                 right, tested = right + (nearest == y).sum(), tested + len(y)
                 last += (np.concatenate([previous[-1:], y[:-1]]) == y).sum()
+                names, counts = np.unique(Y, return_counts=True)
+                frequent += (y == names[counts.argmax()]).sum()
             if model.published is not None:
                 seen_X.append(block.X)
                 seen_y.append(y)
@@ -40,8 +48,16 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
             advance(model, step, directory)
             model.publish(model.freeze())
     found = tests.scores(model)
-    confusion = found.pop("confusion")
-    assert found == {"accuracy": round(right / tested, 4), "baseline": round(last / tested, 4), "tested": tested}
+    confusion = found["confusion"]
+    accuracy = right / tested
+    assert found["accuracy"] == found["curve"][-1][1] == round(accuracy, 4)
+    assert found["baseline"] == round(last / tested, 4)
+    assert found["most_frequent"] == round(frequent / tested, 4)
+    assert found["tested"] == tested
+    assert found["error"] == round((accuracy * (1 - accuracy) / tested) ** 0.5, 4)
+    assert abs(found["tested_at"] - time.time()) < 60
+    rows = [rows for rows, _ in found["curve"]]
+    assert rows == [40, 60, 80, 100, 140]  # learned rows that have grown by a quarter
     assert tested == 120
     assert confusion["labels"] == list("abc")
     assert np.trace(confusion["counts"]) == right
@@ -90,16 +106,74 @@ def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(t
         running = Running(directory, RunSettings())
         assert running.scores(directory.model("lda")) == told[lda.id]
         running.start()
-        receipt = running.submit(draft(dense(9))).result(30)
-        assert running.wait_applied(receipt.position, 30)
-        receipt = running.submit(draft(dense(10))).result(30)
-        assert running.wait_applied(receipt.position, 30)
-        joined = running.scores(directory.model("lda"))
+        for seed, rows in ((9, 20), (10, 120), (11, 120)):
+            receipt = running.submit(draft(dense(seed, rows))).result(30)
+            assert running.wait_applied(receipt.position, 30)
+            # The first batch is only known, the second is too few.
+            assert (running.scores(directory.model("lda")) == told[lda.id]) == (seed < 11)
+        now = running.scores(directory.model("lda"))
         running.stop()
-    assert joined["tested"] > told[lda.id]["tested"]
-    assert sum(joined["confusion"]["rows"]) == joined["tested"]
+    assert now["tested"] == sum(now["confusion"]["rows"]) == 240
+    assert now["curve"][: len(told[lda.id]["curve"])] == told[lda.id]["curve"]
     with opened(tmp_path / "True") as directory:
-        assert directory.records.last_tested()[lda.id] == joined
+        assert directory.records.last_tested()[lda.id] == json.loads(json.dumps(now))
+
+
+def test_the_first_event_of_a_replay_is_tested_by_halves(tmp_path: Path) -> None:
+    block = dense(1, rows=300)
+    tests = TestThenTrain(solves=True)
+    with opened(tmp_path, lda=("lda", {})) as directory:
+        put(directory, block)
+        model = directory.model("lda")
+        tests.test([model], [Step(0, block)])
+        assert model.rows == 0
+    lda = LDA().partial_fit(block.X[::2], block.y.row_labels()[::2])
+    y = np.array(block.y.row_labels())
+    means = np.array([lda.transform(block.X[::2])[y[::2] == label].mean(axis=0) for label in "abc"])
+    nearest = np.array(list("abc"))[((lda.transform(block.X[1::2])[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)]
+    scores = tests.scores(model)
+    assert scores["accuracy"] == round(float((nearest == y[1::2]).mean()), 4)
+    assert scores["baseline"] == round(float((y[:-1:2] == y[1::2]).mean()), 4)
+    assert (scores["tested"], scores["curve"]) == (150, [(150, scores["accuracy"])])
+
+
+def test_numbers_as_targets_are_tested_by_least_squares_on_the_components(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5))
+    Y = X[:, :2] @ rng.normal(size=(2, 2)) + 0.3 * rng.normal(size=(300, 2))
+    tests = TestThenTrain(solves=True)
+    with opened(tmp_path, opls=("opls", {})) as directory:
+        block = Block(X, continuous_targets(Y))
+        put(directory, block)
+        model = directory.model("opls")
+        tests.test([model], [Step(0, block)])
+    opls = OPLS().partial_fit(X[::2], Y[::2])
+    least_squares = LinearRegression().fit(opls.transform(X[::2]), Y[::2])
+    scores = tests.scores(model)
+    assert scores["r2"] == round(r2_score(Y[1::2], least_squares.predict(opls.transform(X[1::2]))), 4)
+    assert scores["baseline"] == round(r2_score(Y[1::2], Y[:-1:2]), 4)
+    assert scores["error"] is scores["most_frequent"] is scores["confusion"] is None
+
+
+def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("stream_dr.running.test_then_train.SHARE", 0)
+    tests = TestThenTrain()
+    with opened(tmp_path, first=("lda", {})) as directory:
+        blocks = [dense(seed, rows=100) for seed in range(8)]
+        put(directory, *blocks[:4])
+        tested = []
+        for position, block in enumerate(blocks):
+            if position == 4:
+                directory.add_model("second", "opls", {}, start=4)
+                put(directory, *blocks[4:])
+            models = list(directory.models.values())
+            tests.test(models, [Step(position, block)])
+            for model in models:
+                advance(model, Step(position, block), directory)
+                model.publish(model.freeze())
+            tested.append([tests.scores(model).get("tested", 0) for model in models])
+    # A new model counts once it was tested on 200 rows. From then on the first model has the same rows.
+    assert tested == [[0], [0], [100], [200], [300, 0], [400, 100], [200, 200], [300, 300]]
 
 
 def test_a_running_engine_tests_unless_told_not_to_and_records_it(tmp_path: Path, monkeypatch) -> None:
