@@ -1,5 +1,7 @@
 """The reservoir: uniform, a function of the rows' numbers only, merged fairly."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,6 +12,7 @@ from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.targets import class_targets, multilabel_targets
+from tests.support.pairwise import pairwise
 
 rng = np.random.default_rng(3)
 ROWS = np.column_stack([np.arange(300.0), rng.normal(size=(300, 4)) * (rng.random((300, 4)) < 0.5)])
@@ -28,9 +31,10 @@ def equal(a, b):
     return all(np.array_equal(p, q) for p, q in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, 300])
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
-@pytest.mark.parametrize("weights", [None, rng.random(300)], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    ("size", "form", "weights"),
+    pairwise(product([1, 7, 64, 300], [np.asarray, sp.csr_matrix], [None, rng.random(300)])),
+)
 def test_every_batching_keeps_the_same_rows(size, form, weights):
     assert equal(sample(form(ROWS), weights=weights, size=size), sample(form(ROWS), weights=weights))
 
