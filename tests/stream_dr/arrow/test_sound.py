@@ -129,6 +129,7 @@ def test_the_one_offset_of_a_column_of_no_rows_lies_within_its_values(form, firs
     refused("values", lists([first], values, form), indices=lists([0], indices))
 
 
+@pytest.mark.test_all
 def test_the_body_of_576_bytes_ends_nothing(tmp_path):
     """In a process of its own, in case it does."""
     none = numbers([], pa.float64())
