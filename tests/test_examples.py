@@ -28,6 +28,7 @@ def test_spectral_clustering_finds_the_moons(seed, n_neighbors):
     assert adjusted_rand_score(moon, kmeans.predict(embedding.transform(X))) > 0.95
 
 
+@pytest.mark.test_all
 def test_spectral_clustering_as_it_is_printed(capsys):
     example("spectral_clustering").main()
     last = capsys.readouterr().out.strip().splitlines()[-1]

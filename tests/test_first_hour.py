@@ -6,6 +6,7 @@ import pytest
 from benchmarks.first_hour import MADE, bar, documents, embeddings, main, measured, mixed_table
 
 
+@pytest.mark.test_all
 def test_made_sets_are_the_same_each_time() -> None:
     for made in (mixed_table, documents, embeddings):
         assert made(50).map(str).equals(made(50).map(str))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@cache
 def of(path: Path) -> list[str]:
     return list(imported(ast.parse(path.read_text(encoding="utf8"))))
 
@@ -188,6 +190,7 @@ def test_every_public_name_is_there() -> None:
         stream_dr.nothing  # noqa: B018
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("code", ["import stream_dr", "import stream_dr.cli"])
 def test_the_first_import_loads_little(code: str) -> None:
     """What takes long to load is loaded where it is used."""
@@ -224,6 +227,7 @@ def test_what_a_benchmark_imports_of_ours_is_there() -> None:
     assert [f"{path.relative_to(ROOT)} imports {name}" for path, name in found] == []
 
 
+@pytest.mark.test_all
 def test_a_client_loads_no_numerics() -> None:
     """What sends dense rows to a service needs none of what learns from them."""
     program = """if True:

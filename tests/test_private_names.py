@@ -1,7 +1,6 @@
 """Nothing of ours rests on a private name: neither on another package's, nor on one of another module of ours."""
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,10 @@ INTERNAL = ("numba.core", "numba.np", "pyarrow.lib", "uvicorn.protocols")
 
 BYPASSES = {"__new__", "__dict__"}
 """What makes or fills an object past its constructor."""
+
+
+REFLECTION = {("getattr",), ("setattr",), ("hasattr",), ("delattr",)}
+"""Functions that take the name of an attribute as a string."""
 
 
 def private(name: str) -> bool:
@@ -55,6 +58,13 @@ def aliases(tree: ast.AST) -> dict[str, str]:
     return {alias.asname or alias.name: alias.name for alias in imports}
 
 
+def names(node: ast.expr) -> tuple[str, ...]:
+    """Return the names of an expression: `a.b.c` → a, b, c; of one that is more than names, an empty first name."""
+    if isinstance(node, ast.Attribute):
+        return (*names(node.value), node.attr)
+    return (node.id if isinstance(node, ast.Name) else "",)
+
+
 def offences(source: str) -> Iterator[str]:
     """What in a module rests on a private name, with its line."""
     tree = ast.parse(source)
@@ -63,16 +73,15 @@ def offences(source: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names if internal(alias.name)]
         elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found = [name for name in names if internal(name)]
+            imported = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = [name for name in imported if internal(name)]
         elif isinstance(node, ast.Attribute):
-            text = ast.unparse(node)
-            head, _, rest = text.partition(".")
+            head, *rest = names(node)
             hidden = private(node.attr) and node.attr not in own and not of_its_own(node)
-            within = head in modules and re.fullmatch(r"[\w.]+", rest) and internal(f"{modules[head]}.{rest}")
-            found = [text] if hidden or within or node.attr in BYPASSES else []
+            within = head in modules and internal(".".join([modules[head], *rest]))
+            found = [ast.unparse(node)] if hidden or within or node.attr in BYPASSES else []
         elif isinstance(node, ast.Call):
-            asked = ast.unparse(node.func) in ("getattr", "setattr", "hasattr", "delattr") and node.args[1:]
+            asked = names(node.func) in REFLECTION and node.args[1:]
             named = asked and isinstance(asked[0], ast.Constant) and private(str(asked[0].value))
             found = [ast.unparse(node)] if named and ast.unparse(node.args[0]) not in ("self", "cls") else []
         else:

@@ -32,6 +32,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
+@pytest.fixture(scope="module")
+def open_to_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service without a token."""
+    with in_thread(tmp_path_factory.mktemp("open")) as served:
+        yield served
+
+
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
@@ -71,6 +78,7 @@ def routes(served: Served) -> list[tuple[str, str]]:
     )
 
 
+@pytest.mark.test_all
 def test_every_route_with_every_token_as_the_documentation_has_it(served: Served) -> None:
     table = ["| request | token |", "|---|---|"]
     for method, path in routes(served):
@@ -120,9 +128,8 @@ def test_the_api_description_says_where_a_token_is_needed(served: Served) -> Non
             assert (answer.status_code == 401) == (operation.get("security") == [{"token": []}]), (method, path)
 
 
-def test_without_a_token_the_api_description_names_none(tmp_path: Path) -> None:
-    with in_thread(tmp_path) as open_to_all:
-        assert "security" not in open_to_all.http.get("/openapi.json").text
+def test_without_a_token_the_api_description_names_none(open_to_all: Served) -> None:
+    assert "security" not in open_to_all.http.get("/openapi.json").text
 
 
 def test_tokens_stay_out_of_logs_and_answers(served: Served, caplog: pytest.LogCaptureFixture) -> None:
@@ -142,19 +149,19 @@ def test_others_need_a_token(host: str) -> None:
     check_host(Settings(host=host, write_token=WRITE))
 
 
-def test_without_a_token_other_pages_may_not_call(tmp_path: Path) -> None:
-    with in_thread(tmp_path) as served:
-        assert served.http.get("/stream").status_code == 200
-        assert served.http.get("/stream", headers={"Origin": served.url}).status_code == 200
-        for headers in (
-            {"Origin": "https://example.org"},
-            {"Origin": "null"},
-            {"Host": "evil.example.org"},
-            {"Host": "testserver"},
-            {"Host": "[::1"},
-            {"Origin": "http://[::1"},
-        ):
-            assert served.http.get("/stream", headers=headers).json()["code"] == "forbidden"
+def test_without_a_token_other_pages_may_not_call(open_to_all: Served) -> None:
+    http = open_to_all.http
+    assert http.get("/stream").status_code == 200
+    assert http.get("/stream", headers={"Origin": open_to_all.url}).status_code == 200
+    for headers in (
+        {"Origin": "https://example.org"},
+        {"Origin": "null"},
+        {"Host": "evil.example.org"},
+        {"Host": "testserver"},
+        {"Host": "[::1"},
+        {"Origin": "http://[::1"},
+    ):
+        assert http.get("/stream", headers=headers).json()["code"] == "forbidden"
 
 
 APP, OTHER = "https://app.example", "https://other.example"
@@ -199,7 +206,6 @@ def test_any_origin_may_call_with_a_token_where_that_is_set(tmp_path: Path) -> N
         assert served.http.get("/stream", headers={"Origin": OTHER}).status_code == 401
 
 
-def test_no_origin_is_named_by_default(tmp_path: Path) -> None:
-    with in_thread(tmp_path, write_token=WRITE) as served:
-        assert preflight(served, APP).status_code == 401
-        assert ALLOWED not in served.http.get("/stream", headers=bearer(WRITE) | {"Origin": APP}).headers
+def test_no_origin_is_named_by_default(served: Served) -> None:
+    assert preflight(served, APP).status_code == 401
+    assert ALLOWED not in served.http.get("/stream", headers=bearer(WRITE) | {"Origin": APP}).headers

@@ -91,6 +91,7 @@ def test_everything_copied_is_there_and_not_ignored() -> None:
             assert f"!{source}" in ignored
 
 
+@pytest.mark.test_all
 def test_the_health_check_sees_health(tmp_path: Path) -> None:
     command = json.loads(IMAGE.split("HEALTHCHECK")[1].split("CMD", 1)[1].splitlines()[0])
     with in_thread(tmp_path) as served:

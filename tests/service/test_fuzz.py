@@ -14,7 +14,7 @@ from benchmarks.fuzz_service import raw
 from tests.service import mutating
 from tests.service.serving import ARROW, Served, arrow, in_thread, post
 
-COUNT = 150
+COUNT = 60
 JSON = "application/json"
 REFUSALS = (400, 404, 409, 413, 415, 422)
 

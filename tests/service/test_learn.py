@@ -34,9 +34,23 @@ def rows(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     with in_thread(tmp_path) as served:
-        for name, (key, params) in SPECS.items():
-            served.http.put(f"/models/{name}", json={"estimator": key, "params": params}).raise_for_status()
+        make_models(served)
         yield served
+
+
+@pytest.fixture(scope="module", params=["dense", "sparse"])
+def learned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Any]]:
+    """A service that has learned all rows as Arrow, and the rows; its tests only read."""
+    rows = DENSE if request.param == "dense" else SPARSE
+    with in_thread(tmp_path_factory.mktemp("learned")) as served:
+        make_models(served)
+        learn(served, rows)
+        yield served, rows
+
+
+def make_models(served: Served) -> None:
+    for name, (key, params) in SPECS.items():
+        served.http.put(f"/models/{name}", json={"estimator": key, "params": params}).raise_for_status()
 
 
 def learn(served: Served, rows: Any, as_json: bool = False) -> None:
@@ -72,9 +86,17 @@ def library(name: str, rows: Any) -> Any:
     return estimator
 
 
-@pytest.mark.parametrize("as_json", [False, True], ids=["Arrow", "JSON"])
-def test_answers_equal_the_library(served: Served, rows: Any, as_json: bool) -> None:
-    learn(served, rows, as_json)
+def test_answers_equal_the_library(learned: tuple[Served, Any]) -> None:
+    check_answers(*learned)
+
+
+def test_answers_equal_the_library_of_rows_learned_as_json(served: Served, rows: Any) -> None:
+    learn(served, rows, as_json=True)
+    check_answers(served, rows)
+
+
+def check_answers(served: Served, rows: Any) -> None:
+    """Compare every model's projection with the library's."""
     for name in SPECS:
         expected = library(name, rows).transform(rows)
         body = sparse_arrow(rows) if sp.issparse(rows) else arrow(rows)
@@ -84,8 +106,8 @@ def test_answers_equal_the_library(served: Served, rows: Any, as_json: bool) -> 
         assert (told["model"], told["position"], told["unseen"]) == (name, 3, 0)
 
 
-def test_one_row_many_rows_json_and_arrow_agree(served: Served, rows: Any) -> None:
-    learn(served, rows)
+def test_one_row_many_rows_json_and_arrow_agree(learned: tuple[Served, Any]) -> None:
+    served, rows = learned
     many = served.http.post("/transform?model=lda", json={"rows": json_rows(rows)[:2]}).json()
     if sp.issparse(rows):
         first = {"indices": ",".join(map(str, rows[0].indices)), "values": ",".join(map(repr, rows[0].data.tolist()))}
@@ -104,8 +126,8 @@ def test_one_row_many_rows_json_and_arrow_agree(served: Served, rows: Any) -> No
     assert table.schema.metadata[b"model"] == b"lda"
 
 
-def test_no_rows_are_answered_with_none_in_json_and_arrow(served: Served, rows: Any) -> None:
-    learn(served, rows)
+def test_no_rows_are_answered_with_none_in_json_and_arrow(learned: tuple[Served, Any]) -> None:
+    served, rows = learned
     empty = sparse_arrow(rows[:0]) if sp.issparse(rows) else arrow(rows[:0])
     for name in SPECS:
         for answer in (

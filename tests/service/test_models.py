@@ -29,6 +29,22 @@ def served(tmp_path: Path) -> Iterator[Served]:
         yield served
 
 
+@pytest.fixture(scope="module")
+def without_rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service without rows; each test makes models of names of its own."""
+    with in_thread(tmp_path_factory.mktemp("without")) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A service whose model `a` has learned five batches; its tests change no model."""
+    with in_thread(tmp_path_factory.mktemp("filled")) as served:
+        put(served, "a")
+        fill(served, batches=5)
+        yield served
+
+
 def fill(served: Served, batches: int = 3) -> None:
     for part in np.array_split(np.arange(len(X)), batches):
         body = arrow(X[part], [Y[i] for i in part])
@@ -74,18 +90,18 @@ def test_labels_of_one_row_wait_and_are_named(served: Served) -> None:
     assert served.http.post("/predict?model=m", json={"rows": X[:1].tolist()}).json()["classes"] == ["x", "y", "z"]
 
 
-def test_put_is_201_then_200_then_409(served: Served) -> None:
-    first = put(served, "a", params={"gamma": 1.0})
+def test_put_is_201_then_200_then_409(without_rows: Served) -> None:
+    first = put(without_rows, "a", params={"gamma": 1.0})
     assert (first.status_code, first.headers["location"]) == (201, "/models/a")
-    assert put(served, "a", params={"gamma": 1.0}).status_code == 200
-    assert put(served, "a", params={"gamma": 1}).status_code == 200
-    assert put(served, "a", params={"gamma": 2.0}).status_code == 409
-    assert put(served, "a", "ccipca").status_code == 409
+    assert put(without_rows, "a", params={"gamma": 1.0}).status_code == 200
+    assert put(without_rows, "a", params={"gamma": 1}).status_code == 200
+    assert put(without_rows, "a", params={"gamma": 2.0}).status_code == 409
+    assert put(without_rows, "a", "ccipca").status_code == 409
 
 
-def test_defaults_written_out_are_the_same_spec(served: Served) -> None:
-    assert put(served, "a").status_code == 201
-    assert put(served, "a", params={"gamma": 0.0, "n_components": None}).status_code == 200
+def test_defaults_written_out_are_the_same_spec(without_rows: Served) -> None:
+    assert put(without_rows, "b").status_code == 201
+    assert put(without_rows, "b", params={"gamma": 0.0, "n_components": None}).status_code == 200
 
 
 def test_the_status_of_a_model(served: Served) -> None:
@@ -101,14 +117,16 @@ def test_the_status_of_a_model(served: Served) -> None:
     assert told["version"] >= 1
 
 
-@pytest.mark.parametrize(("start", "rows"), [("start", 90), (0, 90), (2, 30), (3, 0), ("now", 0)])
-def test_from(served: Served, start: Any, rows: int) -> None:
+def test_from(served: Served) -> None:
     fill(served)
-    assert put(served, "late", **{"from": start}).status_code == 201
-    if rows:
-        wait_for(served, "late", rows)
+    starts = {"first": ("start", 90), "zero": (0, 90), "two": (2, 30), "three": (3, 0), "last": ("now", 0)}
+    for name, (start, rows) in starts.items():
+        assert put(served, name, **{"from": start}).status_code == 201
+        if rows:
+            wait_for(served, name, rows)
     post(served.http, arrow(X[:10], Y[:10]), path="/partial_fit?wait=applied").raise_for_status()
-    assert served.http.get("/models/late").json()["rows"] == rows + 10
+    models = served.http.get("/models").json()["models"]
+    assert {name: models[name]["rows"] for name in starts} == {name: rows + 10 for name, (_, rows) in starts.items()}
 
 
 def test_a_model_made_later_equals_one_made_before(served: Served) -> None:
@@ -145,17 +163,15 @@ def test_delete(served: Served) -> None:
     assert wait_for(served, "a", 90)["estimator"] == "class_means"
 
 
-def test_the_projection_in_three_forms(served: Served) -> None:
-    put(served, "a")
-    fill(served)
-    told = served.http.get("/models/a/projection").json()
-    z = post(served.http, arrow(X), path="/transform?model=a").json()["z"]
+def test_the_projection_in_three_forms(filled: Served) -> None:
+    told = filled.http.get("/models/a/projection").json()
+    z = post(filled.http, arrow(X), path="/transform?model=a").json()["z"]
     np.testing.assert_allclose((X - told["mean"]) @ np.transpose(told["components"]), z, rtol=1e-9, atol=1e-12)
     assert (told["model"], told["kind"], told["solution"]) == ("a", "linear", "exact")
-    binary = served.http.get("/models/a/projection", headers={"Accept": SAFETENSORS})
+    binary = filled.http.get("/models/a/projection", headers={"Accept": SAFETENSORS})
     assert binary.headers["content-type"] == SAFETENSORS
     arrays = load(binary.content)
-    answer = served.http.get("/models/a/projection", headers={"Accept": ARROW})
+    answer = filled.http.get("/models/a/projection", headers={"Accept": ARROW})
     table = pa.ipc.open_stream(answer.content).read_all()
     for name in ("mean", "components", "eigenvalues"):
         np.testing.assert_array_equal(arrays[name], told[name])
@@ -163,11 +179,9 @@ def test_the_projection_in_three_forms(served: Served) -> None:
     assert json.loads(table.schema.metadata[b"version"]) == told["version"]
 
 
-def test_an_older_version_comes_with_the_map_to_the_newest(served: Served) -> None:
-    put(served, "a")
-    fill(served, batches=5)
-    newest = served.http.get("/models/a/projection").json()
-    old = served.http.get("/models/a/projection", params={"version": newest["version"] - 1}).json()
+def test_an_older_version_comes_with_the_map_to_the_newest(filled: Served) -> None:
+    newest = filled.http.get("/models/a/projection").json()
+    old = filled.http.get("/models/a/projection", params={"version": newest["version"] - 1}).json()
     assert (old["newest"], old["version"]) == (newest["version"], newest["version"] - 1)
     before = (X - old["mean"]) @ np.transpose(old["components"])
     after = (X - newest["mean"]) @ np.transpose(newest["components"])
@@ -176,13 +190,11 @@ def test_an_older_version_comes_with_the_map_to_the_newest(served: Served) -> No
     assert 0 <= old["map_residual"] < 0.2
 
 
-def test_snapshot_job(served: Served) -> None:
-    put(served, "a")
-    fill(served)
-    job = served.http.post("/models/a/snapshot")
+def test_snapshot_job(filled: Served) -> None:
+    job = filled.http.post("/models/a/snapshot")
     assert (job.status_code, job.headers["location"]) == (202, f"/jobs/{job.json()['id']}")
-    assert ended(served, job.json()["id"])["state"] == "done"
-    assert list(served.directory.path.glob("snapshots/*/*.safetensors"))
+    assert ended(filled, job.json()["id"])["state"] == "done"
+    assert list(filled.directory.path.glob("snapshots/*/*.safetensors"))
 
 
 def test_refine_job(served: Served) -> None:
@@ -236,14 +248,14 @@ def test_a_restarted_model_that_has_nothing_to_serve_yet_is_asked_again(
             assert client.transform(X, model="a").shape == (90, 2)
 
 
-def test_publishing_what_cannot_be(served: Served) -> None:
+def test_publishing_what_cannot_be(without_rows: Served) -> None:
     def publish(name: str) -> tuple[int, str]:
-        answer = served.http.post(f"/models/{name}/publish")
+        answer = without_rows.http.post(f"/models/{name}/publish")
         return answer.status_code, answer.json().get("code", "")
 
     assert publish("none") == (404, "unknown_model")
-    put(served, "a")
-    assert publish("a") == (409, "model_empty")
+    put(without_rows, "c")
+    assert publish("c") == (409, "model_empty")
 
 
 def test_a_refined_projection_stays_published_until_the_next_refine(served: Served) -> None:
@@ -279,12 +291,10 @@ def projected(served: Served, name: str) -> tuple[dict[str, Any], Any]:
     return served.http.get(f"/models/{name}").json(), z
 
 
-def test_an_ended_job_stays_what_it_is_when_cancelled(served: Served) -> None:
-    put(served, "a")
-    fill(served)
-    id = served.http.post("/models/a/snapshot").json()["id"]
-    ended(served, id)
-    assert served.http.delete(f"/jobs/{id}").json()["state"] == "done"
+def test_an_ended_job_stays_what_it_is_when_cancelled(filled: Served) -> None:
+    id = filled.http.post("/models/a/snapshot").json()["id"]
+    ended(filled, id)
+    assert filled.http.delete(f"/jobs/{id}").json()["state"] == "done"
 
 
 def ended(served: Served, id: str) -> dict[str, Any]:
@@ -298,14 +308,12 @@ def ended(served: Served, id: str) -> dict[str, Any]:
     raise TimeoutError(told)
 
 
-def test_what_is_exact_already_is_not_refined(served: Served) -> None:
-    put(served, "a")
-    fill(served)
-    before = served.http.get("/models/a").json()
-    job = served.http.post("/models/a/refine")
-    told = ended(served, job.json()["id"])
+def test_what_is_exact_already_is_not_refined(filled: Served) -> None:
+    before = filled.http.get("/models/a").json()
+    job = filled.http.post("/models/a/refine")
+    told = ended(filled, job.json()["id"])
     assert (told["state"], told["progress"]["exact"]) == ("done", True)
-    assert served.http.get("/models/a").json() == before
+    assert filled.http.get("/models/a").json() == before
     assert before["stale_rows"] == 0
 
 

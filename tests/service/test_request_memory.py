@@ -85,6 +85,7 @@ def test_a_bomb_is_refused_as_it_is_unpacked(process: Process, kind: str, limit:
     assert grown(pid, before) <= limit + (16 << 20)
 
 
+@pytest.mark.test_all
 def test_an_answer_too_large_says_how_many_rows_are_taken(process: Process) -> None:
     answer = httpx.post(
         f"{process.url}/transform?model=pca", content=rows(90_000, age=1), headers={"Content-Type": "application/json"}
@@ -100,6 +101,7 @@ def test_an_answer_too_large_says_how_many_rows_are_taken(process: Process) -> N
     assert some.status_code == 200
 
 
+@pytest.mark.test_all
 def test_memory_comes_back(process: Process) -> None:
     """What was refused is let go."""
     pid = process.popen.pid

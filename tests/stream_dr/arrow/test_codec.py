@@ -85,7 +85,7 @@ def same(a: Block, b: Block) -> None:
         assert {type(v) for v in a.y.labels} == {type(v) for v in b.y.labels}
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(blocks())
 def test_a_block_survives_arrow(block):
     batch = arrow_from_block(block)
@@ -93,7 +93,7 @@ def test_a_block_survives_arrow(block):
     same(block_from_arrow(read_arrow(write_arrow([batch]))), block)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(blocks(), st.data())
 def test_a_slice_is_the_rows_it_names(block, data):
     start = data.draw(st.integers(0, block.rows))
@@ -114,7 +114,7 @@ def test_several_record_batches_are_one_block(block, cut):
     same(block_from_arrow([batch.slice(0, cut), batch.slice(cut)]), block_from_arrow(batch))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(blocks())
 def test_a_block_survives_json(block):
     if block.rows == 0:

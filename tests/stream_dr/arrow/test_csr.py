@@ -12,7 +12,7 @@ from stream_dr.errors import InvalidIndex
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(ROWS)
 def test_it_is_the_dictionary_of_each_row_or_an_error(rows):
     indptr = np.cumsum([0, *map(len, rows)]).astype(np.int32)

@@ -129,6 +129,7 @@ def test_the_one_offset_of_a_column_of_no_rows_lies_within_its_values(form, firs
     refused("values", lists([first], values, form), indices=lists([0], indices))
 
 
+@pytest.mark.test_all
 def test_the_body_of_576_bytes_ends_nothing(tmp_path):
     """In a process of its own, in case it does."""
     none = numbers([], pa.float64())
@@ -173,7 +174,7 @@ words = st.none() | st.text(max_size=20)
 kinds = st.sampled_from([pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.data())
 def test_sound_arrays_sliced_and_nested_are_read_as_what_they_are(data):
     rows = data.draw(st.integers(0, 6))
@@ -208,7 +209,7 @@ def _coded(column):
     return pa.ListArray.from_arrays(offsets, flat, mask=column.is_null() if column.null_count else None)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.integers(-2, 5), min_size=1, max_size=4), st.sampled_from(sorted(LISTS)))
 def test_any_offsets_are_read_as_they_say_or_refused(offsets, form):
     columns = {"x": numbers([0.0] * (len(offsets) - 1), pa.float64()), "labels": lists(offsets, ABC, form)}

@@ -1,6 +1,7 @@
 """Components keep sign and order from one solution to the next, in every estimator and over what is done to it."""
 
 import pickle
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import stream_dr
 from stream_dr import CCA, ESTIMATORS, LDA, OPLS, PCA, SRP
 from tests.stream_dr.estimators.fitting.test_refining import Blocks, blocks
 from tests.stream_dr.estimators.test_contract import learned, part, rows, targets
+from tests.support.pairwise import pairwise
 
 KEYS = [key for key in ESTIMATORS if key != "information_gain"]  # which has columns, not axes
 
@@ -39,18 +41,19 @@ def test_nothing_turns_in_20_updates_on_digits(estimator: Any) -> None:
     assert would_turn > 0 or not isinstance(model, PCA)
 
 
-@pytest.mark.parametrize("feature_map", [None, stream_dr.random_fourier(30, gamma=0.01)], ids=["plain", "mapped"])
-@pytest.mark.parametrize("scatter", ["exact", "diagonal"])
-@pytest.mark.parametrize("kind", [LDA, CCA, OPLS], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("kind", "scatter", "feature_map"),
+    pairwise(product([LDA, CCA, OPLS], ["exact", "diagonal"], [None, stream_dr.random_fourier(30, gamma=0.01)])),
+)
 def test_features_of_other_units_do_not_turn_what_rows_are_projected_to(
     kind: Any, scatter: str, feature_map: Any
 ) -> None:
     rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 4000)
-    X = rng.normal(size=(4000, 5)) * [1, 1, 1, 1, 1e-4]  # the last one's loading is the largest by far, and noise
+    y = rng.integers(0, 2, 2000)
+    X = rng.normal(size=(2000, 5)) * [1, 1, 1, 1, 1e-4]  # the last one's loading is the largest by far, and noise
     X[:, 0] += 2 * y
     model, before = kind(scatter=scatter, feature_map=feature_map), None
-    for at in np.array_split(np.arange(4000), 100):
+    for at in np.array_split(np.arange(2000), 50):
         Z = model.partial_fit(X[at], y[at]).transform(X)[:, :1]
         assert before is None or turns(before, Z) == 0
         before = Z

@@ -13,7 +13,7 @@ from stream_dr.statistics.moments.state import MomentState
 from tests.naive import moments as naive
 from tests.stream_dr.statistics.hostile import Stream, assert_same, learned, streams
 
-SETTINGS = settings(max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 SCATTER = st.sampled_from(["exact", "diagonal"])
 DECAY = st.sampled_from([0.5, 0.9, 0.999])
 

@@ -1,6 +1,7 @@
 """min_class_rows: labels of few rows wait, in every closed form of one label a row."""
 
 from collections import Counter
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import stream_dr
 from stream_dr import CCA, HSL, LDA, MMC, OPLS, PCA, PLSDA, SKM, SPCA, SRP, WMV, ClassMeans, errors
+from tests.support.pairwise import pairwise
 
 ESTIMATORS = {
     "lda": LDA(),
@@ -189,22 +191,21 @@ def test_priors_name_all_labels_and_those_that_wait_leave_theirs() -> None:
         LDA(priors=[0.0, 0.0, 1.0, 0.0]).fit(X, y).transform(X)
 
 
+REFINED = [
+    LDA(),
+    OPLS(gamma=1.0),
+    HSL(laplacian="star"),
+    SKM(n_components=2, a=2.0),
+    MMC(2),
+    PLSDA(2),
+    WMV(2),
+    WMV(2, alpha=-2.0, pairs="share"),
+]
+
+
 @pytest.mark.parametrize(
-    "model",
-    [
-        LDA(),
-        OPLS(gamma=1.0),
-        HSL(laplacian="star"),
-        SKM(n_components=2, a=2.0),
-        MMC(2),
-        PLSDA(2),
-        WMV(2),
-        WMV(2, alpha=-2.0, pairs="share"),
-    ],
-    ids=repr,
+    ("model", "standardize", "sparse"), pairwise(product(REFINED, [False, True], [False, True])), ids=repr
 )
-@pytest.mark.parametrize("standardize", [False, True])
-@pytest.mark.parametrize("sparse", [False, True])
 def test_refined_solutions_have_not_learned_a_misspelt_row(model: Any, standardize: bool, sparse: bool) -> None:
     X, y = rows()
     ready = y != "godo"
@@ -249,7 +250,7 @@ LABELLED = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4), st.int
 
 
 @seed(20)
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(LABELLED, st.integers(1, 4), st.randoms(use_true_random=False), st.sampled_from([1.0, 0.5]))
 def test_who_waits_is_a_function_of_the_rows_alone(stream: Any, least: int, random: Any, decay: float) -> None:
     numbers = np.random.default_rng(1).normal(size=(24, 2))[: len(stream)]

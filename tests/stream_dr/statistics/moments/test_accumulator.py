@@ -1,5 +1,7 @@
 """MomentAccumulator: what the first batch decides, growth, bad input, copies and continuation."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -13,6 +15,7 @@ from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
 from tests.stream_dr.statistics.hostile import assert_same, stream
+from tests.support.pairwise import pairwise
 
 RANDOM = np.random.default_rng(11)
 X = RANDOM.normal(size=(12, 3))
@@ -232,10 +235,12 @@ def test_states_that_do_not_fit_are_not_merged():
         MomentAccumulator("none", decay=0.0)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("scatter", ["exact", "diagonal"])
-@pytest.mark.parametrize("decay", [1.0, 0.8])
-@pytest.mark.parametrize("kept", [{}, {"label_sets": True}, {"class_scatter": True}])
+@pytest.mark.parametrize(
+    ("sparse", "scatter", "decay", "kept"),
+    pairwise(
+        product([False, True], ["exact", "diagonal"], [1.0, 0.8], [{}, {"label_sets": True}, {"class_scatter": True}])
+    ),
+)
 def test_a_restored_state_goes_on_bit_equal(sparse, scatter, decay, kept):
     made = stream(8, 90, 5, "mostly zero", "class", "random")
     whole = MomentAccumulator("indicator", scatter, decay, **kept)

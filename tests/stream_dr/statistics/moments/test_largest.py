@@ -1,5 +1,7 @@
 """Unlearning that would lose digits is refused by name; what is left is otherwise as if the rows had never come."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,6 +12,7 @@ from stream_dr.rows.block import Block
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import pack, unpack
+from tests.support.pairwise import pairwise
 
 random = np.random.default_rng(0)
 LABELS = np.array(["a", "b"])[np.arange(100) % 2]
@@ -21,9 +24,12 @@ def learned(kind: type, y: np.ndarray, rows: np.ndarray = X) -> stream_dr.LDA:
     return kind().fit(rows, y)
 
 
-@pytest.mark.parametrize("size", [1e10, 1e12, 1e15, 1e20, 1e80])
-@pytest.mark.parametrize("kind", [stream_dr.PCA, stream_dr.LDA, stream_dr.ClassMeans, stream_dr.SKM, stream_dr.WMV])
-@pytest.mark.parametrize("as_rows", [np.asarray, sp.csr_matrix])
+KINDS = [stream_dr.PCA, stream_dr.LDA, stream_dr.ClassMeans, stream_dr.SKM, stream_dr.WMV]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "as_rows"), pairwise(product(KINDS, [1e10, 1e12, 1e15, 1e20, 1e80], [np.asarray, sp.csr_matrix]))
+)
 def test_a_row_large_in_a_small_column_cannot_be_taken_out(kind, size, as_rows):
     row = as_rows([[0.0, size]])
     estimator = kind().fit(as_rows(X), LABELS).partial_fit(row, ["a"])
@@ -41,9 +47,16 @@ def test_a_large_target_cannot_be_taken_out(kind):
         estimator.unlearn(X[:1], [1e10])
 
 
-@pytest.mark.parametrize("weight", [1e12, 1e14, 1e16, 1e40])
-@pytest.mark.parametrize("kind", [stream_dr.PCA, stream_dr.LDA, stream_dr.InformationGain])
-@pytest.mark.parametrize("as_rows", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize(
+    ("kind", "weight", "as_rows"),
+    pairwise(
+        product(
+            [stream_dr.PCA, stream_dr.LDA, stream_dr.InformationGain],
+            [1e12, 1e14, 1e16, 1e40],
+            [np.asarray, sp.csr_matrix],
+        )
+    ),
+)
 def test_a_heavy_row_cannot_be_taken_out(kind, weight, as_rows):
     estimator = kind().fit(as_rows(X), LABELS).partial_fit(as_rows(X[:1]), ["a"], sample_weight=[weight])
     with pytest.raises(PrecisionLost):

@@ -1,5 +1,6 @@
 """CCIPCA's accumulator against its row-by-row definition, on every batching and on hostile streams."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator
 from tests.naive import recurrences
+from tests.support.pairwise import pairwise
 
 STREAMS = {name: X for name, X, _ in recurrences.hostile()}
 
@@ -46,9 +48,9 @@ def test_sparse_rows_follow_the_definition(name: str, p: int) -> None:
     close(learned(sp.csr_matrix(STREAMS[name]), p), recurrences.ccipca(STREAMS[name], p, long=True))
 
 
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("amnesic", [0.0, 2.0, 4.5])
-@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize(
+    ("sparse", "amnesic", "center"), pairwise(product([True, False], [0.0, 2.0, 4.5], [True, False]))
+)
 def test_every_batching_gives_the_same(sparse: bool, amnesic: float, center: bool) -> None:
     X = recurrences.classes(seed=3, n=1200, d=15)[0]
     X[np.abs(X) < 1.0] = 0.0

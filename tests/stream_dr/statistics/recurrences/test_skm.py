@@ -1,5 +1,6 @@
 """Incremental SKM's accumulator against its row-by-row definition, on every batching and on hostile streams."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.skm import SKMAccumulator
 from stream_dr.targets.targets import class_targets, multilabel_targets
 from tests.naive import recurrences
+from tests.support.pairwise import pairwise
 
 STREAMS = {name: (X, y) for name, X, y in recurrences.hostile()}
 
@@ -36,17 +38,15 @@ def close(accumulator: SKMAccumulator, X: np.ndarray, y: np.ndarray, p: int, a: 
     np.testing.assert_array_equal(state.basis.counts, expected.counts)
 
 
-@pytest.mark.parametrize("a", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("p", [1, 4])
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(("name", "p", "a"), pairwise(product(STREAMS, [1, 4], [0.5, 1.0, 3.0])))
 def test_dense_rows_follow_the_definition(name: str, p: int, a: float) -> None:
     X, y = STREAMS[name]
     close(learned(X, y, p, a), X, y, p, a, dense=True)
 
 
-@pytest.mark.parametrize("a", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("p", [1, 4])
-@pytest.mark.parametrize("name", [name for name in STREAMS if "offset" not in name])
+@pytest.mark.parametrize(
+    ("name", "p", "a"), pairwise(product([name for name in STREAMS if "offset" not in name], [1, 4], [0.5, 1.0, 3.0]))
+)
 def test_sparse_rows_follow_the_definition(name: str, p: int, a: float) -> None:
     X, y = STREAMS[name]
     close(learned(sp.csr_matrix(X), y, p, a), X, y, p, a, dense=False)
