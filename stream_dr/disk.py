@@ -75,6 +75,21 @@ def free_bytes(path: FileName) -> int:
     return status.f_bavail * status.f_frsize
 
 
+def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
+    """Raise InsufficientStorage if `needed` bytes do not fit.
+
+    path: an existing path on the disk that is to be written to. min_free_bytes: bytes that must stay free on it.
+    """
+    free, needed = free_bytes(path), needed + min_free_bytes
+    if free < needed:
+        reserved = f", of which {min_free_bytes} must stay free (min_free_bytes)" if min_free_bytes else ""
+        raise InsufficientStorage(
+            f"{free} bytes are free on the disk of {path}; {needed} are needed{reserved}. Nothing was written; make room.",
+            free_bytes=free,
+            needed=needed,
+        )
+
+
 def is_full(error: BaseException) -> TypeGuard[OSError]:
     """Whether an error is the operating system's "no space left" (or quota reached, no file may be as large, or the file
     system has become read-only)."""

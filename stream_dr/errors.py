@@ -322,7 +322,7 @@ class HistoryGone(StreamDRError):
 
 
 class InsufficientStorage(StreamDRError):
-    """Raised when the disk has less free space than `min_free_bytes`, is full or over its quota, or refuses to write."""
+    """Raised when the disk has less room than is needed (see `min_free_bytes`), is over its quota, or refuses writes."""
 
     code = "insufficient_storage"
 
