@@ -268,7 +268,8 @@ def other_table(known: tuple[str, ...], given: tuple[str, ...]) -> SchemaMismatc
     if given == tuple(f"x{i}" for i in range(len(given))):
         way = "An array's columns have no names of their own: send a frame, or objects, with those"
     return SchemaMismatch(
-        f"batch has none of the table's columns {list(known[:5])}; it has {list(given[:5])}. {way}, or start a new model.",
+        f"batch has none of the table's columns {list(known[:5])}; it has {list(given[:5])}"
+        f"{did_you_mean(given[0], known)}. {way}, or start a new model.",
         column=known[0],
     )
 
