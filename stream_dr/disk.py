@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeGuard
 
-from stream_dr.errors import DirectoryInUse, InsufficientStorage
+from stream_dr.errors import DirectoryInUse, InsufficientStorage, SourceMissing
 from stream_dr.failpoints import failpoint
 
 FileName = str | os.PathLike[str]
@@ -67,6 +67,12 @@ def fsync_directory(path: FileName) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_folder(path: Path) -> None:
+    """Raise SourceMissing where there is no folder to write a file into."""
+    if not path.parent.is_dir():
+        raise SourceMissing(f"there is no folder {path.parent} to write {path.name} into; make it first.")
 
 
 def free_bytes(path: FileName) -> int:
