@@ -137,11 +137,8 @@ def suggest(
     progress = progress or (lambda what, done, total: None)
     blocks = X.events() if isinstance(X, Source) else GivenBatches([as_block(X, y)]).events()
     sample, read = _sample((block for _, block in blocks), target, progress)
-    if target == "auto" and look_like_numbers(sample.y):
-        raise InvalidTargets(
-            f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
-            "target='continuous'."
-        )
+    if target == "auto":
+        _check_labels(sample)
 
     table = feature_map or (map_for(sample.X, {"map": "table"}) if sample.table else {})
     through = {"feature_map": table} if sample.table else {}
@@ -200,6 +197,15 @@ def word_ridge(rows: Block, spec: Params | None) -> Params:
     # Beside other columns a ridge in summed units would fade, and words that few rows have would drown those columns.
     words = map_name == "table" and any(column.taken_for == "text" for column in describe(rows.X, spec).columns)
     return {"shrinkage": 0.1} if words else {}
+
+
+def _check_labels(sample: Block) -> None:
+    """Raise InvalidTargets where labels look like numbers or ids."""
+    if look_like_numbers(sample.y):
+        raise InvalidTargets(
+            f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
+            "target='continuous'."
+        )
 
 
 def _compile(sample: Block, methods: Iterable[tuple[str, str, Params]], through: Params) -> None:

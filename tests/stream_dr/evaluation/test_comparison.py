@@ -174,10 +174,10 @@ def test_no_method_begins_a_fold_after_the_deadline(whole_folds: int, monkeypatc
     assert all(np.isnan(line.score) for line in late)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [False, pytest.param(True, marks=pytest.mark.test_all)])
 def test_nothing_is_compiled_once_learning_is_timed(sparse: bool) -> None:
-    rows = np.random.default_rng(0).poisson(0.01, size=(120, 5_000)).astype(float)
-    y, compiled = ["abc"[i % 3] for i in range(120)], []
+    rows = np.random.default_rng(0).poisson(0.01, size=(60, 5_000)).astype(float)
+    y, compiled = ["abc"[i % 3] for i in range(60)], []
 
     def progress(what: str, done: int, total: int) -> None:
         if what == "learn" and not done:
