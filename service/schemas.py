@@ -337,7 +337,7 @@ class Overview(BaseModel):
 
 
 class Health(BaseModel):
-    """How the process is; `detail` names models that have failed or cannot be published."""
+    """How the process is; `detail` names models that fail, or cannot be published or snapshotted."""
 
     status: Literal["alive", "ready"]
     detail: str | None = None

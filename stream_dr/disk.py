@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeGuard
 
-from stream_dr.errors import DirectoryInUse, InsufficientStorage
+from stream_dr.errors import DirectoryInUse, InsufficientStorage, SourceMissing
 from stream_dr.failpoints import failpoint
 
 FileName = str | os.PathLike[str]
@@ -69,10 +69,31 @@ def fsync_directory(path: FileName) -> None:
         os.close(descriptor)
 
 
+def check_folder(path: Path) -> None:
+    """Raise SourceMissing where there is no folder to write a file into."""
+    if not path.parent.is_dir():
+        raise SourceMissing(f"there is no folder {path.parent} to write {path.name} into; make it first.")
+
+
 def free_bytes(path: FileName) -> int:
     """Bytes this user may still write to the file system that holds `path`."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
+    """Raise InsufficientStorage if `needed` bytes do not fit.
+
+    path: an existing path on the disk that is to be written to. min_free_bytes: bytes that must stay free on it.
+    """
+    free, needed = free_bytes(path), needed + min_free_bytes
+    if free < needed:
+        reserved = f", of which {min_free_bytes} must stay free (min_free_bytes)" if min_free_bytes else ""
+        raise InsufficientStorage(
+            f"{free} bytes are free on the disk of {path}; {needed} are needed{reserved}. Nothing was written; make room.",
+            free_bytes=free,
+            needed=needed,
+        )
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:

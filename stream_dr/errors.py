@@ -268,7 +268,8 @@ def other_table(known: tuple[str, ...], given: tuple[str, ...]) -> SchemaMismatc
     if given == tuple(f"x{i}" for i in range(len(given))):
         way = "An array's columns have no names of their own: send a frame, or objects, with those"
     return SchemaMismatch(
-        f"batch has none of the table's columns {list(known[:5])}; it has {list(given[:5])}. {way}, or start a new model.",
+        f"batch has none of the table's columns {list(known[:5])}; it has {list(given[:5])}"
+        f"{did_you_mean(given[0], known)}. {way}, or start a new model.",
         column=known[0],
     )
 
@@ -322,7 +323,7 @@ class HistoryGone(StreamDRError):
 
 
 class InsufficientStorage(StreamDRError):
-    """Raised when the disk has less free space than `min_free_bytes`, is full or over its quota, or refuses to write."""
+    """Raised when the disk has less room than is needed (see `min_free_bytes`), is over its quota, or refuses writes."""
 
     code = "insufficient_storage"
 

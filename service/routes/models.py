@@ -165,7 +165,7 @@ def put_router() -> APIRouter:
         "/models/{name}",
         status_code=201,
         response_model=schemas.ModelState,
-        responses=MADE | schemas.BODY | schemas.MODEL,
+        responses=MADE | schemas.BODY | schemas.MODEL | schemas.problems(507),
         openapi_extra={"requestBody": {"required": False, "content": _FILE}},
     )
     def put_model(

@@ -65,7 +65,7 @@ async def livez() -> schemas.Health:
 
 @router.get("/readyz", response_model_exclude_none=True)
 def readyz(shared: Service) -> schemas.Health:
-    """200 when batches can be taken, with the models that have failed or cannot be published; else 503 with the reason."""
+    """200 when batches can be taken, with the models that fail, or cannot be published or snapshotted; else 503, why."""
     health = shared.running.health()
     free, needed = health["free_bytes"], max(health["min_free_bytes"], 1)
     if shared.stopping.is_set():
@@ -78,9 +78,11 @@ def readyz(shared: Service) -> schemas.Health:
     if shared.warm_up.reason is not None:
         raise Problem("not_ready", shared.warm_up.reason)
 
+    details = [f"no snapshot of {name} could be written: {why}" for name, why in health["snapshot_errors"].items()]
     hindered = [name for name, model in shared.directory.models.items() if model.state.startswith("failed")]
-    named = f"failed, or not to be published: {', '.join(hindered)} (GET /models has why)" if hindered else None
-    return schemas.Health(status="ready", detail=named)
+    if hindered:
+        details.append(f"failed, or not to be published: {', '.join(hindered)} (GET /models has why)")
+    return schemas.Health(status="ready", detail="; ".join(details) or None)
 
 
 async def _changes(shared: Shared) -> AsyncIterator[str]:

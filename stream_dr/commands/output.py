@@ -5,7 +5,6 @@ Why this way: `stream-dr … | next` and a log file of a nightly run both get wh
 
 import sys
 import time
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -53,21 +52,29 @@ class Bar:
             disable=not stderr.is_terminal,
             transient=True,
         )
-        self._task: TaskID = self._progress.add_task(printable(title), total=total or 1, rate=0.0, note="")
-        self._title, self._unit = title, unit
-        self._begun, self._next = time.monotonic(), 1.0
+        self._task: TaskID = self._progress.add_task("", total=total or 1, rate=0.0, note="")
+        self._unit = unit
+        self._begin(title)
+
+    def _begin(self, title: str) -> None:
+        """Begin work of another title, whose rate and time left have nothing of the work before."""
+        self._title, self._begun = title, time.monotonic()
+        self._next = 1.0
+        self._progress.reset(self._task, description=printable(title))
 
     def show(self, done: int, total: int, note: str = "", title: str | None = None) -> None:
-        """So many rows of so many are done; as many of as many: how many there are is not known."""
+        """So many rows of so many are done; as many of as many: how many there are is not known. Another title begins the
+        clock again."""
+        if title is not None and title != self._title:
+            self._begin(title)
         elapsed = time.monotonic() - self._begun
         rate = done / elapsed if elapsed > 0 else 0.0
         if stderr.is_terminal:
-            more: dict[str, Any] = {} if title is None else {"description": printable(title)}
-            more |= {"rate": rate, "note": printable(note)}
-            self._progress.update(self._task, completed=done, total=max(total, done, 1), **more)
+            note = printable(note)
+            self._progress.update(self._task, completed=done, total=max(total, done, 1), rate=rate, note=note)
         elif elapsed >= self._next:
             self._next = elapsed + min(elapsed, LINES)
-            say(_line(title or self._title, self._unit, done, total, rate, note))
+            say(_line(self._title, self._unit, done, total, rate, note))
 
     def __enter__(self) -> "Bar":
         self._progress.start()

@@ -29,9 +29,10 @@ def plot(
         stream-dr plot D --model lda --kind loadings --component 2 -o lda.svg
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.plotting.files import write
+    from stream_dr.plotting.files import check_file, write
     from stream_dr.plotting.of_directory import Wanted, figure_of
 
+    check_file(out)
     with Directory(directory, writable=False) as opened:
         chosen = None if model is None else opened.model(model)
         figure = figure_of(opened, kind, chosen, Wanted(rows, dimensions, component - 1))

@@ -47,7 +47,10 @@ def refine_and_say(
     from stream_dr.distributed.refine import refine_on
     from stream_dr.estimators.fitting.refining import not_reached
     from stream_dr.running.refine import refine_model
+    from stream_dr.running.warm_up import warm_up
 
+    # Compiling counts in no rate and no time left.
+    warm_up([model.estimator], say, json=False)
     last: dict[str, Any] = {}
     with Bar("refine", None) as bar:
 

@@ -20,11 +20,13 @@ def report(
     The page needs no other file and no network. The directory may be served meanwhile.
     """
     from stream_dr.directory.directory import Directory
+    from stream_dr.disk import check_folder
     from stream_dr.errors import InvalidParameter
     from stream_dr.plotting.report import write_report
 
     if out.suffix != ".html":
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; a report is a file in .html.")
+    check_folder(out)
     with Directory(directory, writable=False) as opened, Bar("report", len(opened.models), "models") as bar:
         write_report(opened, out, rows, bar.show)
     result(f"report written to {out}")

@@ -16,7 +16,7 @@ Cost: one read of the log and the snapshots, one write, and one read of the copy
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +24,7 @@ from stream_dr.directory.model_table import MODELS_NAME, ModelTable
 from stream_dr.directory.records import RECORDS
 from stream_dr.directory.references import PLACES, SOURCES
 from stream_dr.directory.verify import verify
-from stream_dr.disk import TEMPORARY, DirectoryLock, fsync_directory, is_full, no_room
+from stream_dr.disk import TEMPORARY, DirectoryLock, check_room, fsync_directory, is_full, no_room
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
 from stream_dr.failpoints import failpoint
 from stream_dr.log.copying import LogCopy, Progress
@@ -44,6 +44,7 @@ def backup(directory: Path, target: Path, progress: Progress = lambda done, tota
     if not (directory / "log").is_dir():
         raise DirectoryMissing(f"{directory} holds no log; name a directory that `replay` or `serve` has made.")
     with _made(target) as made:
+        check_room(made, _size(directory))
         copy = LogCopy(directory / "log", made / "log", progress)
         copy.bodies()
         failpoint("backup.log")
@@ -78,6 +79,16 @@ def _moment(directory: Path, made: Path, copy: LogCopy, files: ExitStack) -> dic
     raise Overloaded(
         f"snapshots of {directory} come and go too quickly; try again, or stop the service.", retry_after=5
     )
+
+
+def _size(directory: Path) -> int:
+    """Return the number of bytes of a directory's files, which other processes may remove meanwhile."""
+    size = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += os.stat(os.path.join(folder, name)).st_size
+    return size
 
 
 def _files(directory: Path, names: list[tuple[str, int]]) -> list[Path]:

@@ -25,7 +25,7 @@ from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
-from stream_dr.disk import DirectoryLock, Reserve, free_bytes, remove_begun
+from stream_dr.disk import DirectoryLock, Reserve, check_room, remove_begun
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
@@ -55,6 +55,7 @@ from stream_dr.models.snapshot import (
     snapshot_folders,
     state_sha256,
 )
+from stream_dr.statistics.protocol import pack
 from stream_dr.targets.label_codes import Label, label_table
 
 Start = int | Literal["start", "now"]
@@ -159,8 +160,7 @@ class Directory(AbstractContextManager["Directory"]):
     def append_all(self, drafts: Sequence[Draft]) -> None:
         """Admit drafts in order and write them in one transaction, all or none. Raises what refuses one."""
         with self._sure():
-            if (full := self._storage()) is not None:
-                raise full
+            check_room(self.path, 0, self.limits.min_free_bytes)
             group = self._group()
             for draft in drafts:
                 group.put(draft)
@@ -232,8 +232,8 @@ class Directory(AbstractContextManager["Directory"]):
             if known is not None:
                 return self._under(policy, None, self._same(known, spec)), False
             admit_saved(estimator, self.schema, self.limits)
-            if (full := self._storage()) is not None:
-                raise full
+            arrays, _ = pack(estimator.state_)
+            check_room(self.path, sum(array.nbytes for array in arrays.values()), self.limits.min_free_bytes)
             keep = partial(keep_start, estimator, self.path, name)
             try:
                 entry = self.table.add(name, spec, self.position + 1, policy, write=keep)
@@ -308,8 +308,10 @@ class Directory(AbstractContextManager["Directory"]):
                 raise
 
     def _append(self, drafts: Sequence[Draft], up_to_refusal: bool) -> list[Receipt | StreamDRError]:
-        if (full := self._storage()) is not None:
-            return [full] * (1 if up_to_refusal else len(drafts))
+        try:
+            check_room(self.path, 0, self.limits.min_free_bytes)
+        except InsufficientStorage as e:
+            return [without_frames(e)] * (1 if up_to_refusal else len(drafts))
         group = self._group()
         for draft in drafts:
             if not group.add(draft) and up_to_refusal:
@@ -333,14 +335,6 @@ class Directory(AbstractContextManager["Directory"]):
                 self._label_sets.setdefault(model.id, set()).update(group.label_sets)
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put(position, draft)
-
-    def _storage(self) -> InsufficientStorage | None:
-        needed, free = self.limits.min_free_bytes, free_bytes(self.path)
-        if free >= needed:
-            return None
-        return InsufficientStorage(
-            f"{free} bytes free on the disk of {self.path}; {needed} are needed (min_free_bytes). Make room."
-        )
 
     def _release(self) -> None:
         if self._lock is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice
+from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.moments.label_sets import most_sets
@@ -45,6 +45,10 @@ class HSL(TwoStage):
     limit: ClassVar[str] = "there are at most as many as labels"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     fixed: ClassVar[tuple[str, ...]] = (*TwoStage.fixed, "laplacian")
+    predict = score = NotOffered(
+        "HSL does not predict, it projects: put it before a classifier of label sets, such as scikit-learn's "
+        "KNeighborsClassifier, in a pipeline, or use OPLS or CCA, which predict them."
+    )
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.named_columns import in_order
 from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.rows.block import Block
@@ -31,7 +31,7 @@ from stream_dr.targets.parsing import parse_targets
 
 
 @dataclass(eq=False, repr=False)
-class KNearest(ClassifierMixin, BaseEstimator):
+class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     """k nearest neighbours on a reservoir.
 
     Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: weights of

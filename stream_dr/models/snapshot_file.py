@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
-from stream_dr.disk import write_atomically
+from stream_dr.disk import check_room, write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
 from stream_dr.models.schema import Facts
 from stream_dr.projection import Columns, Linear, Projection
@@ -36,8 +36,10 @@ KEY = "stream_dr"
 
 def write_file(path: Path, arrays: Arrays, facts: Facts) -> None:
     """Write arrays and facts to `path`: a temporary file, fsync, rename, fsync of the folder. Raises
-    InsufficientStorage."""
-    write_atomically(path, lambda file: file.write(file_bytes(arrays, facts)), "snapshot")
+    InsufficientStorage, before anything is written where the file does not fit."""
+    content = file_bytes(arrays, facts)
+    check_room(path.parent, len(content))
+    write_atomically(path, lambda file: file.write(content), "snapshot")
 
 
 def file_bytes(arrays: Arrays, facts: Facts) -> bytes:

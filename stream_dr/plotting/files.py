@@ -5,23 +5,30 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
+from stream_dr.disk import check_folder
 from stream_dr.errors import InvalidParameter
 
 PICTURES = (".png", ".svg", ".pdf", ".webp", ".jpg")
 
 
+def check_file(path: Path) -> None:
+    """Raise InvalidParameter for a suffix that cannot be written here, SourceMissing where there is no folder."""
+    if path.suffix not in (".html", *PICTURES):
+        raise InvalidParameter(f"{path} ends in {path.suffix!r}; name a file in .html, {', '.join(PICTURES)}.")
+    if path.suffix in PICTURES and importlib.util.find_spec("kaleido") is None:
+        raise InvalidParameter(f"{path.suffix} needs kaleido: pip install 'stream-dr[plot]', or name a file in .html.")
+    check_folder(path)
+
+
 def write(figure: go.Figure, path: Path, width: int = 900, height: int = 560) -> None:
     """Write a figure by the file's suffix: .html, which needs no network, or a picture of width × height pixels.
 
-    Raises InvalidParameter for another suffix, and where a picture needs what is not installed.
+    Raises as `check_file`, and InvalidParameter where no browser draws a picture.
     """
+    check_file(path)
     if path.suffix == ".html":
         figure.write_html(path, include_plotlyjs=True)
         return
-    if path.suffix not in PICTURES:
-        raise InvalidParameter(f"{path} ends in {path.suffix!r}; name a file in .html, {', '.join(PICTURES)}.")
-    if importlib.util.find_spec("kaleido") is None:
-        raise InvalidParameter(f"{path.suffix} needs kaleido: pip install 'stream-dr[plot]', or name a file in .html.")
     from kaleido.errors import ChromeNotFoundError
 
     try:

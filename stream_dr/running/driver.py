@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from stream_dr.directory.directory import Directory
+from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.schema import Facts
@@ -53,8 +54,8 @@ class RunSettings(NamedTuple):
 
 
 class Happened(Protocol):
-    """Told what happened: "solved" (or not), "published", "snapshot", "checkpointed" (whether or not all could be
-    written)."""
+    """Told what happened: "solved" (or not), "published", "snapshot", "snapshot_failed", "checkpointed" (whether or
+    not all could be written)."""
 
     def __call__(self, event: str, **facts: int | str) -> None:
         """The event, and its facts."""
@@ -258,6 +259,8 @@ class Driver:
         except Exception as e:  # a full or broken disk
             if self._directory.holds(model):  # else its folder went with it
                 log.exception("model %s could not be snapshotted at position %d", model.name, frozen.position)
+                why = str(e) if isinstance(e, StreamDRError) else "the log has the details"
+                self._happened("snapshot_failed", model=model.name, why=why)
                 errors.append(e)
             return
         self._happened("snapshot", model=model.name, position=frozen.position)

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from stream_dr.errors import InvalidParameter, SourceMissing
+from stream_dr.disk import check_folder
+from stream_dr.errors import InvalidParameter
 
 SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv", ".npz")
 
@@ -26,8 +27,7 @@ def check_out(out: Path) -> None:
     """Raise InvalidParameter for a name that says no format, SourceMissing where there is no folder for it."""
     if out.suffix not in SUFFIXES:
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet, .arrow, .csv or .npz file.")
-    if not out.parent.is_dir():
-        raise SourceMissing(f"there is no folder {out.parent} to write {out.name} into; make it first.")
+    check_folder(out)
 
 
 def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatch]) -> int:

@@ -62,6 +62,7 @@ class Running:
         self._recorder = Recorder(directory, self.scores)
         self._jobs = Jobs()
         self._figures = {"publishes": 0, "snapshots": 0}
+        self._snapshot_errors: dict[str, str] = {}  # of models whose last snapshot could not be written
         self._stopping = False
         self._last_rows: float | None = None
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
@@ -159,6 +160,7 @@ class Running:
         """As Directory.remove_model; readers keep what they hold, and its jobs are cancelled."""
         model = self.directory.remove_model(name)
         self._jobs.cancel(model)
+        self._snapshot_errors.pop(name, None)
         self._moved()
 
     def publish(self, name: str, timeout: float = 30.0) -> Published:
@@ -244,9 +246,11 @@ class Running:
 
     def health(self) -> Facts:
         """{"reason": why no batch is taken, or None; "free_bytes", "min_free_bytes": of the disk; "last_rows": when
-        rows were taken last, seconds since 1970, None: not since start}."""
+        rows were taken last, seconds since 1970, None: not since start; "snapshot_errors": why a model has no new
+        snapshot, by its name}."""
         free, needed = free_bytes(self.directory.path), self.directory.limits.min_free_bytes
-        return {"reason": self.ready(), "free_bytes": free, "min_free_bytes": needed, "last_rows": self._last_rows}
+        facts = {"reason": self.ready(), "free_bytes": free, "min_free_bytes": needed, "last_rows": self._last_rows}
+        return facts | {"snapshot_errors": dict(self._snapshot_errors)}
 
     def refinable(self, model: Model) -> bool:
         """Whether `refine` takes a model: its method has an out-of-core solution, and the log holds what it learned."""
@@ -279,6 +283,10 @@ class Running:
             self._waits.look()
         if event in ("appended", "published", "snapshot", "failed"):
             self._listeners.tell(event, **facts)
+        if event == "snapshot_failed":
+            self._snapshot_errors[str(facts["model"])] = str(facts["why"])
+        elif event == "snapshot":
+            self._snapshot_errors.pop(str(facts["model"]), None)
         if event in _COUNTED:
             self._figures[_COUNTED[event]] += 1
 

@@ -1,7 +1,7 @@
 """Warm up: every compiled kernel, once, before the first request needs it.
 
 Two tiny batches of each form that can arrive (Arrow and JSON, dense and sparse, float64 and float32; tables where a model's
-feature map takes them) go through every registered estimator: parse, learn, solve, project.
+feature map takes them) go through every registered estimator: parse, learn, solve, project, refine.
 
 Cost: about a second when the kernels are in numba's cache, up to a minute when they are not.
 
@@ -19,6 +19,7 @@ from itertools import chain
 import numpy as np
 import orjson
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from stream_dr.arrow.codec import arrow_from_block, json_rows, write_arrow
 from stream_dr.directory.draft import rows_draft
@@ -67,6 +68,10 @@ def _use(estimator: Estimator, block: Block) -> None:
             accumulator.add(learned_by(estimator, block))
             accumulator.add(learned_by(estimator, block))
             estimator.solve(accumulator.freeze()).apply(block.X)
+            # Refining has a loop of its own over sparse rows.
+            if block.sparse and getattr(estimator, "refined_by", None) is not None:
+                refined = clone(estimator).set_params(scatter="diagonal").fit(learned_by(estimator, block))
+                refined.refine([block], max_passes=1)
     except StreamDRError as e:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.compiled import compiled
+from stream_dr.compiled import compiled, readonly
 from stream_dr.rows.block import Block
 
 CHUNK = 1 << 20
@@ -95,7 +95,8 @@ class _Part:
 
     def _add_sparse(self, X: Any, weights: np.ndarray | None) -> None:
         w = np.ones(X.shape[0]) if weights is None else weights
-        _sparse(X.indptr, X.indices, X.data, w, self._columns, self._shift, self._out, self._total)
+        rows = map(readonly, (X.indptr, X.indices, X.data, w))
+        _sparse(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense(self, X: np.ndarray, weights: np.ndarray | None) -> None:
         rows = max(1, CHUNK // max(1, X.shape[1]))

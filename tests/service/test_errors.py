@@ -1,7 +1,8 @@
 """Every error path of the service once, through one helper: status, code, state unchanged, process alive."""
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
+import stream_dr
+from stream_dr.models.saved import saved_bytes
 from tests.service.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow, stream
 
 ROWS = np.random.default_rng(5).normal(size=(40, 3))
@@ -51,6 +54,13 @@ def refused(served: Served, status: int, code: str, method: str, path: str, **re
     assert served.http.get("/livez").status_code == 200
     assert state_of(served.http) == before
     return told
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def batch(**columns: Any) -> dict[str, Any]:
@@ -258,6 +268,29 @@ def test_no_room_on_the_disk(tmp_path: Path) -> None:
         refused(served, 507, "insufficient_storage", "POST", "/partial_fit", **body(arrow(ROWS, LABELS)))
         told = refused(served, 503, "not_ready", "GET", "/readyz")
         assert 0 < told["free_bytes"] < told["needed"] == 2**60
+
+
+def test_no_room_for_a_saved_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = saved_bytes(stream_dr.LDA().fit(ROWS, LABELS))
+    with in_thread(tmp_path) as served, monkeypatch.context() as patched:
+        patched.setattr("stream_dr.disk.free_bytes", lambda path: 10)
+        content = {"content": saved, "headers": {"Content-Type": "application/safetensors"}}
+        told = refused(served, 507, "insufficient_storage", "PUT", "/models/saved", **content)
+        assert told["free_bytes"] == 10 < told["needed"]
+        assert served.http.get("/models").json() == {"models": {}}
+
+
+def test_a_snapshot_that_does_not_fit_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_thread(tmp_path, snapshot_seconds=0.01) as served:
+        served.http.put("/models/a", json={"estimator": "lda"}).raise_for_status()
+        with monkeypatch.context() as patched:
+            patched.setattr("stream_dr.disk.free_bytes", lambda path: 10)
+            post(served.http, arrow(ROWS, LABELS)).raise_for_status()
+            eventually(lambda: "no snapshot of a" in served.http.get("/readyz").json().get("detail", ""))
+            assert "10 bytes are free" in served.http.get("/readyz").json()["detail"]
+            assert not list(tmp_path.glob("snapshots/*/*"))
+        eventually(lambda: served.http.get("/readyz").json() == {"status": "ready"})
+        assert list(tmp_path.glob("snapshots/*/*"))
 
 
 def test_a_state_that_would_be_too_large(tmp_path: Path) -> None:

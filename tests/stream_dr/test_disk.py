@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stream_dr.disk import DirectoryLock, free_bytes, write_atomically
+from stream_dr.disk import DirectoryLock, check_room, free_bytes, write_atomically
 from stream_dr.errors import DirectoryInUse, InsufficientStorage
 from stream_dr.failpoints import FailpointReached, armed
 
@@ -104,6 +104,16 @@ def test_a_killed_holder_holds_nothing(tmp_path):
 def test_free_bytes_is_what_the_system_says(tmp_path):
     status = os.statvfs(tmp_path)
     assert free_bytes(tmp_path) == pytest.approx(status.f_bavail * status.f_frsize, rel=0.2)
+
+
+def test_room_for_exactly_what_is_free(tmp_path, monkeypatch):
+    monkeypatch.setattr("stream_dr.disk.free_bytes", lambda path: 1_000)
+    check_room(tmp_path, 1_000)
+    check_room(tmp_path, 300, min_free_bytes=700)
+    for given, needed in [((1_001,), 1_001), ((301, 700), 1_001), ((0, 1_001), 1_001)]:
+        with pytest.raises(InsufficientStorage, match=f"1000 bytes are free .* {needed} are needed") as refused:
+            check_room(tmp_path, *given)
+        assert refused.value.details == {"free_bytes": 1_000, "needed": needed}
 
 
 def test_a_lock_whose_file_was_removed_still_holds(tmp_path):

@@ -31,6 +31,7 @@ from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.fitting.mapping import takes_tables, tell_columns
 from stream_dr.estimators.fitting.named_columns import in_order, parsed, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
+from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import brief_spec, feature_map
 from stream_dr.projection import Projection
@@ -44,7 +45,7 @@ from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, check_label_type
 
 
-class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """Base of all estimators. See the module's text.
 
     Attributes

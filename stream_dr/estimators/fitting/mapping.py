@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr.checks import EXACT_WIDTH
-from stream_dr.errors import InvalidParameter, OtherColumns, other_table
+from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, other_table
 from stream_dr.feature_maps import feature_map, whole_spec
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import (
@@ -133,8 +133,9 @@ def tell_columns(accumulator: Any, block: Block) -> None:
         return
     if not set(known) & set(names):
         raise other_table(known, names)
-    gone = [repr(name) for name in known if name not in names][:5]
-    new = [repr(name) for name in names if name not in known][:5]
+    missing = [name for name in known if name not in names]
+    gone = [repr(name) for name in missing[:5]]
+    new = [f"{name!r}{did_you_mean(name, missing)}" for name in names if name not in known][:5]
     told = [f"there is no column {', '.join(gone)}, which is taken as missing"] if gone else []
     told += [f"{', '.join(new)} was not among the first rows' columns, and is left out"] if new else []
     if told:

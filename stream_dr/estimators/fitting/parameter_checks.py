@@ -3,7 +3,8 @@
 Why this way: one error class and one form of words for every parameter that is outside its range.
 """
 
-from typing import Any
+import inspect
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -12,6 +13,34 @@ from stream_dr.feature_maps.draws import finite_number
 
 _LARGEST = 2**31 - 1
 """No count is larger: an array of as many numbers takes 17 GB."""
+
+
+class NamedParameters:
+    """Base of classes that name the parameter that was meant when they are called with an unknown one."""
+
+    # Type checkers take the parameters of `__init__`, which these would hide.
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *args: Any, **params: Any) -> Any:
+            """Raise TypeError unless `__init__` has the parameters."""
+            known = inspect.signature(cls.__init__).parameters
+            for name in params.keys() - known.keys():
+                meant = did_you_mean(name, known)
+                raise TypeError(f"{cls.__name__}.__init__() got an unexpected keyword argument {name!r}{meant}")
+            return super().__new__(cls)
+
+
+class NotOffered:
+    """Attribute that is not there. Reading it raises AttributeError, so that `hasattr` is false.
+
+    why: the error's message, which says what to use instead.
+    """
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(self._why)
 
 
 def check_positive_int(name: str, value: Any, optional: bool = False, most: int = _LARGEST) -> None:

@@ -8,12 +8,14 @@ two-stage method's components that is ridge regression on every target; with few
 
 from abc import abstractmethod
 from itertools import compress
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import ClassifierTags
 
 from stream_dr.errors import EmptyInput, InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.readout import TARGETS, Readout
@@ -23,6 +25,8 @@ from stream_dr.rows.block import as_weights, row_weights
 
 class TargetRegression(ClosedForm):
     """Base of the methods that predict targets by regression on their components.
+
+    With `target="class"` scikit-learn takes them for classifiers, and stratifies its folds.
 
     Attributes
     ----------
@@ -45,6 +49,20 @@ class TargetRegression(ClosedForm):
         """
         projection: Any = self.projection()
         return self._readout().predicted(self.project(projection.scoring(), X))
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Go on learning rows X (rows, features), targets y, weights (rows,). The state is unchanged on error.
+
+        classes: ignored, for callers used to scikit-learn's classifiers; new labels may come at any time.
+        """
+        return super().partial_fit(X, y, sample_weight)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # scikit-learn stratifies the folds of a classifier alone.
+        if self.target == "class":
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+        return tags
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """How well rows X (rows, features) are predicted, as in scikit-learn: R² of numbers, the mean over columns; of
@@ -141,6 +159,10 @@ class TargetRegression(ClosedForm):
     @abstractmethod
     def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """(p,) wᵀ A w of the components (features, p) in the scaled columns."""
+
+    def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
+        y = one_label_a_row(y, stacklevel=6) if self.target == "class" else y
+        return super()._parse_targets(accumulator, y, rows)
 
     def _readout(self) -> Readout:
         projection: Any = self.projection()

@@ -59,6 +59,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("convert bad.csv --label y --out s", "s holds shards already"),
         ("transform d bad.csv --model nope -o x.csv", "no model is called 'nope'"),
         ("transform d bad.csv --model a -o x.txt", "name a .parquet, .arrow, .csv or .npz"),
+        ("plot nowhere -o x.foo", "ends in '.foo'"),
+        ("plot nowhere -o no/x.html", "no folder no"),
+        ("report nowhere -o x.foo", "ends in '.foo'"),
+        ("report nowhere -o no/x.html", "no folder no"),
         ("transform d bad.csv --model a -o x --scheduler tcp://x:1", "workers read shards alone"),
     ],
 )

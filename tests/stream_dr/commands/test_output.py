@@ -24,6 +24,17 @@ def test_lines_come_after_a_second_then_after_twice_the_time(capsys: pytest.Capt
     ]
 
 
+def test_another_title_begins_the_clock_again(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(output.time, "monotonic", lambda: now)
+    with output.Bar("suggest", None) as bar:
+        now = 150.0
+        bar.show(0, 1_000, title="learn")
+        now = 152.0
+        bar.show(500, 1_000, title="learn")
+    assert capsys.readouterr().err.splitlines() == ["learn: 500 of 1,000 rows (50 %), 250 rows/s, 2 s left"]
+
+
 def test_a_quick_command_is_silent_and_an_unknown_total_is_not_told(capsys, monkeypatch) -> None:
     with output.Bar("convert", None) as bar:
         bar.show(10, 10)

@@ -66,6 +66,20 @@ def test_a_backup_is_the_same_directory(filled: Path, tmp_path: Path) -> None:
         assert put(directory, dense(72)) == [inspect(filled)["position"] + 1]
 
 
+def test_a_backup_that_does_not_fit_is_refused_before(
+    filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(path.stat().st_size for path in filled.rglob("*") if path.is_file())
+    monkeypatch.setattr("stream_dr.disk.free_bytes", lambda path: size - 1)
+    with pytest.raises(errors.InsufficientStorage) as refused, armed("backup.log=raise"):
+        backup(filled, tmp_path / "copy")
+    assert refused.value.details == {"free_bytes": size - 1, "needed": size}
+    assert not list(tmp_path.glob("copy*"))
+    monkeypatch.setattr("stream_dr.disk.free_bytes", lambda path: size)
+    backup(filled, tmp_path / "copy")
+    assert sound(tmp_path / "copy")
+
+
 @pytest.mark.test_all
 def test_backups_of_what_is_written_to(tmp_path: Path) -> None:
     sent: list[Block] = []

@@ -10,6 +10,7 @@ import stream_dr
 from stream_dr import LDA, errors, failpoints
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.verify import verify
+from stream_dr.statistics.protocol import pack
 from tests.stream_dr.directory.batches import SMALL, dense, opened, put
 from tests.support.forked import run_forked
 
@@ -82,6 +83,19 @@ def test_a_saved_estimator_is_refused_where_too_little_is_free(directory: Path) 
         pytest.raises(errors.InsufficientStorage, match="min_free_bytes"),
     ):
         there.add_saved("saved", LDA().fit(X, Y))
+    assert folders(directory) == ["first.1"]
+
+
+def test_a_saved_estimator_is_refused_where_it_does_not_fit(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = LDA().fit(X, Y)
+    arrays, _ = pack(saved.state_)
+    size = sum(array.nbytes for array in arrays.values())
+    monkeypatch.setattr("stream_dr.disk.free_bytes", lambda path: 10_000 + size - 1)
+    with Directory(directory, limits=SMALL._replace(min_free_bytes=10_000)) as there:
+        with pytest.raises(errors.InsufficientStorage) as refused:
+            there.add_saved("saved", saved)
+        assert refused.value.details == {"free_bytes": 10_000 + size - 1, "needed": 10_000 + size}
+        assert set(there.models) == {"first"}
     assert folders(directory) == ["first.1"]
 
 

@@ -114,3 +114,11 @@ def test_no_component_without_a_difference(laplacian: str) -> None:
     X, _ = rows()
     for labels in ([["a"]] * 80, [["a", "b"]] * 80, [[]] * 80):
         assert HSL(laplacian).fit(X + 1e5, labels).transform(X).shape == (80, 0)
+
+
+@pytest.mark.parametrize("name", ["predict", "score"])
+def test_it_says_what_predicts(name: str) -> None:
+    assert not hasattr(HSL, name)
+    assert not hasattr(HSL(), name)
+    with pytest.raises(AttributeError, match=r"HSL does not predict.* OPLS or CCA"):
+        getattr(HSL(), name)

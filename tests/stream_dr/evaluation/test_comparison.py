@@ -1,5 +1,6 @@
 """suggest: it scores methods as scikit-learn's cross validation does; what it takes, bounds and refuses."""
 
+import sys
 import time
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from numba.core.dispatcher import Dispatcher
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -146,6 +148,13 @@ def test_later_rows_are_held_out_where_time_counts() -> None:
     assert (np.isnan(broken.score), "class" in broken.cannot) == (True, True)  # a fold of one label
 
 
+def kernels() -> set[tuple[str, str]]:
+    """Every compiled loop with the types that it is compiled for."""
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith("stream_dr")]
+    loops = [loop for module in modules for loop in vars(module).values() if isinstance(loop, Dispatcher)]
+    return {(loop.__name__, str(types)) for loop in loops for types in loop.signatures}
+
+
 @pytest.mark.parametrize("whole_folds", [0, 2])
 def test_no_method_begins_a_fold_after_the_deadline(whole_folds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = load_iris(return_X_y=True)
@@ -163,6 +172,19 @@ def test_no_method_begins_a_fold_after_the_deadline(whole_folds: int, monkeypatc
     late = [line for line in found.lines if line.cannot == "learn a fold within 60 s"]
     assert len(late) == (0 if whole_folds else methods - 1)
     assert all(np.isnan(line.score) for line in late)
+
+
+@pytest.mark.parametrize("sparse", [False, pytest.param(True, marks=pytest.mark.test_all)])
+def test_nothing_is_compiled_once_learning_is_timed(sparse: bool) -> None:
+    rows = np.random.default_rng(0).poisson(0.01, size=(60, 5_000)).astype(float)
+    y, compiled = ["abc"[i % 3] for i in range(60)], []
+
+    def progress(what: str, done: int, total: int) -> None:
+        if what == "learn" and not done:
+            compiled.append(kernels())
+
+    stream_dr.suggest(sp.csr_matrix(rows) if sparse else rows[:, :20], y, progress=progress)
+    assert compiled == [kernels()]
 
 
 def test_what_is_refused() -> None:

@@ -52,6 +52,9 @@ def use(estimator, body, media):
         accumulator.add(block)
         accumulator.add(block)
         estimator.solve(accumulator.freeze())
+        if block.sparse and getattr(estimator, "refined_by", None) is not None:
+            diagonal = type(estimator)(scatter="diagonal").fit(block)
+            diagonal.refine([block], max_passes=1)
 
 
 stream_dr.warm_up()
