@@ -57,9 +57,9 @@ def learn(
     anything is written.
 
     Without --model, a directory that has none gets lda, or opls where numbers (labels with a fraction are) or several labels
-    a row are to be predicted, or pca where there are no targets. OPLS of sparse rows and words, and LDA of sparse rows and
-    of feature_map=text, have gamma=1. LDA of words beside other columns, and of 100 columns and more, has shrinkage=.1. A
-    solution from the diagonal is refined then if that predicts every tenth row, held out, better.
+    a row are to be predicted, or pca where there are no targets. Both predict sparse rows and feature_map=text with
+    gamma=1, and words beside other columns with gamma=20; LDA of 100 columns and more has shrinkage=.1. A solution from the
+    diagonal is refined then if that predicts every tenth row, held out, better.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text

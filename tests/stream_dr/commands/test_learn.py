@@ -410,7 +410,7 @@ def test_prose_alone_is_a_text_and_prose_beside_other_columns_a_tables(
     alone, told = learned("a", "--drop", "n", "--model", "m=lda")
     assert alone == {"feature_map": {"map": "text", "column": "t"}, "gamma": 1.0}
     assert "--model m=lda:gamma=1.0" in told
-    assert learned("b", "--model", "m=lda")[0] == {"feature_map": {"map": "table"}, "shrinkage": 0.1}
+    assert learned("b", "--model", "m=lda")[0] == {"feature_map": {"map": "table"}, "gamma": 20.0}
     named = learned("c", "--drop", "n", "--model", "m=lda:feature_map=table,shrinkage=0.1")[0]
     assert named == {"feature_map": {"map": "table"}, "shrinkage": 0.1}
 
