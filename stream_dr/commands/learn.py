@@ -114,12 +114,18 @@ def _default_model(
 ) -> tuple[str, str, dict[str, Any]]:
     """Return the model of a directory without one, by the first rows, and say it."""
     from stream_dr.evaluation.comparison import default_method
+    from stream_dr.feature_maps.report import map_for
     from stream_dr.shards.dataset import open_dataset
 
     first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
+    from_shards = first.table and not files
+    table = map_for(first.X, table) if from_shards else table
     key, params = default_method(first, table)
+    if from_shards:
+        # learn_files adds the map to the models of files, not of shards.
+        params = {**params, "feature_map": table}
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:
         why = "The rows have no targets. Name their column with --label or --targets to predict it."

@@ -329,7 +329,8 @@ def _folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]]:
     number = min(MOST_FOLDS, sample.rows // FOLD_ROWS, most)
     if number < 2:
         raise InvalidTargets(
-            f"{sample.rows} rows with a target, of {len(sample.y.labels)} labels; folds need {2 * FOLD_ROWS} and two labels."
+            f"{sample.rows} rows with a target, of {len(sample.y.labels)} labels; folds need {2 * FOLD_ROWS} rows, and two "
+            "labels, one of which has two rows."
         )
     if time:
         return list(TimeSeriesSplit(number).split(np.zeros(sample.rows)))

@@ -211,6 +211,8 @@ def test_what_is_refused() -> None:
         stream_dr.suggest(X[:30], y[:30])
     with pytest.raises(InvalidTargets, match="two labels"):
         stream_dr.suggest(X[:50], y[:50])
+    with pytest.raises(InvalidTargets, match="one of which has two rows"):
+        stream_dr.suggest(X[:90], np.arange(90))
     with pytest.raises(TargetKindMismatch, match="several labels a row"):
         stream_dr.suggest(X, [["a", "b"]] * 150)
     assert stream_dr.suggest(GivenBatches([Block(X, y)])).folds == 5
