@@ -494,3 +494,8 @@ def test_a_model_without_a_component_is_said(tmp_path: Path, capsys: pytest.Capt
         (tmp_path / f"{labels}.csv").write_text("\n".join(["p,q,y", *rows]) + "\n")
         done = Done(capsys, "learn", tmp_path / f"{labels}.csv", "--label", "y", "--dir", tmp_path / f"{labels}.d")
         assert (done.status, "lda has no component yet: there are at most as many as classes" in done.err) == (0, said)
+        out = tmp_path / f"{labels}.out.csv"
+        asked = Done(
+            capsys, "transform", tmp_path / f"{labels}.d", tmp_path / f"{labels}.csv", "--model", "lda", "-o", out
+        )
+        assert (asked.status, "Nothing was written" in asked.err, out.exists()) == (int(said), said, not said)
