@@ -11,12 +11,12 @@ import numpy as np
 import stream_dr
 
 TESTED, BATCH = 3000, 1000
-WAYS: dict[str, tuple[dict[str, object], float | None]] = {
-    "without": ({"drop": ["note"]}, None),
-    "no ridge": ({}, None),
-    "ridge .1": ({}, 0.1),
+WAYS: dict[str, tuple[dict[str, object], float]] = {
+    "without": ({"drop": ["note"]}, 0.0),
+    "no ridge": ({}, 0.0),
+    "gamma 20": ({}, 20.0),
 }
-"""Options of the map and `shrinkage` of LDA, by name in the table."""
+"""Options of the map and `gamma` of LDA, by name in the table."""
 
 
 def notes(rows: int, seed: int, informative: bool) -> tuple[list[dict[str, object]], np.ndarray]:
@@ -39,11 +39,11 @@ def notes(rows: int, seed: int, informative: bool) -> tuple[list[dict[str, objec
     return made, y
 
 
-def accuracy(options: dict[str, object], shrinkage: float | None, rows: int, informative: bool) -> float:
+def accuracy(options: dict[str, object], gamma: float, rows: int, informative: bool) -> float:
     """Return the accuracy on held-out rows of LDA, learned batch by batch."""
     X, y = notes(rows, 1, informative)
     held_out, expected = notes(TESTED, 2, informative)
-    lda = stream_dr.LDA(shrinkage=shrinkage, feature_map=stream_dr.table(**options))
+    lda = stream_dr.LDA(gamma=gamma, feature_map=stream_dr.table(**options))
     for start in range(0, rows, BATCH):
         lda.partial_fit(X[start : start + BATCH], y[start : start + BATCH])
     return float(np.mean(lda.predict(held_out) == expected))

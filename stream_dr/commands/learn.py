@@ -57,9 +57,9 @@ def learn(
     anything is written.
 
     Without --model, a directory that has none gets lda, or opls where numbers (labels with a fraction are) or several labels
-    a row are to be predicted, or pca where there are no targets. OPLS of sparse rows and words, and LDA of sparse rows and
-    of feature_map=text, have gamma=1. LDA of words beside other columns, and of 100 columns and more, has shrinkage=.1. A
-    solution from the diagonal is refined then if that predicts every tenth row, held out, better.
+    a row are to be predicted, or pca where there are no targets. Both predict sparse rows and feature_map=text with
+    gamma=1, and words beside other columns with gamma=20; LDA of 100 columns and more has shrinkage=.1. A solution from the
+    diagonal is refined then if that predicts every tenth row, held out, better.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text
@@ -114,12 +114,18 @@ def _default_model(
 ) -> tuple[str, str, dict[str, Any]]:
     """Return the model of a directory without one, by the first rows, and say it."""
     from stream_dr.evaluation.comparison import default_method
+    from stream_dr.feature_maps.report import map_for
     from stream_dr.shards.dataset import open_dataset
 
     first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
+    from_shards = first.table and not files
+    table = map_for(first.X, table) if from_shards else table
     key, params = default_method(first, table)
+    if from_shards:
+        # learn_files adds the map to the models of files, not of shards.
+        params = {**params, "feature_map": table}
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:
         why = "The rows have no targets. Name their column with --label or --targets to predict it."

@@ -69,6 +69,8 @@ def replay_into(
         )
         for name, model in directory.models.items():
             result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
+            if model.rows and model.published and not model.published.projection.n_components:
+                say(f"note: {name} has no component yet: {model.estimator.limit}.")
         if settings.test and report.rows:
             _say_tests(directory)
         if refine:

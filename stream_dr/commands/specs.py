@@ -144,14 +144,15 @@ def through_map(specs: Specs, first: "Block", chosen: dict[str, Any], table: dic
 
 def _ridge(name: str, key: str, given: Params, feature_map: Params | None, first: "Block") -> Params:
     """Return the ridge of LDA where its map makes words and the command gives none."""
-    from stream_dr.evaluation.comparison import word_ridge
+    from stream_dr.evaluation.comparison import RIDGES, kind_of_rows
 
     if key != "lda" or {"gamma", "shrinkage"} & given.keys():
         return {}
-    ridge = word_ridge(first, feature_map)
-    if ridge:
-        say(f"{name} learns words, with a ridge: --model {spec_text(name, key, given | ridge)}.")
-    return ridge
+    kind = kind_of_rows(first, feature_map)
+    if "words" not in kind:
+        return {}
+    say(f"{name} learns {kind}, with a ridge: --model {spec_text(name, key, given | RIDGES[kind])}.")
+    return RIDGES[kind]
 
 
 def has_models(dir: Path) -> bool:

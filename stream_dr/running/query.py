@@ -201,13 +201,17 @@ def project(
 ) -> int:
     """Write the projected rows of a data set, or another source, to `out`; their number.
 
-    Raises as check_out, NotFitted (no row learned yet), NeedsRefine, and what reading or projecting a batch raises.
+    Raises as check_out, InvalidParameter (no rows, or no column to write), NotFitted (no row learned yet), NeedsRefine, and
+    what reading or projecting a batch raises.
     """
     check_out(out)
     if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
     published(model)
     given = given_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
+    if not given and not published(model).projection.n_components:
+        # Arrow counts no rows in a batch without columns.
+        raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
     batches = _batches(directory, model, source, given, watch or (lambda rows: None))
     first = next(batches)
     rows = 0

@@ -413,7 +413,7 @@ def test_prose_alone_is_a_text_and_prose_beside_other_columns_a_tables(
     alone, told = learned("a", "--drop", "n", "--model", "m=lda")
     assert alone == {"feature_map": {"map": "text", "column": "t"}, "gamma": 1.0}
     assert "--model m=lda:gamma=1.0" in told
-    assert learned("b", "--model", "m=lda")[0] == {"feature_map": {"map": "table"}, "shrinkage": 0.1}
+    assert learned("b", "--model", "m=lda")[0] == {"feature_map": {"map": "table"}, "gamma": 20.0}
     named = learned("c", "--drop", "n", "--model", "m=lda:feature_map=table,shrinkage=0.1")[0]
     assert named == {"feature_map": {"map": "table"}, "shrinkage": 0.1}
 
@@ -471,3 +471,35 @@ def test_labels_that_look_like_numbers_or_ids_stop_before_anything_is_learned(
     assert Done(capsys, "learn", tmp_path / "n.csv", "--targets", "y", "--dir", d).status == 0
     assert "lda: 600 rows" in Done(capsys, *command[:-1], tmp_path / "e", "--as-classes").out
     assert Done(capsys, "learn", tmp_path / "few.csv", "--label", "y", "--dir", tmp_path / "f").status == 0
+
+
+@pytest.mark.parametrize("columns", ["t", "n,t"])
+def test_shards_of_a_table_get_the_model_of_its_file(
+    columns: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        f"{'ab'[i % 2]},{f'{i / 7},' if ',' in columns else ''}a {'red' if i % 2 else 'blue'} thing no {i}"
+        for i in range(60)
+    ]
+    (tmp_path / "f.csv").write_text("\n".join([f"y,{columns}", *rows]) + "\n")
+    models = []
+    for dir, source in (("a", ["f.csv", "--label", "y"]), ("b", ["a/sources/f.csv"])):
+        done = Done(capsys, "learn", tmp_path / source[0], *source[1:], "--dir", tmp_path / dir)
+        assert done.status == 0, done.err
+        models.append(json.loads(Done(capsys, "inspect", tmp_path / dir, "--json").out)["models"]["lda"])
+    assert models[0]["params"]["feature_map"]
+    assert models[0]["params"] == models[1]["params"]
+    np.testing.assert_allclose(models[1]["eigenvalues"], models[0]["eigenvalues"], rtol=1e-9)
+
+
+def test_a_model_without_a_component_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for labels, said in (("a", True), ("ab", False)):
+        rows = [f"{i % 7},{i % 5},{labels[i % len(labels)]}" for i in range(30)]
+        (tmp_path / f"{labels}.csv").write_text("\n".join(["p,q,y", *rows]) + "\n")
+        done = Done(capsys, "learn", tmp_path / f"{labels}.csv", "--label", "y", "--dir", tmp_path / f"{labels}.d")
+        assert (done.status, "lda has no component yet: there are at most as many as classes" in done.err) == (0, said)
+        out = tmp_path / f"{labels}.out.csv"
+        asked = Done(
+            capsys, "transform", tmp_path / f"{labels}.d", tmp_path / f"{labels}.csv", "--model", "lda", "-o", out
+        )
+        assert (asked.status, "Nothing was written" in asked.err, out.exists()) == (int(said), said, not said)

@@ -58,7 +58,7 @@ def test_options_of_a_table_belong_to_the_map_that_is_named_alone():
     ("rows", "key", "given", "feature_map", "ridge"),
     [
         (PROSE, "lda", {}, TEXT, {"gamma": 1.0}),
-        (PROSE, "lda", {"n_components": 1}, {"map": "table"}, {"shrinkage": 0.1}),
+        (PROSE, "lda", {"n_components": 1}, {"map": "table"}, {"gamma": 20.0}),
         (NUMBERS, "lda", {}, {"map": "table"}, {}),
         (PROSE, "lda", {"gamma": 0.0}, TEXT, {}),
         (PROSE, "lda", {"shrinkage": None}, TEXT, {}),

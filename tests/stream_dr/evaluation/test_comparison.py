@@ -18,10 +18,13 @@ from sklearn.preprocessing import StandardScaler
 
 import stream_dr
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.estimators import make
 from stream_dr.evaluation import comparison
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import GivenBatches
+from stream_dr.rows.table_rows import raw_rows
 from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import class_targets
 
 RNG = np.random.default_rng(5)
 
@@ -116,6 +119,41 @@ def test_a_method_by_the_first_rows(X: Any, y: Any, expected: Any) -> None:
     assert comparison.default_method(Block(X, targets), {"map": "table"}) == expected
 
 
+@pytest.mark.parametrize(
+    ("spec", "y", "expected"),
+    [
+        ({"map": "table"}, ["a", "b"] * 20, ("lda", comparison.RIDGES["words beside columns"])),
+        ({"map": "table"}, [0.5, 1.5] * 20, ("opls", comparison.RIDGES["words beside columns"])),
+        ({"map": "text", "column": "note"}, ["a", "b"] * 20, ("lda", comparison.RIDGES["words"])),
+        ({"map": "table", "drop": ["note"]}, ["a", "b"] * 20, ("lda", comparison.RIDGES["numbers"])),
+    ],
+)
+def test_a_method_by_the_words_of_a_table(spec: Any, y: Any, expected: Any) -> None:
+    rows = raw_rows(pd.DataFrame({"price": np.arange(40.0), "note": [f"a note of words {i}" for i in range(40)]}))
+    targets = parse_targets(y, 40, ("class", "continuous"), "auto", None)
+    assert comparison.default_method(Block(rows, targets), spec) == expected
+
+
+def test_the_unit_of_a_number_does_not_hide_words_and_categories() -> None:
+    rng, words = np.random.default_rng(5), [f"word{i}" for i in range(500)]
+    y = rng.choice(["a", "b", "c"], 2_000)
+    frame = pd.DataFrame(
+        {
+            "price": rng.gamma(4.0, 10.0, 2_000),
+            "plan": np.where(rng.random(2_000) < 0.6, y, rng.choice(["a", "b", "c"], 2_000)),
+            "note": [f"{' '.join(rng.choice(words, 6))} {'red' if label == 'a' else 'blue'}" for label in y],
+        }
+    )
+    key, ridge = comparison.default_method(Block(raw_rows(frame), class_targets(y.tolist())), {"map": "table"})
+    scores = []
+    for unit in (1.0, 100.0, 10_000.0):
+        priced = frame.assign(price=frame["price"] * unit)
+        model = make(key, ridge | {"feature_map": {"map": "table"}}).fit(priced[:1_500], y[:1_500])
+        scores.append(model.score(priced[1_500:], y[1_500:]))
+    np.testing.assert_allclose(scores[1:], scores[0], atol=0.01)
+    assert scores[0] > 0.7
+
+
 def test_rows_sorted_by_label_are_sampled_from_first_to_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert comparison.SAMPLE_ROWS == 20_000
     monkeypatch.setattr(comparison, "SAMPLE_ROWS", 2_000)
@@ -195,6 +233,8 @@ def test_what_is_refused() -> None:
         stream_dr.suggest(X[:30], y[:30])
     with pytest.raises(InvalidTargets, match="two labels"):
         stream_dr.suggest(X[:50], y[:50])
+    with pytest.raises(InvalidTargets, match="one of which has two rows"):
+        stream_dr.suggest(X[:90], np.arange(90))
     with pytest.raises(TargetKindMismatch, match="several labels a row"):
         stream_dr.suggest(X, [["a", "b"]] * 150)
     assert stream_dr.suggest(GivenBatches([Block(X, y)])).folds == 5
