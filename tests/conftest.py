@@ -23,6 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one worker more than there are processors, because tests that wait for a service leave theirs idle."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     budget = config.getoption("budget")
     deadline = time.time() + float(budget) if budget else float("inf")

@@ -206,6 +206,7 @@ def test_unlearning_is_never_having_learned(served: Served) -> None:
         np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.test_all
 def test_queries_do_not_wait_while_ids_are_looked_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     learn(served, DENSE)
     begun, go_on = threading.Event(), threading.Event()
@@ -228,6 +229,7 @@ def test_queries_do_not_wait_while_ids_are_looked_up(served: Served, monkeypatch
         assert {a.result().status_code for a in asked} == {200}
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("refused", ["admission", "queue"])
 def test_a_refused_body_is_let_go_with_its_answer(
     served: Served, monkeypatch: pytest.MonkeyPatch, refused: str

@@ -317,6 +317,7 @@ def test_what_is_exact_already_is_not_refined(filled: Served) -> None:
     assert before["stale_rows"] == 0
 
 
+@pytest.mark.test_all
 def test_a_model_is_refined_again_as_its_policy_says(tmp_path: Path) -> None:
     params, policy = {"scatter": "diagonal", "gamma": 1.0}, {"rows": 150, "seconds": None}
     with in_thread(tmp_path / "D") as served:

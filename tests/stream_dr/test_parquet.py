@@ -68,6 +68,7 @@ def test_a_row_group_as_an_event_is_bounded_and_such_a_file_is_read_in_pieces(tm
     assert sum(block.rows for block in read_parquet(path)) == 20_000_000
 
 
+@pytest.mark.test_all
 def test_with_a_larger_budget_the_same_file_is_read(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     roles = written(path, "long labels")

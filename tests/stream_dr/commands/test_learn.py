@@ -190,6 +190,7 @@ def test_shards_and_files_of_other_formats_together(
     assert "m: 4999 rows" in replayed.out  # the bytes of its shards are those of the folder learned first
 
 
+@pytest.mark.test_all
 def test_check_only_tells_and_what_is_refused_makes_nothing(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

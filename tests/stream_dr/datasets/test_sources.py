@@ -100,7 +100,7 @@ BAD = {
     "two columns of one name": (b"a,b,a\n1,2,3\n", "line 1: columns 1 and 3 are both called 'a'"),
     "two columns without a name": (b",a,\n1,2,3\n", "line 1: columns 1 and 3 have no name"),
     "a header of numbers": (b"5.1,3.5,0\n4.9,3.0,1\n", "line 1: .*numbers.*--no-header"),
-    "a million columns": (b",".join(b"c%d" % i for i in range(1_000_000)) + b"\n", "line 1: 1000000 columns"),
+    "100,000 columns": (b",".join(b"c%d" % i for i in range(100_000)) + b"\n", "line 1: 100000 columns"),
     # The comma comes after the first MiB, from which the types of columns are guessed.
     "decimal commas": (
         b"a;b;c\n" + b"1;2;%a\n" % ("x" * 100) * 11_000 + b"1;2,5;x\n",

@@ -225,6 +225,7 @@ def test_scikit_learns_checks(estimator):
     check_estimator(estimator, on_skip=None)
 
 
+@pytest.mark.test_all
 def test_many_rows_of_a_wide_map_take_little_memory():
     X = np.random.default_rng(3).normal(size=(40_000, 1))
     pca = stream_dr.PCA(n_components=2, scatter="diagonal", feature_map=random_fourier(1_000))

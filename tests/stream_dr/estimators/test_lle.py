@@ -26,6 +26,7 @@ def up_to_sign(a, b):
     return (np.abs(a - b * np.sign((a * b).sum(axis=0))) / np.abs(b).max()).max()
 
 
+@pytest.mark.test_all
 @pytest.mark.parametrize("name", SETS)
 def test_agrees_with_scikit_learn_up_to_sign(name):
     rows = SETS[name]

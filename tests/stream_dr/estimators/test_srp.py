@@ -38,6 +38,7 @@ def test_labels_in_another_order_give_the_same_projection() -> None:
     np.testing.assert_allclose(SRP().fit(X, y).components_, SRP().fit(X[back], y[back]).components_, atol=1e-9)
 
 
+@pytest.mark.test_all
 def test_numbers_go_through_fourier_features() -> None:
     X, _ = rows()
     y = X[:, 0] * 0.5

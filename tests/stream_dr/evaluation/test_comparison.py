@@ -154,6 +154,7 @@ def test_the_unit_of_a_number_does_not_hide_words_and_categories() -> None:
     assert scores[0] > 0.7
 
 
+@pytest.mark.test_all
 def test_rows_sorted_by_label_are_sampled_from_first_to_last(monkeypatch: pytest.MonkeyPatch) -> None:
     assert comparison.SAMPLE_ROWS == 20_000
     monkeypatch.setattr(comparison, "SAMPLE_ROWS", 2_000)

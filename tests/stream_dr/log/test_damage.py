@@ -169,6 +169,7 @@ def test_what_is_readable_of_a_kind_is_read(folder):
         assert log.read_readable("unlearn") == []
 
 
+@pytest.mark.every_run
 def test_no_key_is_taken_for_new_where_512_bytes_of_the_index_are_zeros(folder):
     keys = [f"key {p}" for p in range(150)]
     with Log(folder) as log:

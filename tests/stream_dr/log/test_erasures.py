@@ -71,6 +71,7 @@ def test_no_byte_is_left_whatever_was_rewritten_and_dropped_before(folder, size)
         log.verify()
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("place", ["log.rewrite", "log.rewritten", "log.erased"])
 @pytest.mark.parametrize("at", [0, 17], ids=["an old one", "the last one"])
 def test_killed_within_a_rewrite_the_old_bytes_are_gone_after_the_next_opening(folder, place, at):
@@ -92,6 +93,7 @@ def test_killed_within_a_rewrite_the_old_bytes_are_gone_after_the_next_opening(f
         log.verify()
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("finish", ["erase", "append", "opening"])
 def test_what_a_reader_still_holds_is_overwritten_once_it_has_left(folder, finish):
     old, *others = secrets(5, 100_000)
@@ -117,6 +119,7 @@ def test_what_a_reader_still_holds_is_overwritten_once_it_has_left(folder, finis
         log.verify()
 
 
+@pytest.mark.every_run
 def test_what_a_reader_holds_is_overwritten_after_a_kill_too(folder):
     old, *others = secrets(3, 100_000)
     with Log(folder) as log:

@@ -61,6 +61,7 @@ def outcome(path):
     return everything(path)
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("name", [f"{1:020d}.bodies", f"{5:020d}.bodies", "index.sqlite"])
 def test_a_flipped_byte_is_found_or_changes_nothing(folder, name):
     whole, path = everything(folder), folder / name

@@ -46,6 +46,7 @@ def test_a_key_keeps_its_first_event(folder):
         assert log.find_key("").position == 3
 
 
+@pytest.mark.every_run
 def test_a_damaged_key_is_told_and_never_taken_for_new(folder):
     """Without `verify`: every flipped byte of where a key is stored."""
     keys = [f"key {random.Random(p).random()}" for p in range(300)]

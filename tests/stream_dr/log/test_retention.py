@@ -69,6 +69,7 @@ def test_dropping_it_all_at_once_would_be_noticed(folder, monkeypatch):
         assert found["waited"] > ALLOWED["waited"]
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_killed_while_dropping_the_rest_is_whole_and_dropped_later(folder, times):
     code = (

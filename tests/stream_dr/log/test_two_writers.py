@@ -64,6 +64,7 @@ WRITES = {
 }
 
 
+@pytest.mark.every_run
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("what", ["append", "rewrite"])
 def test_a_writer_that_another_one_came_after_changes_nothing(folder, what, write):
@@ -83,6 +84,7 @@ def test_a_writer_that_another_one_came_after_changes_nothing(folder, what, writ
     assert found == ([*rows, b"\x03" * 500, b"\x04" * 500] if what == "append" else [rows[0], b"other", rows[2]])
 
 
+@pytest.mark.every_run
 def test_one_whose_append_failed_does_not_take_what_another_wrote_for_its_own(folder):
     with Log(folder) as log:
         log.append(drafts(0, 3))

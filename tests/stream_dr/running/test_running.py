@@ -880,6 +880,7 @@ def test_snapshots_do_not_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         go_on.set()
 
 
+@pytest.mark.every_run
 def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
         run = Running(directory, RunSettings(snapshot_rows=40, snapshot_seconds=None, retain_rows=100))

@@ -61,6 +61,7 @@ def test_a_line_and_a_row_that_do_not_end(tmp_path):
     refused(tmp_path / "a.csv.gz", "a row begins here of more than 2097152 bytes; is a quote left open")
 
 
+@pytest.mark.test_all
 def test_as_many_csv_columns_as_are_read_and_one_more(tmp_path):
     for columns in (most := BUDGET // COLUMN_BYTES, most + 1):
         header = ",".join(f"c{i}" for i in range(columns))

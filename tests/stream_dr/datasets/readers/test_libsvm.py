@@ -137,6 +137,7 @@ def test_a_packed_file_that_was_cut_names_the_last_whole_line(tmp_path, suffix):
     assert whole - 1_000 < caught.value.details["line"] <= whole  # the unpacker keeps its last buffer to itself
 
 
+@pytest.mark.test_all
 def test_a_packed_file_with_a_wrong_byte_is_said_to_be_damaged(tmp_path):
     text = b"1 1:1\n2 2:1\n" * 4000
     for suffix, (compress, _) in PACKED.items():

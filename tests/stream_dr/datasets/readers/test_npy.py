@@ -120,6 +120,7 @@ def test_arrays_larger_than_the_budget_are_refused(tmp_path, members, monkeypatc
         list(open_source(tmp_path / "a.npz").blocks())
 
 
+@pytest.mark.test_all
 def test_many_rows_take_the_memory_of_some(tmp_path, monkeypatch):
     monkeypatch.setenv(SETTING, str(16 << 20))
     np.savez_compressed(tmp_path / "a.npz", X=np.zeros((40_000, 500)), y=np.zeros(40_000, int))
