@@ -35,7 +35,7 @@ class Ingest:
         loop = asyncio.get_running_loop()
         return await asyncio.wrap_future(await loop.run_in_executor(self._parsing, self._submit, body, media, key))
 
-    async def check(self, body: bytes, media: str, key: str | None) -> stream_dr.Checked:
+    async def check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
         """What the receipt of a batch would say; nothing is appended. Raises what refuses it."""
         return await asyncio.get_running_loop().run_in_executor(self._parsing, self._check, body, media, key)
 
@@ -45,7 +45,7 @@ class Ingest:
         except stream_dr.errors.StreamDRError as e:
             raise stream_dr.errors.without_frames(e) from None  # its frames hold the body
 
-    def _check(self, body: bytes, media: str, key: str | None) -> stream_dr.Checked:
+    def _check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
         return self._running.check(stream_dr.rows_draft(body, media, key, self._limits))
 
 

@@ -67,7 +67,7 @@ async def unlearn(
     return await _answer(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
 
 
-def _told(receipt: stream_dr.Receipt | stream_dr.Checked, position: int | None) -> schemas.Receipt:
+def _told(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
     told = schemas.Receipt(position=position, rows=receipt.rows, duplicate=receipt.duplicate)
     if receipt.columns_missing:
         told.columns_missing = list(receipt.columns_missing)

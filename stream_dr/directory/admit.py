@@ -1,22 +1,19 @@
-"""Admit: everything that can refuse a batch, decided before it is written down.
+"""Admit: every check that can refuse a batch, done before the batch is written.
 
-A batch must fit the stream's schema (layout, columns, kind of targets, type of labels, weights), the directory's limits, and
-every model that has not failed. What it adds to the schema (new labels, new features, what the first batch decides) is
-returned as the next Schema; nothing is changed. Finite values were checked when the draft was made, in the caller's thread.
-Drafts are admitted in groups, to be written in one transaction (`Group`): each against the schema as the accepted ones
-before it left it; a refused one does not affect the others, and an idempotency key that came before, in the log or in the
-group, gets its first position back.
+A batch must fit the stream's schema (layout, columns, kind of targets, type of labels, weights),
+the directory's limits, and every model that has not failed. `admit_block` returns the next Schema,
+with what the batch adds to it, and changes nothing. Finite values are checked earlier, when the
+draft is made in the caller's thread.
 
-Some models keep sums per distinct label set, up to a limit; a batch that would exceed it is refused. Counted are the sets in
-the model's state and those that this process has admitted since; sets that an earlier process admitted are counted once the
-model has applied them.
+After a batch is admitted, learning it must not raise: a row is in the log only if every model can
+learn it.
 
-Cost: O(rows + labels) a batch; where label sets are bounded O(sets) near the bound.
+Drafts are admitted in groups, and a group is written in one transaction (`Group`). Each draft is
+checked against the schema as the accepted drafts before it left it. A refused draft does not
+affect the others.
 
-Why this way: after admit has accepted a batch, advancing must not raise: a row is in the log only if every model can learn
-it. A model is asked again only when the schema changes, since it accepted the old one; the batches that decide the stream's
-layout and kind of targets are also tried: a throw-away accumulator of each model, going on from what a saved estimator had
-learned, learns a few of their rows. The cost of a durable write is shared by all that wait for it.
+Cost: O(rows + labels) for each batch. Checking a limit on label sets costs O(sets) when a model is
+near its limit.
 """
 
 import inspect
@@ -27,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.directory.draft import REFERENCE, Checked, Draft, Receipt, Removal, removal_of
+from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.errors import (
     EmptyInput,
     InvalidIndex,
@@ -74,41 +71,62 @@ from stream_dr.targets.targets import (
 
 log = logging.getLogger("stream_dr.admit")
 
-TRIED = 2
-"""Rows with targets of the deciding batch that are tried. What is refused for its numbers or its labels is asked of every
-batch elsewhere; this is about what kind of rows they are."""
+ROWS_TRIED = 2
+"""Number of rows with targets that `try_batch` learns.
+
+Two rows suffice because a trial is about the kind of rows. Numbers and labels are checked in every
+batch elsewhere.
+"""
 
 NONE = "none"
-"""The kind of a stream that is set to carry no targets."""
+"""Target kind of a stream that is set to carry no targets."""
 
 
 def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits) -> Schema:
-    """Return the schema once the block is in, or raise the error that refuses it. O(rows + labels)."""
+    """Return the schema that includes the block, or raise the error that refuses it.
+
+    Cost: O(rows + labels).
+    """
     if block is None:
         return schema
     if block.rows == 0 or (block.features == 0 and not block.sparse):
         raise EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
+
     block = block if schema.layout is None else columns_in_order(block, schema)
     for model in models if block.table else ():
         check_table(model.estimator, block.X)
-    grown = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
-    if grown == schema:
+
+    # Every model accepted the old schema already, so models are asked again only if it changes.
+    new_schema = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
+    if new_schema == schema:
         return schema
-    _check_limits(grown, limits)
-    first_targets = schema.n_targets == 0 < grown.n_targets
-    decides = schema.layout is None or schema.target_kind != grown.target_kind or first_targets
+    _check_limits(new_schema, limits)
+
+    # The batches that decide the layout and the kind of targets are also tried.
+    first_targets = schema.n_targets == 0 < new_schema.n_targets
+    decides = schema.layout is None or schema.target_kind != new_schema.target_kind or first_targets
     for model in models:
-        admit_model(model.estimator, grown, limits)
+        admit_model(model.estimator, new_schema, limits)
         if decides:
-            try_batch(model.estimator, columns_in_order(block, grown), model.begun)
-    return grown
+            try_batch(model.estimator, columns_in_order(block, new_schema), model.begun)
+    return new_schema
 
 
 def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
-    """Raise what keeps an estimator from learning a stream of this schema.
+    """Raise the error that keeps an estimator from learning a stream of this schema.
 
-    TargetKindMismatch, InvalidWeights (a recurrence on a weighted stream), LimitExceeded (its state's bytes), or what
-    the estimator's own `state_bytes` raises.
+    Raises
+    ------
+    TargetKindMismatch
+        The estimator learns from targets of another kind.
+    InvalidWeights
+        The batches carry weights, and the estimator takes none.
+    LimitExceeded
+        The state would need more bytes than `limits.max_state_bytes`.
+    SchemaMismatch, TooManyFeatures
+        The estimator cannot learn rows of this layout or width.
+
+    The estimator's own `state_bytes` may raise further errors.
     """
     if schema.weighted and not takes_weights(type(estimator)):
         raise InvalidWeights(
@@ -118,12 +136,13 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
     _check_rows(estimator, schema)
     _check_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
-    solving = estimator.solve_bytes()
-    needed = bytes_needed(estimator, schema) + solving
+
+    solve_bytes = estimator.solve_bytes()
+    needed = bytes_needed(estimator, schema) + solve_bytes
     if needed > limits.max_state_bytes:
         raise LimitExceeded(
             f"{type(estimator).__name__} would need {needed} bytes for {schema.features} features and {schema.n_targets} "
-            f"targets, {solving} of them to be solved; at most {limits.max_state_bytes} are allowed (max_state_bytes). "
+            f"targets, {solve_bytes} of them to be solved; at most {limits.max_state_bytes} are allowed (max_state_bytes). "
             "Delete the model if it is there, or allow more.",
             needed=needed,
             limit=limits.max_state_bytes,
@@ -131,7 +150,10 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
 
 
 def _check_rows(estimator: Estimator, schema: Schema) -> None:
-    """Raise SchemaMismatch for a table without a map for it, and for sparse rows with one."""
+    """Raise SchemaMismatch if the estimator cannot take the stream's layout.
+
+    A table needs a feature map that takes tables. Sparse rows must not have one.
+    """
     if takes_tables(estimator) and schema.layout == "sparse":
         raise SchemaMismatch(
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
@@ -142,7 +164,10 @@ def _check_rows(estimator: Estimator, schema: Schema) -> None:
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
-    """Raise TooManyFeatures where an estimator says up to which width it learns, and the stream is wider."""
+    """Raise TooManyFeatures if the stream is wider than the estimator's own limit.
+
+    An estimator without the method `widest` has no such limit.
+    """
     if schema.layout is None or not hasattr(estimator, "widest"):
         return
     widest = estimator.widest(schema.layout == "sparse", schema.stated)
@@ -156,26 +181,34 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
 
 
 def try_batch(estimator: Estimator, block: Block, state: State = None) -> None:
-    """Let a new accumulator, or one that goes on from `state`, learn a few rows of the batch that decides what the stream
-    is, and forget them. Raises what refuses them."""
+    """Let a throw-away accumulator learn a few rows of the batch.
+
+    The accumulator goes on from `state`, or begins empty if `state` is None. Raises the
+    StreamDRError that refuses the rows.
+    """
     try:
-        estimator.accumulator(state).add(learned_by(estimator, _few(block)))
+        estimator.accumulator(state).add(learned_by(estimator, first_rows(block)))
     except StreamDRError:
         raise
     except Exception:
         log.exception("%s could not try the first batch; it will fail when it learns it", type(estimator).__name__)
 
 
-def _few(block: Block) -> Block:
-    """The block's first TRIED rows, of those with targets where it has any."""
+def first_rows(block: Block) -> Block:
+    """Return the block's first ROWS_TRIED rows.
+
+    Rows with targets are preferred if the block has any.
+    """
     if block.y is not None and not all_absent(block.y):
         block = labelled_rows(block)[0]
-    return block.take(np.arange(min(TRIED, block.rows)))
+    return block.take(np.arange(min(ROWS_TRIED, block.rows)))
 
 
 def _check_kind(estimator: Estimator, kind: str | None) -> None:
+    """Raise TargetKindMismatch unless the estimator learns targets of this kind."""
     if kind is None or not estimator.target_kinds:
         return
+
     if kind == NONE:
         raise TargetKindMismatch(
             f"this stream is set to carry no targets; {type(estimator).__name__} learns from "
@@ -183,26 +216,32 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
         )
     if kind not in estimator.target_kinds:
         refuse_kind(kind, estimator.target_kinds)
-    if (wanted := getattr(estimator, "target", "auto")) not in ("auto", kind):
+    if (target := getattr(estimator, "target", "auto")) not in ("auto", kind):
         raise TargetKindMismatch(
-            f"this stream's targets are of kind {kind}; the model was made with target={wanted!r}."
+            f"this stream's targets are of kind {kind}; the model was made with target={target!r}."
         )
 
 
 @cache
 def takes_weights(kind: type[Estimator]) -> bool:
-    """Whether an estimator class learns with weights; those that do have the argument."""
+    """True if an estimator class learns with weights.
+
+    Such a class has the argument `sample_weight` in `partial_fit`.
+    """
     return "sample_weight" in inspect.signature(kind.partial_fit).parameters
 
 
 def _with_rows(block: Block, schema: Schema) -> Schema:
+    """Return the schema with the layout and width of the block's rows."""
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
     if block.table:
         return with_table(block.X, schema)
+
     if schema.layout is None:
         check_stated(block, schema.stated)
         stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
         return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
+
     if layout != schema.layout:
         raise SchemaMismatch(
             f"the batch's rows are {layout}; this stream was started with {schema.layout} rows. "
@@ -219,16 +258,18 @@ def _with_rows(block: Block, schema: Schema) -> Schema:
 
 
 def _with_weights(block: Block, schema: Schema) -> Schema:
-    given = block.weights is not None
+    """Return the schema with the decision whether batches carry weights."""
+    has_weights = block.weights is not None
     if schema.weighted is None:
-        return schema._replace(weighted=given)
-    if schema.weighted != given:
+        return schema._replace(weighted=has_weights)
+    if schema.weighted != has_weights:
         says = "carry weights" if schema.weighted else "carry no weights"
         raise InvalidWeights(f"this stream's batches {says}, as its first batch decided; send this one likewise.")
     return schema
 
 
 def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
+    """Return the schema with the block's kind of targets and new labels."""
     if targets is None or all_absent(targets):
         return schema
     if schema.target_kind not in (None, targets.kind):
@@ -236,8 +277,10 @@ def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
             f"targets are of kind {targets.kind}; this stream was started with {schema.target_kind}. "
             f"Send {schema.target_kind} targets (Client.partial_fit: target={schema.target_kind!r}) or start a new stream."
         )
+
     if targets.values is not None:
         return _with_outputs(targets.values.shape[1], schema)
+
     check_label_type(schema.labels or schema.allowed_labels, targets.labels)
     check_allowed(schema.allowed_labels, targets.labels)
     known = set(schema.labels)
@@ -246,6 +289,7 @@ def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
 
 
 def _with_outputs(outputs: int, schema: Schema) -> Schema:
+    """Return the schema with this number of continuous target columns."""
     if schema.outputs not in (0, outputs):
         raise InvalidTargets(
             f"targets have {outputs} columns; this stream was started with {schema.outputs}. Send those."
@@ -254,6 +298,7 @@ def _with_outputs(outputs: int, schema: Schema) -> Schema:
 
 
 def _check_limits(schema: Schema, limits: Limits) -> None:
+    """Raise an error if the schema exceeds the limits on features or labels."""
     if schema.features > limits.max_features:
         kind = InvalidIndex if schema.layout == "sparse" else LimitExceeded
         raise kind(
@@ -271,12 +316,22 @@ def _check_limits(schema: Schema, limits: Limits) -> None:
         )
 
 
-MetSets = Set[frozenset[Label]]
+LabelSets = Set[frozenset[Label]]
 """Distinct, non-empty sets of labels."""
 
 
-class _Place(NamedTuple):
-    """Where a draft stands: the number of its event in the group, whether it repeats an earlier one, and as in a receipt."""
+class _Placement(NamedTuple):
+    """Place of a draft in its group.
+
+    Attributes
+    ----------
+    number : int
+        Index of the draft's event in the group.
+    repeated : bool
+        True if an earlier draft of the group has the same key and body.
+    columns_missing : tuple of str
+        As in a Receipt.
+    """
 
     number: int
     repeated: bool
@@ -284,10 +339,42 @@ class _Place(NamedTuple):
 
 
 class Group:
-    """One group commit. schema: as the drafts find it; written: the same without the settings, as the log has it. models:
-    that learn. admitted: label sets admitted for each model, by its id, and perhaps not in its state yet. removable:
-    raises what keeps rows from being taken out. Attributes: events, drafts (those of
-    the events), schema, written, label_sets (of the drafts)."""
+    """Drafts that are admitted one by one and written in one transaction.
+
+    A draft whose idempotency key is known, in the log or in the group, gets the position of the
+    first event with that key.
+
+    Some models keep sums for each distinct label set, up to a limit, and a batch that would exceed
+    it is refused. The sets in the model's state are counted, and those that this process has
+    admitted since. Sets that an earlier process admitted are counted once the model has applied
+    them.
+
+    Parameters
+    ----------
+    log : Log
+    schema : Schema
+        The stream's schema before the first draft.
+    written : Schema
+        The same without the settings: the schema as the log records it.
+    models : sequence of Model
+        The models that learn.
+    limits : Limits
+    admitted : dict
+        Label sets by model id that were admitted and may not be in the model's state yet.
+    removable : callable
+        Raises the error that keeps the rows of a removal from being unlearned.
+
+    Attributes
+    ----------
+    events : list of EventDraft
+        The events to be written.
+    drafts : list of Draft
+        The drafts of those events.
+    schema, written : Schema
+        As above, after the drafts that were accepted.
+    label_sets : set
+        The label sets of the drafts.
+    """
 
     def __init__(
         self,
@@ -299,108 +386,151 @@ class Group:
         admitted: dict[int, set[frozenset[Label]]],
         removable: Callable[[Removal], None],
     ) -> None:
-        self.schema, self.written, self.models = schema, written, models
-        self._log, self._limits, self._admitted, self._removable = log, limits, admitted, removable
+        self.schema = schema
+        self.written = written
+        self.models = models
+        self._log = log
+        self._limits = limits
+        self._admitted = admitted
+        self._check_removable = removable
+
         self.events: list[EventDraft] = []
         self.drafts: list[Draft] = []
         self.label_sets: set[frozenset[Label]] = set()
         self._keys: dict[str, int] = {}
-        self._placed: list[Receipt | StreamDRError | _Place] = []
+        self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
     def put(self, draft: Draft) -> None:
-        """Admit a draft. Raises what refuses it."""
-        placed = self._known(draft) or self._place(draft)
-        self._placed.append(placed._replace(columns_missing=self._missing(draft)))
+        """Admit a draft, or raise the error that refuses it."""
+        outcome = self._known(draft) or self._place(draft)
+        self._outcomes.append(outcome._replace(columns_missing=self._missing(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Admit a draft; False where it was refused."""
+        """Admit a draft and return True, or return False if it is refused.
+
+        The error of a refused draft is among the `answers`.
+        """
         try:
             self.put(draft)
         except StreamDRError as e:
-            self._placed.append(without_frames(e))
-        return not isinstance(self._placed[-1], StreamDRError)
+            self._outcomes.append(without_frames(e))
+        return not isinstance(self._outcomes[-1], StreamDRError)
 
     def answers(self, positions: Sequence[int], error: StreamDRError | None = None) -> list[Receipt | StreamDRError]:
-        """What became of each draft, once the events have positions, or an error kept them from it."""
+        """Return the Receipt or the error of each draft, in order.
+
+        positions: positions of the group's events in the log.
+        error: the error that kept the events from being written, if there is one.
+        """
         return [
-            p if isinstance(p, Receipt | StreamDRError) else error or self._receipt(p, positions) for p in self._placed
+            outcome if isinstance(outcome, Receipt | StreamDRError) else error or self._receipt(outcome, positions)
+            for outcome in self._outcomes
         ]
 
-    def check(self, draft: Draft) -> Checked:
-        """Raise what refuses this draft, else say what its receipt would; change nothing."""
+    def check(self, draft: Draft) -> DryRunReceipt:
+        """Return the receipt that the draft would get, and change nothing.
+
+        Raises the error that would refuse it.
+        """
         duplicate = self._known(draft) is not None
         if not duplicate:
             self.admit(draft)
-        return Checked(draft.rows, duplicate, self._missing(draft))
+        return DryRunReceipt(draft.rows, duplicate, self._missing(draft))
 
-    def admit(self, draft: Draft) -> tuple[Schema, MetSets]:
-        """The schema once this draft is in, and its distinct label sets. Raises what refuses it."""
+    def admit(self, draft: Draft) -> tuple[Schema, LabelSets]:
+        """Return the schema that includes the draft, and its distinct label sets.
+
+        Raises the error that refuses it.
+        """
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
         if draft.kind == "unlearn":
-            self._removable(removal_of(draft.body))
+            self._check_removable(parse_removal(draft.body))
         schema = admit_block(draft.block, self.schema, self.models, self._limits)
         return schema, self._check_label_sets(draft, schema)
 
     def _missing(self, draft: Draft) -> tuple[str, ...]:
+        """Return the table's columns that the draft's rows lack."""
         return () if draft.block is None else columns_missing(draft.block, self.schema)
 
-    def _receipt(self, placed: _Place, positions: Sequence[int]) -> Receipt:
-        return Receipt(positions[placed.number], self.events[placed.number].rows, *placed[1:])
+    def _receipt(self, placement: _Placement, positions: Sequence[int]) -> Receipt:
+        """Return the receipt of a draft whose event is in the log."""
+        return Receipt(positions[placement.number], self.events[placement.number].rows, *placement[1:])
 
-    def _place(self, draft: Draft) -> _Place:
-        schema, sets = self.admit(draft)
+    def _place(self, draft: Draft) -> _Placement:
+        """Admit a draft and add its event to the group."""
+        schema, label_sets = self.admit(draft)
+
         changes = delta(self.written, schema)
         self.schema = self.written = schema
-        self.label_sets |= sets
+        self.label_sets |= label_sets
         if draft.key is not None:
             self._keys[draft.key] = len(self.events)
+
         self.drafts.append(draft)
         event = EventDraft(draft.kind, draft.key, draft.fingerprint, draft.rows, draft.body, changes, ids=draft.ids)
         self.events.append(event)
-        return _Place(len(self.events) - 1, False)
+        return _Placement(len(self.events) - 1, False)
 
-    def _known(self, draft: Draft) -> Receipt | _Place | None:
-        """What is known of the draft's key. Raises KeyConflict."""
+    def _known(self, draft: Draft) -> Receipt | _Placement | None:
+        """Return the receipt or placement of an earlier draft with the same key.
+
+        None if the draft has no key or a new one. Raises KeyConflict if the bodies differ.
+        """
         if draft.key is None:
             return None
+
         if draft.key in self._keys:
             number = self._keys[draft.key]
-            self._same_body(draft, self.events[number].fingerprint)
-            return _Place(number, True)
-        found = self._log.find_key(draft.key)
-        if found is None:
-            return None
-        self._same_body(draft, found.fingerprint)
-        return Receipt(found.position, found.rows, True)
+            self._check_same_body(draft, self.events[number].fingerprint)
+            return _Placement(number, True)
 
-    def _same_body(self, draft: Draft, fingerprint: str) -> None:
+        known = self._log.find_key(draft.key)
+        if known is None:
+            return None
+        self._check_same_body(draft, known.fingerprint)
+        return Receipt(known.position, known.rows, True)
+
+    def _check_same_body(self, draft: Draft, fingerprint: str) -> None:
+        """Raise KeyConflict unless the draft's body has this fingerprint."""
         if draft.fingerprint != fingerprint and not (draft.kind == "rows" and same(draft.body, fingerprint)):
             raise KeyConflict(
                 f"idempotency key {draft.key!r} was used for another body (its digest is {fingerprint[:12]}…, now "
                 f"{draft.fingerprint[:12]}…). Use a new key for new rows."
             )
 
-    def _check_label_sets(self, draft: Draft, schema: Schema) -> MetSets:
-        """The batch's label sets, where a model keeps sums of them; else none. Raises LimitExceeded."""
+    def _check_label_sets(self, draft: Draft, schema: Schema) -> LabelSets:
+        """Return the batch's label sets if a model keeps sums of them, else none.
+
+        Raises LimitExceeded.
+        """
         sparse = schema.layout == "sparse"
         bounds = [(m, m.estimator.most_label_sets(schema.features, sparse)) for m in self.models]
-        bounded = [(model, most) for model, most in bounds if most is not None]
+        bounded = [(model, limit) for model, limit in bounds if limit is not None]
         if not bounded or draft.block is None:
             return frozenset()
-        given = frozenset() if draft.block.y is None else draft.block.y.label_sets()
-        for model, most in bounded:
-            self._check_bound(model, given, most)
-        return given
 
-    def _check_bound(self, model: Model, given: MetSets, most: int) -> None:
+        label_sets = frozenset() if draft.block.y is None else draft.block.y.label_sets()
+        for model, limit in bounded:
+            self._check_bound(model, label_sets, limit)
+        return label_sets
+
+    def _check_bound(self, model: Model, label_sets: LabelSets, most: int) -> None:
+        """Raise LimitExceeded if a model would keep sums of too many label sets.
+
+        label_sets: the sets of the batch.
+        most: the number of sets that the model may keep.
+        """
         admitted: set[frozenset[Label]] = self._admitted.get(model.id, set())
-        learner: Any = getattr(model.accumulator, "inner", model.accumulator)
-        if learner.label_set_count + len(admitted) + len(self.label_sets) + len(given) <= most:
+
+        # Counting an upper bound is cheap. The sets are compared only near the limit.
+        accumulator: Any = getattr(model.accumulator, "inner", model.accumulator)
+        if accumulator.label_set_count + len(admitted) + len(self.label_sets) + len(label_sets) <= most:
             return
-        known = learner.label_sets() | admitted | self.label_sets
-        needed = len(known | given)
-        if needed > most and not given <= known:
+
+        known = accumulator.label_sets() | admitted | self.label_sets
+        needed = len(known | label_sets)
+        if needed > most and not label_sets <= known:
             raise LimitExceeded(
                 f"the batch would make {needed} distinct label sets; model {model.name!r} keeps sums of each, of "
                 f"at most {most} at this width. Use a method or parameters that need none, or remove the model.",

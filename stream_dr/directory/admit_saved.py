@@ -1,4 +1,4 @@
-"""Admit, of saved estimators: whether one can go on in a stream, decided before a model begins with it."""
+"""Check whether a saved estimator can go on in a stream, before a model begins with it."""
 
 from typing import Any
 
@@ -14,26 +14,33 @@ from stream_dr.targets.targets import KINDS
 
 
 def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
-    """The schema with what a saved estimator has learned. Raises what keeps it from going on in a stream of this schema."""
-    learned = estimator.holder().accumulator
-    joined = with_learned(schema, learned, estimator.holder().names)
-    admit_model(estimator, joined._replace(features=max(joined.features, learned.n_features)), limits)
+    """Return the schema with what a saved estimator has learned.
+
+    Raises the error that keeps the estimator from going on in a stream of this schema.
+    """
+    accumulator = estimator.holder().accumulator
+    new_schema = with_learned(schema, accumulator, estimator.holder().names)
+
+    admit_model(estimator, new_schema._replace(features=max(new_schema.features, accumulator.n_features)), limits)
     if schema.layout is not None:
-        try_batch(estimator, columns_in_order(_zeros(joined), joined), learned.freeze())
-    return joined
+        try_batch(estimator, columns_in_order(_zeros(new_schema), new_schema), accumulator.freeze())
+    return new_schema
 
 
 def _zeros(schema: Schema) -> Block:
-    """A row of zeros, or a table's without values, as the stream might bring it, with its first label."""
+    """Return a row of zeros as the stream might send it, with its first label.
+
+    A table's row has no values.
+    """
     shape = (1, schema.features)
     X: Any = table_of(schema)
     if X is None:
         X = csr_matrix(shape) if schema.layout == "sparse" else np.zeros(shape)
     label = schema.labels[:1]
-    given: Any = {
+    targets: Any = {
         "class": label,
         "multilabel": [label] if label else [],
         "continuous": np.zeros((1, schema.outputs)) if schema.outputs else [],
     }.get(schema.target_kind or NONE, [])
-    y = parse_targets(given, 1, KINDS, known=schema.target_kind) if len(given) else None
+    y = parse_targets(targets, 1, KINDS, known=schema.target_kind) if len(targets) else None
     return Block(X, y, np.ones(1) if schema.weighted else None, names=schema.names)

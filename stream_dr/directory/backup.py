@@ -1,14 +1,10 @@
-"""Backup: a copy of a directory that another process may be writing to, as it is at one moment.
+"""Backup: a copy of a directory as it is at one moment, also while another process writes to it.
 
-A copy is a directory like any other: it may be opened, verified, served where it lies, and copied back in the same way. It
-is made under another name,
-checked as `verify` does, and renamed; so it is whole, or not there. What an ended process has left under that name
-(`TARGET.tmp`) is removed by the next one. Shards that events refer to are not copied, but for the directory's own.
+A copy is a directory like any other. It can be opened, verified, served where it lies, and copied
+back in the same way. Shards that events refer to are not copied, except the directory's own.
 
-Snapshots are not changed once they are written, only removed, so they are opened first and copied later: then the models'
-table, then the log are looked at, and all belong together where no snapshot came or went meanwhile. The log reaches each
-snapshot, because it was looked at last; and it holds what models need after them, because nothing is dropped that a
-snapshot which is kept needs.
+The copy is made under the name `TARGET.tmp`, checked as `verify` does, and renamed, so it is
+complete or absent. The next backup to the same target removes what an interrupted one left.
 
 Cost: one read of the log and the snapshots, one write, and one read of the copy.
 """
@@ -31,109 +27,146 @@ from stream_dr.log.copying import LogCopy, Progress
 from stream_dr.models.snapshot import FAILED, START, snapshot_files, snapshot_folder
 
 TRIES = 50
-"""How often it is looked for a moment in which no snapshot comes or goes."""
+"""Maximum number of attempts to see a moment in which no snapshot comes or goes."""
 
 
-def backup(directory: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
-    """Copy a directory to `target`, which must not exist yet; also while another process writes to it.
+def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
+    """Copy a directory to `target`, also while another process writes to it.
 
-    progress: called with bytes of the log that are copied, and of all. Raises DirectoryMissing, OutputExists, DirectoryInUse
-    (another backup to that target), InsufficientStorage, Overloaded, and what `verify` finds but for shards; there is no
-    target then.
+    path: path of the directory.
+    target: path of the copy. It must not exist yet, and does not exist after an error.
+    progress: called with the number of bytes of the log that are copied, and the total.
+
+    Raises
+    ------
+    DirectoryMissing
+    OutputExists
+    DirectoryInUse
+        Another backup to this target is running.
+    InsufficientStorage
+    Overloaded
+        Snapshots come and go too quickly.
+    StreamDRError
+        Any error that `verify` finds in the copy. Shards are not checked.
     """
-    if not (directory / "log").is_dir():
-        raise DirectoryMissing(f"{directory} holds no log; name a directory that `replay` or `serve` has made.")
-    with _made(target) as made:
-        check_room(made, _size(directory))
-        copy = LogCopy(directory / "log", made / "log", progress)
+    if not (path / "log").is_dir():
+        raise DirectoryMissing(f"{path} holds no log; name a directory that `replay` or `serve` has made.")
+    with _new_directory(target) as temporary:
+        check_room(temporary, _size(path))
+
+        copy = LogCopy(path / "log", temporary / "log", progress)
         copy.bodies()
         failpoint("backup.log")
+
         with ExitStack() as open_files:
-            for path, file in _moment(directory, made, copy, open_files).items():
-                _write(file, made / path)
-        for path in sorted((directory / SOURCES).glob("[!.]*/*")):  # whole, and not changed, once they have their name
-            with path.open("rb") as file:
-                _write(file, made / path.relative_to(directory))
-        for finding in verify(made, shards=False):
+            for name, file in _copy_moment(path, temporary, copy, open_files).items():
+                _write(file, temporary / name)
+
+        # A source folder is complete once it has its name, and is not changed afterwards.
+        for source in sorted((path / SOURCES).glob("[!.]*/*")):
+            with source.open("rb") as file:
+                _write(file, temporary / source.relative_to(path))
+
+        for finding in verify(temporary, shards=False):
             if finding.error is not None:
                 raise finding.error
 
 
-def _moment(directory: Path, made: Path, copy: LogCopy, files: ExitStack) -> dict[Path, BinaryIO]:
-    """Copy models.db and what is left of the log, as they are at one moment; what there was beside them, by its path within
-    the directory, held open until `files` ends."""
+def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -> dict[Path, BinaryIO]:
+    """Copy models.db and the rest of the log as they are at one moment.
+
+    Return the other files of that moment, open until `stack` closes, by their path within the
+    directory.
+
+    A snapshot is never changed after it is written, only removed. So snapshots are opened first
+    and copied later: if none came or went while the table of models and the log were copied, all
+    belong together. The log reaches each snapshot because it is read last. It also holds the
+    events that models need after their snapshots, because retention never drops those.
+    """
     for _ in range(TRIES):
-        with ExitStack() as tried:
-            names = ModelTable(directory / MODELS_NAME, writable=False).copy_to(made / MODELS_NAME)
-            found: dict[Path, BinaryIO] = {}
+        with ExitStack() as attempt:
+            models = ModelTable(path / MODELS_NAME, writable=False).copy_to(temporary / MODELS_NAME)
+
+            open_files: dict[Path, BinaryIO] = {}
             try:
-                for path in _files(directory, names):
-                    found[path] = tried.enter_context((directory / path).open("rb"))
+                for name in _relative_paths(path, models):
+                    open_files[name] = attempt.enter_context((path / name).open("rb"))
             except FileNotFoundError:
                 continue
+
             with copy.view() as index:
-                if list(found) == _files(directory, names):
+                if list(open_files) == _relative_paths(path, models):
                     copy.rest(index)
-                    files.enter_context(tried.pop_all())
-                    return found
-    raise Overloaded(
-        f"snapshots of {directory} come and go too quickly; try again, or stop the service.", retry_after=5
-    )
+                    stack.enter_context(attempt.pop_all())
+                    return open_files
+
+    raise Overloaded(f"snapshots of {path} come and go too quickly; try again, or stop the service.", retry_after=5)
 
 
-def _size(directory: Path) -> int:
-    """Return the number of bytes of a directory's files, which other processes may remove meanwhile."""
+def _size(path: Path) -> int:
+    """Return the number of bytes of a directory's files.
+
+    Other processes may remove files meanwhile.
+    """
     size = 0
-    for folder, _, names in os.walk(directory):
+    for folder, _, names in os.walk(path):
         for name in names:
             with suppress(FileNotFoundError):
                 size += os.stat(os.path.join(folder, name)).st_size
     return size
 
 
-def _files(directory: Path, names: list[tuple[str, int]]) -> list[Path]:
-    """What there is beside the log, within the directory: of these models (name, id)."""
-    found = [directory / PLACES, directory / RECORDS]
-    for folder in (snapshot_folder(directory, *name) for name in names):
-        found += [folder / FAILED, folder / START, *snapshot_files(folder)]
-    return [path.relative_to(directory) for path in found if path.exists()]
+def _relative_paths(path: Path, models: list[tuple[str, int]]) -> list[Path]:
+    """Return the paths of the files to copy in addition to the log and models.db.
+
+    models: (name, id) of each model.
+    """
+    files = [path / PLACES, path / RECORDS]
+    for folder in (snapshot_folder(path, *model) for model in models):
+        files += [folder / FAILED, folder / START, *snapshot_files(folder)]
+    return [file.relative_to(path) for file in files if file.exists()]
 
 
 @contextmanager
-def _made(target: Path) -> Iterator[Path]:
-    """A new directory, filled by the with-block, durable and in its place after it; an error there leaves nothing."""
-    made = target.with_name(target.name + TEMPORARY)
+def _new_directory(target: Path) -> Iterator[Path]:
+    """Make a new directory that the with-block fills, then rename it to `target`.
+
+    It is durable after the rename. An error in the with-block leaves nothing.
+    """
+    temporary = target.with_name(target.name + TEMPORARY)
     if target.exists() or target.is_symlink():
         raise OutputExists(f"{target} exists; name a directory that does not.", path=str(target))
-    made.mkdir(parents=True, exist_ok=True)
-    with DirectoryLock(made):
+
+    temporary.mkdir(parents=True, exist_ok=True)
+    with DirectoryLock(temporary):
         try:
-            _clear(made)
-            yield made
+            _clear(temporary)
+            yield temporary
             failpoint("backup.copied")
-            for folder, _, _ in os.walk(made):
+            for folder, _, _ in os.walk(temporary):
                 fsync_directory(folder)
             failpoint("backup.rename")
-            made.rename(target)
+            temporary.rename(target)
             failpoint("backup.dir_fsync")
             fsync_directory(target.parent)
         except BaseException as e:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             if is_full(e):
                 raise no_room(target, str(e)) from e
             raise
 
 
-def _clear(made: Path) -> None:
-    """Remove what an ended process has left, but for the lock that is held."""
-    for left in made.iterdir():
-        if left.is_dir():
-            shutil.rmtree(left)
-        elif left.name != "lock":
-            left.unlink()
+def _clear(folder: Path) -> None:
+    """Remove what an interrupted backup left, except the lock that is held."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
 
 
 def _write(file: BinaryIO, path: Path) -> None:
+    """Write the content of an open file to a new file, durable on return."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as copy:
         shutil.copyfileobj(file, copy)

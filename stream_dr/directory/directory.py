@@ -1,13 +1,18 @@
-"""Directory: one stream's log, its schema and its models, in one folder with one writing process.
+"""Directory: one stream's log, schema and models, in one folder with one writing process.
 
-    D/lock   D/reserve   D/log/   D/models.db   D/snapshots/NAME.ID/POSITION.safetensors   D/places.json (moved shards)
-    D/sources/NAME/ (shards of its own)   D/records.jsonl
+    D/lock
+    D/reserve
+    D/log/
+    D/models.db
+    D/snapshots/NAME.ID/POSITION.safetensors
+    D/sources/NAME/        shards of the directory's own
+    D/places.json          places of shards that were moved
+    D/records.jsonl
 
-Opened for writing it takes the lock, brings every model back from its newest valid snapshot and knows what the log
-holds after it; opened read-only it does the same without the lock, while another process may be writing. It has no
-thread of its own: `replay` and `Running` drive it.
-
-Why this way: admitting, appending and advancing are the same three calls whether rows come from shards or over HTTP.
+Opened for writing, a directory takes the lock, restores each model from its newest valid snapshot,
+and knows which events the log holds after it. Opened read-only, it does the same without the lock,
+also while another process writes. It has no thread of its own: `replay` and `Running` drive it.
+Rows from shards and over HTTP are admitted, appended and learned by the same calls.
 """
 
 import shutil
@@ -20,7 +25,7 @@ from typing import Any, Literal
 
 from stream_dr.directory.admit import Group, admit_model
 from stream_dr.directory.admit_saved import admit_saved
-from stream_dr.directory.draft import Checked, Draft, Receipt, Recent
+from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
@@ -62,14 +67,43 @@ Start = int | Literal["start", "now"]
 
 
 class Directory(AbstractContextManager["Directory"]):
-    """A stream on disk: log, schema, models and their snapshots, in the folder `path`.
+    """Stream on disk: log, schema, models and their snapshots.
 
-    writable: take the lock and create what is missing; else open read-only. limits: what is refused. n_features,
-    target_kind: stream settings, used by the first batch (a sparse stream's stated width; the kind of targets it must
-    have, while none had any). allowed_labels: those that batches may have from now on, written down with the next one;
-    none: any; None: as is written. Attributes, changed here alone: path, limits, log, table, schema, models (name → Model),
-    history, retention, recent (drafts that were just appended), records (of what models did). Raises DirectoryInUse,
-    DirectoryMissing. Costs: reading the newest snapshot of each model and the schema's deltas."""
+    Opening costs reading the newest snapshot of each model and the changes of the schema. Raises
+    DirectoryInUse, DirectoryMissing.
+
+    Parameters
+    ----------
+    path : str or Path
+        Path of the folder.
+    writable : bool
+        Take the lock and create what is missing. If False, open read-only.
+    limits : Limits or None
+        Limits past which batches and models are refused.
+    n_features : int or None
+        Declared width of a sparse stream. Used by the first batch.
+    target_kind : str or None
+        Kind that targets must have while no batch had any.
+    allowed_labels : sequence of labels or None
+        Labels that batches may have from now on, stored with the next batch. An empty sequence
+        allows any. None keeps what is stored.
+
+    Attributes
+    ----------
+    path, writable, limits
+        As above.
+    log : Log
+    table : ModelTable
+    schema : Schema
+    models : dict of Model by name
+    history : History
+    retention : Retention
+    recent : Recent
+        Drafts that were just appended.
+    records : Records
+
+    Only the directory itself changes its attributes.
+    """
 
     def __init__(
         self,
@@ -80,11 +114,14 @@ class Directory(AbstractContextManager["Directory"]):
         target_kind: str | None = None,
         allowed_labels: Sequence[Label] | None = None,
     ) -> None:
-        self._set = Schema(
+        self._settings = Schema(
             stated=n_features or 0, target_kind=target_kind, allowed_labels=label_table(allowed_labels or ())
         )
-        self._sets_labels = allowed_labels is not None
-        self.path, self.writable, self.limits = Path(path), writable, limits or Limits()
+        self._labels_are_set = allowed_labels is not None
+        self.path = Path(path)
+        self.writable = writable
+        self.limits = limits or Limits()
+
         if not writable and not (self.path / "log").is_dir():
             raise DirectoryMissing(f"{self.path} holds no log; name a directory that `replay` or `serve` has made.")
         if writable:
@@ -92,86 +129,114 @@ class Directory(AbstractContextManager["Directory"]):
         self._lock = DirectoryLock(self.path) if writable else None
         try:
             with Reserve(self.path) if writable else nullcontext():
-                self._open_again(1 if writable else READ_TRIES)
+                self._open_with_retries(1 if writable else READ_TRIES)
         except BaseException:
             self._release()
             raise
 
-    def _open_again(self, tries: int) -> None:
-        """Open; a reader again where the writer has dropped events meanwhile."""
-        for self._left in reversed(range(tries)):
+    def _open_with_retries(self, tries: int) -> None:
+        """Open the directory, at most `tries` times.
+
+        A reader tries again if the writer dropped events meanwhile.
+        """
+        for self._tries_left in reversed(range(tries)):
             try:
                 self._open()
                 return
             except HistoryGone:
-                if not self._left:
+                if not self._tries_left:
                     raise
 
     def _open(self) -> None:
+        """Open the parts of the directory and restore its models."""
         self.log = Log(
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
         check_there(self.path, self.log.last)
+
         self.table = ModelTable(self.path / MODELS_NAME, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
         self._appending = threading.Lock()
-        self.history = History(self.log, self.path, lambda: self.schema, lambda: self.going_on)
-        self.retention = Retention(self.log, self.path, self.history, lambda: self.going_on, self._appending)
+
+        self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
+        self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self._appending)
         self.recent = Recent()
-        self._label_sets: dict[int, set[frozenset[Label]]] = {}  # admitted for each model since it was opened
-        self._unsure = False  # whether the log may hold more than is known here
+
+        # Label sets admitted for each model since the directory was opened, by model id.
+        self._label_sets: dict[int, set[frozenset[Label]]] = {}
+
+        # True if an append raised, so that the log may hold events that the schema does not reflect.
+        self._append_uncertain = False
+
         self.models: dict[str, Model] = {}
         self._read_schema()
         if self.writable:
             self.history.index_ids()
+
         for entry in self.table.entries():
-            self.models[entry.name] = self._restored(entry)
-        self.schema = self._known()
+            self.models[entry.name] = self._restored_model(entry)
+        self.schema = self._current_schema()
+
         if self.writable:
             self._remove_leftovers()
             remove_begun(self.path)
             self.table.forget_removed()
 
     def _remove_leftovers(self) -> None:
-        """Remove the snapshots of models that were removed, or begun and never there."""
+        """Remove snapshots of removed models.
+
+        Those of models whose addition was interrupted are removed, too.
+        """
         for folder in self.table.removed_folders(snapshot_folders(self.path)):
             shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def position(self) -> int:
-        """The log's last position; −1 when it is empty."""
+        """Last position of the log, −1 if it is empty."""
         return int(self.log.last)
 
     @property
     def rows(self) -> int:
-        """Rows in the log, by all events."""
+        """Number of rows in the log, over all events."""
         return int(self.log.rows)
 
     def append(self, drafts: Sequence[Draft], up_to_refusal: bool = False) -> list[Receipt | StreamDRError]:
-        """Admit drafts in order and write those admitted in one transaction; durable on return.
+        """Admit drafts in order and write the admitted ones in one transaction.
 
-        One answer a draft: its Receipt, or the error that refused it, which leaves the others alone, or (up_to_refusal)
-        leaves those after it out, which then have no answer. A key that came before with the same body gives the same
-        position with duplicate=True; with another body, KeyConflict.
+        Return the Receipt of each draft, or the error that refused it. The events are durable on
+        return. A refused draft does not affect the others. If `up_to_refusal` is True, the drafts
+        after the first refused one are skipped and get no answer.
+
+        If an event with the draft's key and body is in the log, its position is returned with
+        duplicate=True. With another body under that key the draft is refused with KeyConflict.
         """
-        with self._sure():
+        with self._reconciled():
             return self._append(drafts, up_to_refusal)
 
     def append_all(self, drafts: Sequence[Draft]) -> None:
-        """Admit drafts in order and write them in one transaction, all or none. Raises what refuses one."""
-        with self._sure():
+        """Admit drafts in order and write all of them in one transaction, or none.
+
+        Raises the error that refuses a draft.
+        """
+        with self._reconciled():
             check_room(self.path, 0, self.limits.min_free_bytes)
             group = self._group()
             for draft in drafts:
                 group.put(draft)
             self._adopt(group, self.log.append(group.events))
 
-    def check(self, draft: Draft) -> Checked:
-        """Raise what `append` would refuse the draft with, else say what its receipt would; write nothing."""
+    def check(self, draft: Draft) -> DryRunReceipt:
+        """Return the receipt that `append` would return, and write nothing.
+
+        Raises the error with which `append` would refuse the draft.
+        """
         return self._group().check(draft)
 
     def hold_recent(self, max_bytes: int) -> None:
-        """From now on keep what is appended in `recent`, so many bytes of it, until the holder of `recent` forgets it."""
+        """Store appended drafts in `recent` from now on, up to `max_bytes` bytes.
+
+        The reader of `recent` forgets them.
+        """
         self.recent = Recent(max_bytes)
 
     def add_model(
@@ -183,13 +248,30 @@ class Directory(AbstractContextManager["Directory"]):
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
     ) -> tuple[Model, bool]:
-        """The model of that name and spec, and whether it is new.
+        """Return the model of that name and spec, and True if it is new.
 
-        key, params: estimator's registry key and parameters. start: "start", "now" or the first position it learns
-        from. policy, refine: when it is published, and refined by itself, from now on also of one that is there; None leaves
-        it. Raises ModelExists
-        (another spec), HistoryGone, InvalidParameter, UnknownEstimator, and TargetKindMismatch or InvalidWeights when it
-        cannot learn from this stream.
+        Parameters
+        ----------
+        name : str
+        key : str
+            Registry key of the estimator.
+        params : dict
+            Parameters of the estimator.
+        start : "start", "now" or int
+            First position that the model learns from.
+        policy, refine
+            When the model is published and refined from now on. Also set if the model exists. None
+            keeps the present policy.
+
+        Raises
+        ------
+        ModelExists
+            A model of that name has another spec.
+        HistoryGone
+            Events from `start` were dropped.
+        InvalidParameter, UnknownEstimator
+        TargetKindMismatch, InvalidWeights
+            The model cannot learn from this stream.
         """
         check_name(name)
         spec = completed(Spec(key, dict(params)))
@@ -197,26 +279,35 @@ class Directory(AbstractContextManager["Directory"]):
         with self.retention.lock, self._appending:
             known = self.models.get(name)
             if known is not None:
-                return self._under(policy, refine, self._same(known, spec)), False
-            first = self._first_position(start)
+                return self._set_policies(policy, refine, self._check_same_model(known, spec)), False
+
+            first_position = self._first_position(start)
             admit_model(estimator, self.schema, self.limits)
-            entry = self.table.add(name, spec, first, policy, refine)
+            entry = self.table.add(name, spec, first_position, policy, refine)
             try:
-                model = self._restored(entry)
+                model = self._restored_model(entry)
             except BaseException:
                 self.table.remove(entry.id)
                 raise
+
             self.models = {**self.models, name: model}
             return model, True
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
-        """The model of that name that began with a saved estimator, and whether it is new: what `load` gives, which stays as
-        it is. It answers at once, and goes on with the next event; what it has learned is kept in the directory, durable on
-        return.
+        """Return the model that begins with a saved estimator, and True if it is new.
 
-        An empty stream takes its kind of targets, labels and columns' names. Raises ModelExists (another spec, or begun with
-        another state), InvalidParameter, UnknownEstimator, InsufficientStorage, and TargetKindMismatch, InvalidTargets,
-        SchemaMismatch, WidthMismatch, InvalidWeights or LimitExceeded where it cannot go on in this stream.
+        The model answers at once and goes on with the next event. The estimator, as `load` returns
+        it, is not changed. Its state is stored in the directory, durable on return. An empty
+        stream takes over its kind of targets, labels and column names.
+
+        Raises
+        ------
+        ModelExists
+            A model of that name has another spec, or began with another state.
+        InvalidParameter, UnknownEstimator, InsufficientStorage
+        TargetKindMismatch, InvalidTargets, SchemaMismatch, WidthMismatch, InvalidWeights,
+        LimitExceeded
+            The estimator cannot go on in this stream.
         """
         check_name(name)
         if not isinstance(estimator, Estimator):
@@ -225,65 +316,76 @@ class Directory(AbstractContextManager["Directory"]):
         if getattr(estimator, "holder_", None) is None:
             return self.add_model(name, spec.estimator, spec.params, "now", policy)
         spec = spec._replace(saved=state_sha256(estimator.state_))
-        with suppress(StreamDRError):  # solved before anybody waits; why it is not is told when it is tried again
+
+        # Solve before taking the locks. An error is reported when solving is tried again.
+        with suppress(StreamDRError):
             estimator.projection()
+
         with self.retention.lock, self._appending:
             known = self.models.get(name)
             if known is not None:
-                return self._under(policy, None, self._same(known, spec)), False
+                return self._set_policies(policy, None, self._check_same_model(known, spec)), False
+
             admit_saved(estimator, self.schema, self.limits)
             arrays, _ = pack(estimator.state_)
             check_room(self.path, sum(array.nbytes for array in arrays.values()), self.limits.min_free_bytes)
-            keep = partial(keep_start, estimator, self.path, name)
+            write_start = partial(keep_start, estimator, self.path, name)
             try:
-                entry = self.table.add(name, spec, self.position + 1, policy, write=keep)
+                entry = self.table.add(name, spec, self.position + 1, policy, write=write_start)
             except BaseException:
                 with suppress(StreamDRError):
                     self._remove_leftovers()
                 raise
-            model = self._made(entry)
+
+            model = self._new_model(entry)
             begin_with(model, estimator)
             model.live()
             self.models = {**self.models, name: model}
-            self.schema = self._known()
+            self.schema = self._current_schema()
             return model, True
 
     def remove_model(self, name: str) -> Model:
-        """Forget a model and its snapshots. Raises UnknownModel."""
+        """Remove a model and its snapshots, and return it. Raises UnknownModel."""
         with self._appending:
             model = self.model(name)
             self.table.remove(model.id)
             self._label_sets.pop(model.id, None)
             self.models = {n: m for n, m in self.models.items() if n != name}
-            self.schema = self._known()
+            self.schema = self._current_schema()
+
         failpoint("models.removed")
         remove_snapshots(self.path, model)
         return model
 
     def model(self, name: str) -> Model:
-        """The model of that name. Raises UnknownModel."""
+        """Return the model of that name. Raises UnknownModel."""
         if name not in self.models:
-            meant, known = did_you_mean(name, self.models), ", ".join(sorted(self.models)) or "none"
-            raise UnknownModel(f"no model is called {name!r} here{meant}; there are: {known}.")
+            known = ", ".join(sorted(self.models)) or "none"
+            raise UnknownModel(
+                f"no model is called {name!r} here{did_you_mean(name, self.models)}; there are: {known}."
+            )
         return self.models[name]
 
     def holds(self, model: Model) -> bool:
-        """Whether the model has not been removed."""
+        """Return True if the model has not been removed."""
         return self.models.get(model.name) is model
 
     @property
-    def going_on(self) -> list[Model]:
-        """The models that learn, or will after a restart."""
+    def active_models(self) -> list[Model]:
+        """Models that learn, or will learn after a restart."""
         return [m for m in self.models.values() if m.failure is None or m.failure.passing]
 
     def remember_failure(self, model: Model) -> None:
-        """Write down why a model failed, so that a restart does not try the same event again, and what it has published."""
+        """Store why a model failed, and what it has published.
+
+        So a restart does not try the same event again.
+        """
         if model.failure is not None and not model.failure.passing:
             self.table.set_failure(model.id, model.failure)
             keep_published(model, self.path)
 
     def close(self) -> None:
-        """Close the log and give up the lock. Models are not snapshotted by this."""
+        """Close the log and release the lock. Models are not snapshotted."""
         self.log.close()
         self._release()
 
@@ -291,44 +393,62 @@ class Directory(AbstractContextManager["Directory"]):
         self.close()
 
     def _group(self) -> Group:
-        given = (self.log, self.schema, self._written, self.going_on, self.limits, self._label_sets)
-        return Group(*given, self.history.check_removable)
+        """Return an empty group for the present schema and models."""
+        return Group(
+            self.log,
+            self.schema,
+            self._written,
+            self.active_models,
+            self.limits,
+            self._label_sets,
+            self.history.check_removable,
+        )
 
     @contextmanager
-    def _sure(self) -> Iterator[None]:
-        """The right to append, with a schema that is the log's."""
+    def _reconciled(self) -> Iterator[None]:
+        """Hold the right to append, with a schema that matches the log.
+
+        The schema is read again if an earlier append raised.
+        """
         with self._appending:
-            if self._unsure:
+            if self._append_uncertain:
                 self._read_schema()
-                self._unsure = False
+                self._append_uncertain = False
+
             try:
                 yield
             except BaseException:
-                self._unsure = True  # the group may be in the log all the same
+                # The group may be in the log nevertheless.
+                self._append_uncertain = True
                 raise
 
     def _append(self, drafts: Sequence[Draft], up_to_refusal: bool) -> list[Receipt | StreamDRError]:
+        """Do what `append` does, with the right to append."""
         try:
             check_room(self.path, 0, self.limits.min_free_bytes)
-        except InsufficientStorage as e:
-            return [without_frames(e)] * (1 if up_to_refusal else len(drafts))
+        except InsufficientStorage as error:
+            return [without_frames(error)] * (1 if up_to_refusal else len(drafts))
+
         group = self._group()
         for draft in drafts:
             if not group.add(draft) and up_to_refusal:
                 break
+
         try:
             positions = self.log.append(group.events)
-        except InsufficientStorage as e:
-            answers = group.answers([], without_frames(e))
+        except InsufficientStorage as error:
+            answers = group.answers([], without_frames(error))
             refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
             return answers[: refused + 1] if up_to_refusal else answers
+
         if positions:
             self._adopt(group, positions)
         return group.answers(positions)
 
     def _adopt(self, group: Group, positions: Sequence[int]) -> None:
-        """A group is in the log."""
-        self.schema, self._written = group.schema, group.written
+        """Take over the schema and the drafts of a group that was written."""
+        self.schema = group.schema
+        self._written = group.written
         for model in group.models:
             model.follow(positions[-1], self.schema.names)
             if group.label_sets:
@@ -341,30 +461,40 @@ class Directory(AbstractContextManager["Directory"]):
             self._lock.release()
 
     def _read_schema(self) -> None:
-        """What the events have made of the stream (`_written`), and with the settings for what is not decided yet."""
+        """Read the schema from the log.
+
+        `_written` is the schema that the events record. `schema` is completed by the settings.
+        """
         changes = self.log.schema_changes()
         if self.log.rows and not changes:
             raise DamagedFile(f"{self.log.path} has rows, and nothing says of what schema. Restore it from a copy.")
         self._written = grown(Schema(), changes)
-        self.schema = self._known()
+        self.schema = self._current_schema()
 
-    def _known(self) -> Schema:
-        """What is known of the stream: by its events, by the settings, and by saved estimators since its last event, for the
-        next one writes down what they have brought."""
+    def _current_schema(self) -> Schema:
+        """Return the schema that the log records, completed by what is not recorded yet.
+
+        The settings complete it, and saved estimators that were added after the last event. The
+        next event will record what they added.
+        """
         schema = self._written
         if schema.layout is None:
-            schema = self._set
+            schema = self._settings
         else:
-            schema = schema._replace(target_kind=schema.target_kind or self._set.target_kind)
-        if self._sets_labels:
-            schema = schema._replace(allowed_labels=self._set.allowed_labels)
+            schema = schema._replace(target_kind=schema.target_kind or self._settings.target_kind)
+
+        if self._labels_are_set:
+            schema = schema._replace(allowed_labels=self._settings.allowed_labels)
         for model in self.models.values():
             if model.spec.saved is not None and model.start > self.position:
                 schema = with_learned(schema, model.accumulator, model.names)
         return schema
 
-    def _same(self, known: Model, spec: Spec) -> Model:
-        """The known model, if the spec is its own; a parameter left out is, for one that is there, as it was stored."""
+    def _check_same_model(self, known: Model, spec: Spec) -> Model:
+        """Return the known model, or raise ModelExists if the spec is another one.
+
+        A parameter that the spec leaves out counts as the model has it stored.
+        """
         if spec.saved not in (None, known.spec.saved) or not same_model(known.spec, spec):
             raise ModelExists(
                 f"model {known.name!r} is {known.spec.estimator} with {known.spec.params}, not {spec.estimator} with "
@@ -373,35 +503,50 @@ class Directory(AbstractContextManager["Directory"]):
             )
         return known
 
-    def _under(self, policy: PublishPolicy | None, refine: RefinePolicy | None, model: Model) -> Model:
-        """The model, from now on published and refined by these policies; None: as before."""
+    def _set_policies(self, policy: PublishPolicy | None, refine: RefinePolicy | None, model: Model) -> Model:
+        """Set how a model is published and refined from now on, and return it.
+
+        None keeps the present policy.
+        """
         if policy is not None or refine is not None:
             self.table.set_policies(model.id, policy or model.policy, refine or model.refine_policy)
             model.set_policies(policy, refine)
         return model
 
     def _first_position(self, start: Start) -> int:
-        first, end = int(self.log.first), self.position + 1
+        """Return the first position that a new model learns from.
+
+        Raises InvalidParameter or HistoryGone.
+        """
+        first = int(self.log.first)
+        end = self.position + 1
         if start == "now":
             return end
-        wanted = 0 if start == "start" else start
-        if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 <= wanted <= end:
-            raise InvalidParameter(f"from={start!r}; it must be 'start', 'now' or a position from 0 to {end}.")
-        if wanted < first:
-            raise HistoryGone(f"events before position {first} are no longer kept; start at {first} or 'now'.")
-        return wanted
 
-    def _restored(self, entry: Entry) -> Model:
-        model = self._made(entry)
+        position = 0 if start == "start" else start
+        if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position <= end:
+            raise InvalidParameter(f"from={start!r}; it must be 'start', 'now' or a position from 0 to {end}.")
+        if position < first:
+            raise HistoryGone(f"events before position {first} are no longer kept; start at {first} or 'now'.")
+        return position
+
+    def _restored_model(self, entry: Entry) -> Model:
+        """Return an entry's model as its newest snapshot has it.
+
+        It has failed if the log lacks events that it needs.
+        """
+        model = self._new_model(entry)
         try:
             bring_back(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
-            if self._left:
-                raise  # it has a newer snapshot by now
+            # The writer dropped events meanwhile, so the model has a newer snapshot now.
+            if self._tries_left:
+                raise
             model.failed_before(Failure(model.position + 1, e.code, str(e)))
         return model
 
-    def _made(self, entry: Entry) -> Model:
+    def _new_model(self, entry: Entry) -> Model:
+        """Return an entry's model, which has learned nothing yet."""
         folder = self.path if self.writable else None
         model = made(entry, self.limits.keep_versions, folder, self.table.set_ceiling)
         model.follow(self.position, self.schema.names)

@@ -1,11 +1,11 @@
-"""Draft: something offered to the log, with its rows already parsed; Receipt: what became of it.
+"""Draft: an event offered to the log, with its rows parsed. Receipt: the log's answer.
 
-Rows come as an Arrow or JSON body, as the numbers of one row, or as a batch of a shard. Parsing a body and hashing it is
-the costly part of taking a batch in; `rows_draft` does both, in the caller's thread, so the appender only admits and
-writes.
+Rows come as an Arrow or JSON body, as the numbers of one row, or as a batch of a shard. Parsing
+and hashing a body is the costly part of taking a batch in. `rows_draft` does both in the caller's
+thread, so that the appender only admits and writes.
 
-Why this way: the log keeps the body exactly as it was sent, so the same key with the same bytes is recognised for what
-it is.
+The log stores a body exactly as it was sent, so that a repetition of the same key with the same
+bytes is recognised.
 """
 
 import json
@@ -28,18 +28,22 @@ from stream_dr.models.schema import Limits
 from stream_dr.rows.block import Block
 
 REFERENCE = LASTING
-"""Keys of reference events start so; a caller's own key may not."""
+"""Prefix of the keys of reference events. Keys of callers may not begin with it."""
 
 Removal = dict[int, Sequence[int] | None]
-"""Position → row numbers within that event (None: all)."""
+"""Row numbers to unlearn, by position of their event. None means all rows of the event."""
 
 
 class Draft(NamedTuple):
-    """One event to be.
+    """Event that has no position yet.
 
-    kind: "rows", "reference" or "unlearn". body: what the log keeps. fingerprint: hex digest by which it is compared with
-    others of its key. key: idempotency key or None. block: the parsed rows (rows and reference), their values checked by
-    the codec. rows: number of rows it names. ids: (rows,) hashes of the rows' ids, where they have any.
+    kind: "rows", "reference" or "unlearn".
+    body: the bytes that the log stores.
+    fingerprint: hex digest that is compared with that of other bodies with the same key.
+    key: idempotency key or None.
+    block: the parsed rows, of kinds "rows" and "reference". The codec has checked their values.
+    rows: number of rows in the event.
+    ids: (rows,) hashes of the rows' ids, or None if they have none.
     """
 
     kind: str
@@ -52,13 +56,19 @@ class Draft(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes it takes in memory: a compressed body is a small part of its rows."""
+        """Number of bytes in memory.
+
+        A compressed body may be much smaller than its rows.
+        """
         return max(len(self.body), self.block.nbytes if self.block is not None else 0)
 
 
 class Receipt(NamedTuple):
-    """An appended event's position and rows; duplicate when its key had been appended before, with the same body.
-    columns_missing: a table's columns that the rows do not have, taken as missing."""
+    """Position and number of rows of an appended event.
+
+    duplicate: True if the same body was appended before under the same key.
+    columns_missing: a table's columns that the rows lack and that are taken as missing.
+    """
 
     position: int
     rows: int
@@ -66,8 +76,8 @@ class Receipt(NamedTuple):
     columns_missing: tuple[str, ...] = ()
 
 
-class Checked(NamedTuple):
-    """What a receipt would say; nothing was appended."""
+class DryRunReceipt(NamedTuple):
+    """Receipt that a draft would get if it were appended."""
 
     rows: int
     duplicate: bool
@@ -75,64 +85,77 @@ class Checked(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What a reference event names: one batch of one shard, in one pass."""
+    """Batch of a shard that a reference event names.
+
+    pass_number: number of the pass over the data set, from 1.
+    """
 
     uri: str
     sha256: str
     batch: int
-    passed: int
+    pass_number: int
     rows: int
 
     @property
     def key(self) -> str:
-        """Its identity in the log: (shard sha256, batch, pass)."""
-        return f"{REFERENCE}{self.sha256}:{self.batch}:{self.passed}"
+        """Key in the log, made of the shard's sha256, the batch and the pass."""
+        return f"{REFERENCE}{self.sha256}:{self.batch}:{self.pass_number}"
 
 
 def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits: Limits | None = None) -> Draft:
-    """A batch sent as bytes, parsed in full.
+    """Return the draft of a batch that was sent as bytes, parsed in full.
 
-    media: "arrow" (an IPC stream or file) or "json". Raises MalformedInput, SchemaMismatch, InvalidIndex,
-    InvalidTargets, InvalidWeights or LimitExceeded; costs one pass over the body, and no copy of bytes or of a read-only
-    view of bytes that will not change.
+    media: "arrow" (an IPC stream or file) or "json".
+
+    Bytes, and a read-only view of bytes that will not change, are not copied. Costs one pass over
+    the body. Raises MalformedInput, SchemaMismatch, InvalidIndex, InvalidTargets, InvalidWeights
+    or LimitExceeded.
     """
     block = parse_rows(body, media, limits or Limits())
-    kept: Body = body.cast("B") if isinstance(body, memoryview) and body.readonly else bytes(body)
-    return Draft("rows", kept, quick_digest(body), key, block, block.rows, _hashes(block))
+    stored: Body = body.cast("B") if isinstance(body, memoryview) and body.readonly else bytes(body)
+    return Draft("rows", stored, quick_digest(body), key, block, block.rows, _hashes(block))
 
 
 def reference_draft(reference: Reference, block: Block) -> Draft:
-    """Make the draft of a batch that stays in its shard; its key is (shard sha256, batch, pass)."""
-    facts = reference._asdict()
-    facts["pass"] = facts.pop("passed")
+    """Return the draft of a batch that stays in its shard.
+
+    Its key is made of the shard's sha256, the batch and the pass.
+    """
+    fields = reference._asdict()
+    fields["pass"] = fields.pop("pass_number")
     digest = sha256_of(reference.key.encode())
-    return Draft("reference", _json(facts), digest, reference.key, block, reference.rows, _hashes(block))
+    return Draft("reference", _json(fields), digest, reference.key, block, reference.rows, _hashes(block))
 
 
-def reference_in(body: Body) -> Reference:
-    """The Reference in a reference event's body."""
-    facts = json.loads(bytes(body))
-    return Reference(facts["uri"], facts["sha256"], facts["batch"], facts["pass"], facts["rows"])
+def parse_reference(body: Body) -> Reference:
+    """Return the Reference in a reference event's body."""
+    fields = json.loads(bytes(body))
+    return Reference(fields["uri"], fields["sha256"], fields["batch"], fields["pass"], fields["rows"])
 
 
 def unlearn_draft(picked: Removal, key: str | None = None, request: bytes | None = None) -> Draft:
-    """Rows to be taken out: position → row numbers within that event, None for all of them.
+    """Return the draft of an event that unlearns rows.
 
-    request: what was asked for, in bytes, by which a repetition under the same key is recognised; the event's body if
-    None.
+    picked: the rows to unlearn.
+    request: bytes of the request, which identify a repetition under the same key. None takes the
+    event's body.
     """
     body = _json({"rows": {str(p): None if r is None else list(r) for p, r in sorted(picked.items())}})
     return Draft("unlearn", body, sha256_of(request or body), key)
 
 
-def removal_of(body: Body) -> Removal:
-    """The Removal in an unlearn event's body."""
+def parse_removal(body: Body) -> Removal:
+    """Return the Removal in an unlearn event's body."""
     return {int(position): rows for position, rows in json.loads(bytes(body))["rows"].items()}
 
 
 def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
-    """The Block in an Arrow or JSON body. limits: None of a body that was taken before, whatever the limits are now. Raises
-    what arrow.codec raises, and LimitExceeded."""
+    """Return the Block in an Arrow or JSON body.
+
+    limits: None for a body of the log, which was admitted under the limits of its time.
+
+    Raises the errors of `arrow.codec`, and LimitExceeded.
+    """
     if media != "json":
         return block_from_arrow(read_arrow(body, max_bytes=limits.max_body_bytes if limits else None))
     if limits and len(body) > limits.max_json_bytes:
@@ -140,6 +163,7 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
             f"JSON body of {len(body)} bytes; at most {limits.max_json_bytes} are taken. Send Arrow, or fewer rows.",
             bytes=len(body),
         )
+
     try:
         obj = orjson.loads(body)
     except orjson.JSONDecodeError as e:
@@ -150,19 +174,23 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
 
 
 def media_of(body: Body) -> str:
-    """ "json" or "arrow", by the first byte."""
+    """Return "json" or "arrow", as the first byte of a body tells."""
     return "json" if bytes(body).lstrip()[:1] in (b"{", b"[") else "arrow"
 
 
 def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Block:
-    """The Block of one row given as numbers: dense, or sparse where indices are given, in any order.
+    """Return the Block of one row that is given as numbers.
 
-    Raises InvalidRows (no values, another number of indices than values) and InvalidIndex (negative, repeated, too large).
+    The row is sparse if indices are given, in any order, else dense.
+
+    Raises InvalidRows if there are no values, or another number of indices than of values. Raises
+    InvalidIndex for an index that is negative, repeated or too large.
     """
     if indices is None:
         if not len(values):
             raise InvalidRows("the row has no values; send one number a feature.")
         return Block(np.array([values], dtype=np.float64))
+
     if len(indices) != len(values):
         raise InvalidRows(f"{len(indices)} indices and {len(values)} values; send as many of one as of the other.")
     if len(indices) and not 0 <= min(indices) <= max(indices) < WIDEST:
@@ -181,47 +209,54 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
 
 
 class Recent:
-    """Drafts that were just appended, still parsed, by position, so that who reads the log need not parse them again.
+    """Drafts that were appended and not learned yet, in memory.
 
-    At most `max_bytes` of them, as sent or as unpacked: while there is no room the newest are left out, for models take the
-    oldest first. Thread-safe.
+    max_bytes: limit on their bytes, as sent or as unpacked.
+
+    If a draft does not fit, it is left out: models learn the oldest drafts first, so those stay.
+    Thread-safe.
     """
 
     def __init__(self, max_bytes: int = 0) -> None:
-        self._room = max_bytes
-        self._held: dict[int, Draft] = {}
+        self._free_bytes = max_bytes
+        self._drafts: dict[int, Draft] = {}
         self._lock = threading.Lock()
 
     def put(self, position: int, draft: Draft) -> None:
-        """Hold a draft while there is room."""
+        """Store a draft if there is room."""
         with self._lock:
-            if draft.size <= self._room:
-                self._held[position] = draft
-                self._room -= draft.size
+            if draft.size <= self._free_bytes:
+                self._drafts[position] = draft
+                self._free_bytes -= draft.size
 
     def take(self, after: int, limit: int) -> list[tuple[int, Draft]]:
-        """At most `limit` drafts at positions after + 1, after + 2 …, without gap; they stay held."""
-        found: list[tuple[int, Draft]] = []
+        """Return at most `limit` drafts at positions after + 1, after + 2 …, without gap.
+
+        They stay stored.
+        """
+        drafts: list[tuple[int, Draft]] = []
         with self._lock:
-            while len(found) < limit and (draft := self._held.get(after + 1 + len(found))) is not None:
-                found.append((after + 1 + len(found), draft))
-        return found
+            while len(drafts) < limit and (draft := self._drafts.get(after + 1 + len(drafts))) is not None:
+                drafts.append((after + 1 + len(drafts), draft))
+        return drafts
 
     def first(self, after: int, otherwise: int) -> int:
-        """The oldest position past `after` that is held, or `otherwise`."""
+        """Return the oldest stored position past `after`, or `otherwise` if there is none."""
         with self._lock:
-            return min((position for position in self._held if position > after), default=otherwise)
+            return min((position for position in self._drafts if position > after), default=otherwise)
 
     def forget(self, until: int) -> None:
-        """Let go of the drafts at positions ≤ until."""
+        """Drop the drafts at positions up to `until`."""
         with self._lock:
-            for position in [p for p in self._held if p <= until]:
-                self._room += self._held.pop(position).size
+            for position in [p for p in self._drafts if p <= until]:
+                self._free_bytes += self._drafts.pop(position).size
 
 
 def _hashes(block: Block) -> np.ndarray | None:
+    """Return the hashes of the block's ids, or None if it has none."""
     return None if block.ids is None else id_hashes(block.ids)
 
 
-def _json(facts: dict[str, Any]) -> bytes:
-    return json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
+def _json(fields: dict[str, Any]) -> bytes:
+    """Return an object as canonical JSON."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

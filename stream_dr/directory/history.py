@@ -1,11 +1,13 @@
-"""History: events of the log back as Blocks; the rows of its past, less what unlearn events took out.
+"""History: rows of past events as Blocks, without those that were unlearned.
 
-A body is Arrow or JSON, told apart by its first bytes; a reference event names a batch of a shard (references.py).
+A body is Arrow or JSON, which its first byte tells. A reference event names a batch of a shard
+(references.py).
 
-Cost: each unlearn event is read once, and what it takes out is held: some bytes a row. An id is looked up in the log's
-index, and the events that may have it are read.
+Rebuilding, subtracting and refining a model all ask here which rows are still learned, so they
+agree.
 
-Why this way: a rebuild, a subtraction and a refine agree on which rows are still learned, because they ask here.
+Cost: each unlearn event is read once, and the row numbers it names stay in memory. To find an id,
+the log's index is searched and the events that may have it are read.
 """
 
 import json
@@ -18,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.directory.draft import Reference, Removal, media_of, parse_rows, reference_in, removal_of
+from stream_dr.directory.draft import Reference, Removal, media_of, parse_reference, parse_removal, parse_rows
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter, StreamDRError
 from stream_dr.log.event import Event
@@ -30,50 +32,64 @@ from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard
 
 PAGE = 64
-"""Events read from the log at once."""
+"""Number of events read from the log at once."""
 
 PAGE_OF_IDS = 1024
-"""Events of an earlier release whose ids are noted at once."""
+"""Number of events whose ids are indexed at once, if an earlier release appended them."""
 
 GONE = b"stream_dr.gone"
-"""Schema metadata key: JSON list of the row numbers that were taken out of a body."""
+"""Schema metadata key: JSON list of the numbers of rows that were removed from a body."""
 
 
 class Decoder:
-    """Reads events into Blocks; keeps the shards it has found. directory: whose table says where moved shards are. One owner
-    (thread) each."""
+    """Decoder of events into Blocks. Caches the shards that it opens.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    path: path of the directory. Its tables say where moved shards are.
+
+    Used by one thread.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._shards: dict[tuple[str, str], Shard] = {}
 
     def decode(self, event: Event, schema: Schema) -> Block | Removal | None:
-        """What an event brings, columns in the schema's order; None where all its rows were unlearned and forgotten.
+        """Return an event's rows or removal, with columns in the schema's order.
 
-        Raises DamagedFile, and SourceMissing or DamagedShard when a referenced shard is not there or is not what it was.
+        None if all rows of the event were unlearned and erased.
+
+        Raises DamagedFile. Raises SourceMissing or DamagedShard if a referenced shard is missing
+        or has changed.
         """
         check_intact(event)
         if event.kind == "unlearn":
-            return removal_of(event.body)
+            return parse_removal(event.body)
         return columns_in_order(self._block(event), schema) if event.body else None
 
     def numbered(self, event: Event, schema: Schema) -> tuple[Block, np.ndarray] | None:
-        """The rows of an event, and the numbers (rows,) that they had when it was appended; None where there are none."""
-        found = self.decode(event, schema)
-        return (found, numbers_of(found, gone_of(event))) if isinstance(found, Block) else None
+        """Return an event's rows, and the numbers (rows,) they had when it was appended.
+
+        None if the event has no rows.
+        """
+        block = self.decode(event, schema)
+        return (block, original_numbers(block, removed_numbers(event))) if isinstance(block, Block) else None
 
     def _block(self, event: Event) -> Block:
+        """Return the rows of an event that has some."""
         if event.kind != "reference":
             return parse_rows(event.body, media_of(event.body), None)
-        facts = json.loads(bytes(event.body))
-        where = (facts["uri"], facts["sha256"])
-        if where not in self._shards:
-            self._shards[where] = find_shard(self._directory, *where)
-        return self._shards[where].read(facts["batch"])
+        reference = parse_reference(event.body)
+        shard = (reference.uri, reference.sha256)
+        if shard not in self._shards:
+            self._shards[shard] = find_shard(self._path, *shard)
+        return self._shards[shard].read(reference.batch)
 
 
 def check_intact(event: Event) -> None:
-    """Raise DamagedFile for an event whose body is not what was written: a number with a flipped bit is a number still."""
+    """Raise DamagedFile if an event's body is not what was written.
+
+    A body must be checked before it is parsed: a number with a flipped bit is still a number.
+    """
     if not event.intact:
         raise DamagedFile(
             f"the body of the event at position {event.position} is not what was written. Restore the log from a copy; "
@@ -82,42 +98,60 @@ def check_intact(event: Event) -> None:
         )
 
 
-def gone_of(event: Event) -> list[int]:
-    """The numbers of the rows that were taken out of an event's body."""
+def removed_numbers(event: Event) -> list[int]:
+    """Return the numbers of the rows that were removed from an event's body."""
     if event.kind != "rows" or event.checksum is None or not event.body:
         return []
     metadata = pa.ipc.open_stream(event.body).schema.metadata or {}
     return [int(number) for number in json.loads(metadata.get(GONE, b"[]"))]
 
 
-def numbers_of(block: Block, gone: Sequence[int]) -> np.ndarray:
-    """The numbers (rows,) that an event's rows had when it was appended; gone: those of rows that are not there any more."""
-    return np.setdiff1d(np.arange(block.rows + len(gone)), np.asarray(gone, dtype=np.int64))
+def original_numbers(block: Block, removed: Sequence[int]) -> np.ndarray:
+    """Return the numbers (rows,) that an event's rows had when it was appended.
+
+    block: the rows that are left.
+    removed: numbers of the rows that were removed from the body.
+    """
+    return np.setdiff1d(np.arange(block.rows + len(removed)), np.asarray(removed, dtype=np.int64))
 
 
 class History:
-    """The past of a directory's log. schema: the stream's, now. going_on: the models that learn, now, or will after a
-    restart. Its methods may run in several threads at once; each call decodes for itself. It is a Source."""
+    """Past events of a directory's log. A Source of rows for estimators.
+
+    log: the log.
+    path: path of the directory.
+    schema: returns the stream's schema as it is now.
+    active_models: returns the models that learn, or will learn after a restart.
+
+    Thread-safe. Each call decodes with a Decoder of its own.
+    """
 
     def __init__(
         self,
         log: Log,
         path: Path,
         schema: Callable[[], Schema],
-        going_on: Callable[[], Sequence[Model]],
+        active_models: Callable[[], Sequence[Model]],
     ) -> None:
-        self._log, self._path, self._schema, self._going_on = log, path, schema, going_on
+        self._log = log
+        self._path = path
+        self._schema = schema
+        self._active_models = active_models
         self._lock = threading.Lock()
-        self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}  # by which event, of each position
-        self._removals_to = -1
+
+        # For each position, the unlearn events that name it: (position of the unlearn event, row numbers).
+        self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
+        self._removals_read_to = -1
 
     def decoder(self) -> Decoder:
-        """A new Decoder of the log's events."""
+        """Return a new Decoder of the log's events."""
         return Decoder(self._path)
 
     def stored(self, event: Event) -> tuple[Block, np.ndarray] | None:
-        """The rows that an event still holds, and the numbers (rows,) that they had when it was appended; None where it
-        holds none."""
+        """Return the rows that an event still holds, and their original numbers (rows,).
+
+        None if it holds none.
+        """
         return self.decoder().numbered(event, self._schema())
 
     def events(
@@ -125,54 +159,81 @@ class History:
         after: int = -1,
         until: int | None = None,
         only: Container[int] | None = None,
-        removed_to: int | None = None,
+        unlearn_horizon: int | None = None,
     ) -> Generator[tuple[int, Block], None, None]:
-        """(position, Block), for after < position ≤ until, of the rows that unlearn events up to removed_to (None: `until`)
-        have left; to the end of the log when it is None. only: of these positions alone."""
-        last, decoder = self._log.last if until is None else until, self.decoder()
+        """Yield (position, Block) for events with after < position ≤ until.
+
+        until: the last position, None for the end of the log.
+        only: if given, other positions are skipped.
+        unlearn_horizon: rows that unlearn events up to this position removed are left out. None
+        means `until`.
+
+        Events of which no row is left are skipped.
+        """
+        last = self._log.last if until is None else until
+        horizon = last if unlearn_horizon is None else unlearn_horizon
+        decoder = self.decoder()
+
         for event in self._read(after, last):
             if only is None or event.position in only:
-                found = self._left_of(event, decoder, last if removed_to is None else removed_to)
-                if found is not None:
-                    yield event.position, found[0]
+                remaining = self._remaining_of(event, decoder, horizon)
+                if remaining is not None:
+                    yield event.position, remaining[0]
 
-    def left(
-        self, position: int, block: Block, numbers: np.ndarray, removed_to: int
+    def remaining(
+        self, position: int, block: Block, numbers: np.ndarray, unlearn_horizon: int
     ) -> tuple[Block, np.ndarray] | None:
-        """The rows of an event, of these numbers (rows,), that unlearn events up to a position leave, and their numbers;
-        None where they leave none."""
-        stays = ~among(numbers, self._removed(position, removed_to + 1))
+        """Return the rows that are not unlearned, and their numbers.
+
+        position: position of the event.
+        block, numbers: rows of the event and their original numbers (rows,).
+        unlearn_horizon: only unlearn events up to this position count.
+
+        None if no row is left.
+        """
+        stays = ~is_among(numbers, self._removed(position, unlearn_horizon + 1))
         if stays.all():
             return block, numbers
         return (block.take(np.flatnonzero(stays)), numbers[stays]) if stays.any() else None
 
-    def references(self, after: int, until: int, removed_to: int) -> Iterator[tuple[int, Reference | None]]:
-        """(position, what the event refers to), for after < position ≤ until, of events that unlearn events up to removed_to
-        have left rows of; None where the rows are in the log itself, or not all of them are left."""
-        for event in self._read(after, until):
-            left_out = self._removed(event.position, removed_to + 1)
-            if event.kind != "unlearn" and event.body and left_out is not None:
-                yield event.position, reference_in(event.body) if event.kind == "reference" and not left_out else None
+    def references(self, after: int, until: int, unlearn_horizon: int) -> Iterator[tuple[int, Reference | None]]:
+        """Yield (position, Reference) for events with after < position ≤ until.
 
-    def picked(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
-        """The Blocks of the rows a removal at `until` names, of events past `after`, less what was taken out before
-        it."""
+        The Reference is None if the rows are in the log itself, or if some of them were unlearned.
+        Events whose rows were all unlearned are skipped.
+        unlearn_horizon: only unlearn events up to this position count.
+        """
+        for event in self._read(after, until):
+            removed = self._removed(event.position, unlearn_horizon + 1)
+            if event.kind != "unlearn" and event.body and removed is not None:
+                yield event.position, parse_reference(event.body) if event.kind == "reference" and not removed else None
+
+    def removed_blocks(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
+        """Yield the Blocks of the rows that a removal at position `until` takes away.
+
+        Only events past `after` count. Rows that were unlearned before are left out.
+        """
         decoder = self.decoder()
         for position in sorted(p for p in removal if after < p < until):
             for event in self._read(position - 1, position):
-                before, wanted = self._removed(position, until), removal[position]
-                found = decoder.numbered(event, self._schema())
-                if found is None:
+                removed_before = self._removed(position, until)
+                stored = decoder.numbered(event, self._schema())
+                if stored is None:
                     continue
-                block, numbers = found
-                chosen = ~among(numbers, before) & among(numbers, wanted)
+
+                block, numbers = stored
+                chosen = ~is_among(numbers, removed_before) & is_among(numbers, removal[position])
                 if chosen.any():
                     yield block.take(np.flatnonzero(chosen))
 
     def pick(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
-        """What an unlearn request names: whole events by position, single rows by id.
+        """Return the Removal that an unlearn request names.
 
-        Raises InvalidParameter (nothing named, no such position, an id that no row has) and HistoryGone.
+        positions: events to unlearn as a whole.
+        ids: ids of single rows to unlearn.
+
+        Raises InvalidParameter if nothing is named, a position is not in the log, or no learned
+        row has one of the ids. Raises HistoryGone.
         """
         if not positions and not ids:
             raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
@@ -183,9 +244,12 @@ class History:
         return self._by_ids(set(map(str, ids)), removal) if ids else removal
 
     def check_removable(self, removal: Removal) -> None:
-        """Raise HistoryGone where what a removal names, or a model needs for it, has been dropped."""
+        """Raise HistoryGone if events needed to unlearn the rows were dropped.
+
+        These are the events that the removal names, and those from which a model must be rebuilt.
+        """
         first = self._log.first
-        for model in self._going_on():
+        for model in self._active_models():
             if not model.subtracts and first > model.start:
                 raise HistoryGone(
                     f"model {model.name!r} cannot subtract rows and would be rebuilt from position {model.start}; the log "
@@ -195,45 +259,57 @@ class History:
             raise HistoryGone(f"events before position {first} were dropped, {min(removal)} among them.", first=first)
 
     def index_ids(self) -> None:
-        """Note the ids of the rows that an earlier release appended, which noted none. An event that cannot be read now is
-        read when an id is looked for, and raises then."""
+        """Index the row ids of events that an earlier release appended without.
+
+        An event that cannot be read now is read when an id is searched for, and raises then.
+        """
         decoder = self.decoder()
         for first, last in self._log.not_indexed():
             after = max(first, self._log.first) - 1
             with suppress(StreamDRError):
                 while after < last and (page := self._log.read(after, last, PAGE_OF_IDS)):
-                    after, ids, unread = page[-1].position, dict[int, np.ndarray](), list[int]()
+                    after = page[-1].position
+                    ids = dict[int, np.ndarray]()
+                    unread = list[int]()
                     for event in page:
                         try:
-                            found = decoder.decode(event, self._schema())
+                            block = decoder.decode(event, self._schema())
                         except StreamDRError:
                             unread.append(event.position)
                         else:
-                            if isinstance(found, Block) and found.ids is not None:
-                                ids[event.position] = id_hashes(found.ids)
+                            if isinstance(block, Block) and block.ids is not None:
+                                ids[event.position] = id_hashes(block.ids)
                     self._log.index_ids(last, after, ids, unread)
 
-    def _left_of(self, event: Event, decoder: Decoder, removed_to: int) -> tuple[Block, np.ndarray] | None:
-        """As `left`, of an event of any kind; None for one without rows."""
-        if self._removed(event.position, removed_to + 1) is None:
+    def _remaining_of(self, event: Event, decoder: Decoder, unlearn_horizon: int) -> tuple[Block, np.ndarray] | None:
+        """Return what `remaining` does, for an event of any kind.
+
+        None if it has no rows.
+        """
+        if self._removed(event.position, unlearn_horizon + 1) is None:
             return None
-        found = decoder.numbered(event, self._schema())
-        return None if found is None else self.left(event.position, *found, removed_to)
+        stored = decoder.numbered(event, self._schema())
+        return None if stored is None else self.remaining(event.position, *stored, unlearn_horizon)
 
     def _removed(self, position: int, before: int) -> Sequence[int] | None:
-        """Numbers of an event's rows that unlearn events before a position have taken out; None: all of them."""
+        """Return the numbers of an event's rows that were unlearned before a position.
+
+        None means that all of its rows were.
+        """
         with self._lock:
-            if before - 1 > self._removals_to:
-                for event in self._log.read_kind("unlearn", before, self._removals_to):
+            if before - 1 > self._removals_read_to:
+                for event in self._log.read_kind("unlearn", before, self._removals_read_to):
                     check_intact(event)
-                    for named, rows in removal_of(event.body).items():
+                    for named, rows in parse_removal(event.body).items():
                         self._removals.setdefault(named, []).append((event.position, rows))
-                    self._removals_to = event.position
-                self._removals_to = before - 1
-            taken = [rows for by, rows in self._removals.get(position, ()) if by < before]
-        return None if None in taken else list(chain.from_iterable(rows for rows in taken if rows is not None))
+                    self._removals_read_to = event.position
+                self._removals_read_to = before - 1
+
+            removed = [rows for unlearned_at, rows in self._removals.get(position, ()) if unlearned_at < before]
+        return None if None in removed else list(chain.from_iterable(rows for rows in removed if rows is not None))
 
     def _read(self, after: int, until: int) -> Iterator[Event]:
+        """Yield the events with after < position ≤ until."""
         while after < until:
             page = self._log.read(after, until, PAGE)
             if not page:
@@ -242,6 +318,7 @@ class History:
             after = page[-1].position
 
     def _check_position(self, position: int) -> None:
+        """Raise InvalidParameter unless an event with rows has this position."""
         if not 0 <= position <= self._log.last:
             raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
         event = self._log.read(position - 1, position)[0]
@@ -249,22 +326,33 @@ class History:
             raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
 
     def _by_ids(self, wanted: set[str], removal: Removal) -> Removal:
-        found, decoder, last = set[str](), self.decoder(), self._log.last
+        """Add the rows with the wanted ids to a removal and return it."""
+        found_ids = set[str]()
+        decoder = self.decoder()
+        last = self._log.last
+
         for position in self._log.with_ids(id_hashes(wanted)):
             for event in self._read(position - 1, position):
-                left = self._left_of(event, decoder, last)
-                if left is None or left[0].ids is None:
+                remaining = self._remaining_of(event, decoder, last)
+                if remaining is None or remaining[0].ids is None:
                     continue
-                named = {n: str(name) for n, name in zip(left[1].tolist(), left[0].ids, strict=True)}
+
+                named = {n: str(name) for n, name in zip(remaining[1].tolist(), remaining[0].ids, strict=True)}
                 rows = [number for number, name in named.items() if name in wanted]
-                found.update(named[number] for number in rows)
+                found_ids.update(named[number] for number in rows)
                 if rows and position not in removal:
                     removal[position] = rows
-        if wanted - found:
-            raise InvalidParameter(f"no learned row has the ids {sorted(wanted - found)[:5]}; nothing was taken out.")
+
+        if wanted - found_ids:
+            raise InvalidParameter(
+                f"no learned row has the ids {sorted(wanted - found_ids)[:5]}; nothing was taken out."
+            )
         return removal
 
 
-def among(numbers: np.ndarray, rows: Sequence[int] | None) -> np.ndarray:
-    """Which of an event's row numbers are among these; None: all are."""
+def is_among(numbers: np.ndarray, rows: Sequence[int] | None) -> np.ndarray:
+    """Return for each row number whether it is among `rows`, as bool (rows,).
+
+    None stands for all rows.
+    """
     return np.ones(len(numbers), dtype=bool) if rows is None else np.isin(numbers, rows)

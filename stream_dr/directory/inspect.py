@@ -1,6 +1,7 @@
-"""Inspect: what a directory holds, as one JSON-able value; read-only, also while another process writes.
+"""Inspect: summary of a directory's contents as one JSON-able value.
 
-Models are shown as their newest snapshot has them; `position` beside the log's says how far that is behind.
+Reading is safe while another process writes. Models are shown as their newest snapshot has them.
+Their `position`, compared with the log's, says how far behind that is.
 """
 
 from pathlib import Path
@@ -12,8 +13,14 @@ from stream_dr.models.snapshot import snapshot_files, snapshot_folder, state_sha
 
 
 def inspect(path: Path) -> Facts:
-    """{"position", "rows", "first", "schema", "models": {name: {…, "state_sha256"}}}. Raises DirectoryMissing and what
-    a damaged log raises. Costs reading the newest snapshot of each model."""
+    """Return a summary of the directory at `path`.
+
+    Its keys are "position", "rows", "first", "schema" and "models". The models are described by
+    name, with "state_sha256" and "snapshots" (positions) in addition.
+
+    Reads the newest snapshot of each model. Raises DirectoryMissing, and the errors of a damaged
+    log.
+    """
     with Directory(path, writable=False) as directory:
         return {
             "position": directory.position,
@@ -25,9 +32,9 @@ def inspect(path: Path) -> Facts:
 
 
 def _model(directory: Directory, model: Model) -> Facts:
+    """Return the description of a model, the digest of its state and its snapshots."""
     folder = snapshot_folder(directory.path, model.name, model.id)
-    told = model.describe(directory.position)
-    return told | {
+    return model.describe(directory.position) | {
         "state_sha256": state_sha256(model.accumulator.freeze()),
         "snapshots": [int(path.stem) for path in snapshot_files(folder)],
     }

@@ -1,4 +1,4 @@
-"""Newest: the rows that a stream took in last, and are still learned, with their targets."""
+"""Newest: the rows of a stream that came last and are still learned, with targets."""
 
 from typing import NamedTuple
 
@@ -13,19 +13,24 @@ from stream_dr.targets.targets import Targets
 
 
 class Newest(NamedTuple):
-    """Batches of rows, oldest first, and the log's position when they were read."""
+    """Batches of rows, oldest first.
+
+    position: last position of the log when they were read.
+    """
 
     position: int
     blocks: tuple[Block, ...] = ()
 
     def project(self, projection: Projection) -> np.ndarray:
-        """(rows, components) float64, in order."""
+        """Return the projected rows (rows, components) as float64, in order."""
         parts = [projection.apply(block.X) for block in self.blocks]
         return np.vstack(parts) if parts else np.zeros((0, projection.n_components))
 
     def deviations(self, projection: Projection) -> np.ndarray:
-        """Standard deviation (features,) of the columns that a linear projection's loadings are of; none without rows.
-        O(entries)."""
+        """Return the standard deviation (features,) of each column of the loadings.
+
+        The projection must be linear. The result is empty if there are no rows. Costs O(entries).
+        """
         scaler = StandardScaler(with_mean=False)
         for block in self.blocks:
             for rows in columns_of(projection, block.X):
@@ -33,42 +38,58 @@ class Newest(NamedTuple):
         return np.sqrt(scaler.var_) if self.blocks else np.zeros(0)
 
     def captured(self, projection: Projection) -> np.ndarray:
-        """Share (components,) of the rows' variance, of all columns, that lies in the span of a linear projection's first
-        ones."""
+        """Return the share (components,) of variance in the span of the first components.
+
+        Entry k is for the first k + 1 components of a linear projection. The total is the rows'
+        variance over all columns.
+        """
         total = float((self.deviations(projection) ** 2).sum())
-        loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009 a linear one has them, or what it maps for
-        turned = np.linalg.qr(loadings, mode="r")
-        along = self.project(projection) @ np.linalg.pinv(turned)  # the rows along orthonormal axes of the same spans
-        return np.cumsum(along.var(axis=0)) / total if total > 0 else np.zeros(len(turned))
+        loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009
+
+        triangle = np.linalg.qr(loadings, mode="r")
+        # Coordinates of the rows along orthonormal axes that span the same subspaces.
+        coordinates = self.project(projection) @ np.linalg.pinv(triangle)
+        return np.cumsum(coordinates.var(axis=0)) / total if total > 0 else np.zeros(len(triangle))
 
     @property
     def targets(self) -> Targets | None:
-        """Their targets, labels of all batches under one code each; None where no batch has any."""
+        """Targets of the rows, with one code per label over all batches.
+
+        None if no batch has targets, or if batches have different kinds.
+        """
         kinds = {block.y.kind for block in self.blocks if isinstance(block.y, Targets)}
         if len(kinds) != 1:
             return None
         (kind,) = kinds
-        return _numbers(self.blocks) if kind == "continuous" else _labels(self.blocks, kind)
+        return _continuous_targets(self.blocks) if kind == "continuous" else _label_targets(self.blocks, kind)
 
 
 def newest_rows(directory: Directory, rows: int) -> Newest:
-    """The newest rows, at most so many, without what was unlearned; fewer where some of the last so many were. Reads
-    the events that hold them. Raises what reading a damaged log, or a shard that is gone, raises."""
+    """Return the newest rows that are still learned, at most `rows` of them.
+
+    The last `rows` rows of the log are read. If some of them were unlearned, fewer are returned.
+
+    Raises the errors of a damaged log, or of a shard that is missing.
+    """
     position = directory.position
     if position < 0 or rows <= 0:
         return Newest(position)
-    blocks, left = [block for _, block in directory.history.events(directory.log.holding(rows) - 1, position)], rows
-    kept: list[Block] = []
+
+    first = directory.log.first_position_keeping(rows)
+    blocks = [block for _, block in directory.history.events(first - 1, position)]
+
+    missing = rows
+    newest: list[Block] = []
     for block in reversed(blocks):
-        kept.append(block if block.rows <= left else block.take(np.arange(block.rows - left, block.rows)))
-        left -= kept[-1].rows
-        if not left:
+        newest.append(block if block.rows <= missing else block.take(np.arange(block.rows - missing, block.rows)))
+        missing -= newest[-1].rows
+        if not missing:
             break
-    return Newest(position, tuple(reversed(kept)))
+    return Newest(position, tuple(reversed(newest)))
 
 
-def _numbers(blocks: tuple[Block, ...]) -> Targets:
-    """Continuous targets; rows without any are absent."""
+def _continuous_targets(blocks: tuple[Block, ...]) -> Targets:
+    """Return the continuous targets. Rows without any are marked absent."""
     width = next(b.y.values.shape[1] for b in blocks if b.y is not None)
     values, present = [], []
     for block in blocks:
@@ -77,7 +98,8 @@ def _numbers(blocks: tuple[Block, ...]) -> Targets:
     return Targets("continuous", (), np.empty(0, np.int32), values=np.vstack(values), present=np.concatenate(present))
 
 
-def _labels(blocks: tuple[Block, ...], kind: str) -> Targets:
+def _label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
+    """Return the class or multilabel targets. Rows without any are marked absent."""
     table: dict[Label, int] = {}
     codes, counts, present = [], [], []
     for block in blocks:
@@ -86,15 +108,17 @@ def _labels(blocks: tuple[Block, ...], kind: str) -> Targets:
             codes.append(np.full(block.rows if kind == "class" else 0, -1))
             counts.append(np.zeros(block.rows, np.int64))
             continue
-        own = np.array([table.setdefault(label, len(table)) for label in block.y.labels] + [-1])
-        codes.append(own[block.y.codes])  # −1, absent, takes the last
+
+        codes_here = np.array([table.setdefault(label, len(table)) for label in block.y.labels] + [-1])
+        # An absent target has code −1, which takes the last entry.
+        codes.append(codes_here[block.y.codes])
         counts.append(np.ones(block.rows, np.int64) if kind == "class" else np.diff(block.y.indptr))
     indptr = None if kind == "class" else np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     return Targets(kind, tuple(table), np.concatenate(codes), indptr, present=np.concatenate(present))
 
 
 def _present(block: Block) -> np.ndarray:
-    """(rows,) bool: which rows have a target."""
+    """Return which rows have a target, as bool (rows,)."""
     if block.y is None:
         return np.zeros(block.rows, bool)
     return np.ones(block.rows, bool) if block.y.present is None else np.asarray(block.y.present)

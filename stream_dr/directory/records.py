@@ -1,17 +1,22 @@
-"""Records: what a directory's models did over time, for figures: one JSON object a line in D/records.jsonl.
+"""Records: history of a directory's models, for figures.
+
+D/records.jsonl has one JSON object on each line.
 
 Each record has a kind and `time`, seconds since 1970. The kinds:
 
-* "progress": position and rows of the stream. Of each model rows, rate (rows a second; None if not known),
-  lag, version and, if it is tested, the scores of `TestThenTrain.scores` but the confusion and the curve.
+* "progress": position and rows of the stream. For each model rows, rate (rows per second, None if
+  not known), lag, version and, if it is tested, the scores of `TestThenTrain.scores` except the
+  confusion and the curve.
 * "tested": model, id and all scores.
-* "published": model, version, position, rows, solution, angles. The angles are the principal angles (radians,
-  ascending) between this version and the one recorded before it. None if a projection is not linear.
-* "pass": what running/refine.py reports of a pass of a refine.
+* "published": model, version, position, rows, solution, angles. The angles are the principal angles
+  (radians, ascending) between this version and the one recorded before it. None if a projection is
+  not linear.
+* "pass": the report of running/refine.py about one pass of a refine.
 * "failed": model, position, code.
 
-Nothing that is learned, published or restored reads them: a file that is missing, damaged or cannot be written costs figures
-and scores alone. It is bounded: past MOST_BYTES every second line of the older half goes, but those of refines and failures.
+Nothing that is learned, published or restored depends on records: without the file only figures and
+scores are lost. Past MOST_BYTES every second line of the older half is removed, except those of
+refines and failures.
 """
 
 import contextlib
@@ -37,14 +42,17 @@ log = logging.getLogger("stream_dr.records")
 
 RECORDS = "records.jsonl"
 
-BEAT = 1.0
-"""Seconds between two records of progress."""
+PROGRESS_EVERY = 1.0
+"""Minimum number of seconds between two records of progress."""
 
 MOST_BYTES = 8 << 20
-"""Length of the file past which older lines are thinned out."""
+"""Size of the file past which older lines are thinned out."""
 
-FOLLOWED, FOLLOWED_BYTES = 4_000, 2 << 20
-"""Records that are held by who follows them, and bytes of the file that are read for it at first, the last."""
+TAIL_RECORDS = 4_000
+"""Number of records that a RecordsTail holds."""
+
+TAIL_BYTES = 2 << 20
+"""Number of bytes at the end of the file that a RecordsTail reads at first."""
 
 _NOT_SCORES = ("kind", "time", "model", "id")
 """Keys of a "tested" record besides the scores."""
@@ -53,23 +61,30 @@ _LONG = ("confusion", "curve")
 """Scores that are left out of the records of progress."""
 
 TESTED_EVERY = 30.0
-"""Seconds between two records of a model's tests."""
+"""Minimum number of seconds between two records of a model's tests."""
 
-_TESTED = b'{"kind":"tested"'
-_LASTING = (b'{"kind":"pass"', b'{"kind":"failed"')
+# Beginnings of lines: of records of tests, and of those that are never thinned out.
+_TESTED_PREFIX = b'{"kind":"tested"'
+_LASTING_PREFIXES = (b'{"kind":"pass"', b'{"kind":"failed"')
 
 
 class Records:
-    """The records in a file. Any thread adds; who reads gets what is whole."""
+    """Records of a directory, in the file at `path`.
+
+    Any thread may add. Readers get complete lines only.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
 
-    def add(self, kind: str, **facts: Any) -> None:
-        """Add one, with the time; a disk that does not take it is logged, and nothing else."""
+    def add(self, kind: str, **fields: Any) -> None:
+        """Add a record with the current time.
+
+        If the disk does not take it, this is logged and nothing else happens.
+        """
         line = (
-            json.dumps({"kind": kind, "time": round(time.time(), 3), **facts}, separators=(",", ":")).encode() + b"\n"
+            json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}, separators=(",", ":")).encode() + b"\n"
         )
         try:
             with self._lock, self.path.open("ab") as file:
@@ -80,73 +95,83 @@ class Records:
             log.warning("%s is not kept up: %s", self.path, e)
 
     def read(self) -> list[Facts]:
-        """All there are, oldest first; lines that are not whole are left out."""
+        """Return all records, oldest first. Incomplete lines are skipped."""
         try:
-            return _facts(self.path.read_bytes())
+            return _parse_lines(self.path.read_bytes())
         except FileNotFoundError:
             return []
 
     def last_tested(self) -> dict[int, Facts]:
         """Return the last scores of each model that was tested, by model id."""
-        found = {}
+        scores = {}
         with contextlib.suppress(FileNotFoundError):
             lines = self.path.read_bytes().splitlines()
-            for facts in _facts(b"\n".join(line for line in lines if line.startswith(_TESTED))):
-                found[facts["id"]] = {name: value for name, value in facts.items() if name not in _NOT_SCORES}
-        return found
+            for record in _parse_lines(b"\n".join(line for line in lines if line.startswith(_TESTED_PREFIX))):
+                scores[record["id"]] = {name: value for name, value in record.items() if name not in _NOT_SCORES}
+        return scores
 
     def _thin(self) -> None:
+        """Remove every second line of the older half."""
         lines = self.path.read_bytes().splitlines(keepends=True)
         half = len(lines) // 2
-        older = [line for i, line in enumerate(lines[:half]) if i % 2 or line.startswith(_LASTING)]
-        kept = b"".join([*older, *lines[half:]])
+        older = [line for i, line in enumerate(lines[:half]) if i % 2 or line.startswith(_LASTING_PREFIXES)]
+        remaining = b"".join([*older, *lines[half:]])
         shorter = self.path.with_suffix(TEMPORARY)
-        shorter.write_bytes(kept)
+        shorter.write_bytes(remaining)
         shorter.replace(self.path)
 
 
-class Recorded(Protocol):
-    """What a Recorder looks at: a Directory, which has Records itself."""
+class RecordedDirectory(Protocol):
+    """Attributes of a Directory that a Recorder reads."""
 
     records: Records
     models: dict[str, Model]
 
     @property
     def position(self) -> int:
-        """Of the last event."""
+        """Last position of the log."""
         ...
 
     @property
     def rows(self) -> int:
-        """In the log."""
+        """Number of rows in the log."""
         ...
 
 
 class Recorder:
-    """A thread that writes a directory's records while models learn, at most once in BEAT seconds.
+    """Thread that writes a directory's records while models learn.
 
-    Each beat tells how far every model is, at what rate it learned since the last, what it has published since, and whether
-    it failed; when nothing happens nothing is written. Use in a with-block, or `start` and `stop`. scores: what is told of a
-    model beside (accuracy, baseline). woken: set by any thread where something may have changed.
+    At most every PROGRESS_EVERY seconds it records how far each model is, how fast it learned
+    since the last record, what it published since, and whether it failed. Nothing is written while
+    nothing changes. Use it in a with-block, or call `start` and `stop`.
+
+    directory: the directory.
+    scores: returns further fields for a model's records, such as its accuracy.
+
+    woken: event that any thread sets if something may have changed.
     """
 
-    def __init__(self, directory: Recorded, scores: Callable[[Model], Facts] = lambda model: {}) -> None:
-        self._directory, self._scores = directory, scores
-        self.woken, self._stopping = threading.Event(), threading.Event()
+    def __init__(self, directory: RecordedDirectory, scores: Callable[[Model], Facts] = lambda model: {}) -> None:
+        self._directory = directory
+        self._scores = scores
+        self.woken = threading.Event()
+        self._stopping = threading.Event()
         self._thread = thread("records", self._run)
-        self._seen = {m.id: m.rows for m in directory.models.values()}
+        self._rows_before = {m.id: m.rows for m in directory.models.values()}
         self._published: dict[int, Published | None] = {m.id: m.published for m in directory.models.values()}
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
         self._scored: dict[int, Facts] = {m.id: scores(m) for m in directory.models.values()}
         self._scored_at = -TESTED_EVERY
-        self._said = self._now({}, BEAT)  # what was so at the start is no news
+
+        # The state at the start is not recorded.
+        self._last_progress = self._progress_of_all({}, PROGRESS_EVERY)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what there is to tell, and end."""
+        """Write the last records and end the thread."""
         self._stopping.set()
         self.woken.set()
         if self._thread.ident is not None:
@@ -160,57 +185,71 @@ class Recorder:
         self.stop()
 
     def _run(self) -> None:
-        begun, active = time.monotonic(), True
+        """Record at most every PROGRESS_EVERY seconds, until stopped."""
+        started = time.monotonic()
+        active = True
         while not self._stopping.is_set():
             if not active:
                 self.woken.wait()
-                begun = time.monotonic()
+                started = time.monotonic()
+
             self.woken.clear()
-            self._stopping.wait(max(0.0, begun + BEAT - time.monotonic()))
+            self._stopping.wait(max(0.0, started + PROGRESS_EVERY - time.monotonic()))
             now = time.monotonic()
             try:
-                active = self._beat(now - begun)
+                active = self._record(now - started)
             except Exception:
                 log.exception("what models did was not recorded")
-            begun = now
+            started = now
 
-    def _beat(self, seconds: float) -> bool:
-        """Record what the last `seconds` brought; whether any model learned."""
+    def _record(self, seconds: float) -> bool:
+        """Record what happened in the last `seconds` seconds.
+
+        Return True if any model learned.
+        """
         models = list(self._directory.models.values())
         for model in models:
-            self._look(model)
-        learned = {m.id: max(0, m.rows - self._seen.get(m.id, 0)) for m in models}
-        self._seen = {m.id: m.rows for m in models}
-        said = self._now(learned, seconds)
-        if said != self._said:
-            self._directory.records.add("progress", **said)
-            self._said = said
+            self._record_changes(model)
+
+        learned = {m.id: max(0, m.rows - self._rows_before.get(m.id, 0)) for m in models}
+        self._rows_before = {m.id: m.rows for m in models}
+        progress = self._progress_of_all(learned, seconds)
+        if progress != self._last_progress:
+            self._directory.records.add("progress", **progress)
+            self._last_progress = progress
+
         if self._stopping.is_set() or time.monotonic() >= self._scored_at + TESTED_EVERY:
             self._record_scores(models)
         return any(learned.values())
 
     def _record_scores(self, models: list[Model]) -> None:
-        """Record what the models score in tests, where that is new."""
+        """Record the models' scores in tests, if they are new."""
         for model in models:
             scores = self._scores(model)
             if scores and scores != self._scored.get(model.id):
                 self._scored[model.id], self._scored_at = scores, time.monotonic()
                 self._directory.records.add("tested", model=model.name, id=model.id, **scores)
 
-    def _now(self, learned: dict[int, int], seconds: float) -> Facts:
-        """How far every model is, and at what rate it learned; learned: rows by model id."""
-        last, models = self._directory.position, list(self._directory.models.values())
-        told = {m.name: self._progress(m, last, learned.get(m.id, 0), seconds) for m in models}
-        return {"position": last, "rows": self._directory.rows, "models": told}
+    def _progress_of_all(self, learned: dict[int, int], seconds: float) -> Facts:
+        """Return the progress of the stream and of each model.
+
+        learned: number of rows learned in the last `seconds` seconds, by model id.
+        """
+        last = self._directory.position
+        models = list(self._directory.models.values())
+        progress = {m.name: self._progress(m, last, learned.get(m.id, 0), seconds) for m in models}
+        return {"position": last, "rows": self._directory.rows, "models": progress}
 
     def _progress(self, model: Model, last: int, learned: int, seconds: float) -> Facts:
-        rate = round(learned / seconds, 1) if seconds > BEAT / 2 else None  # of less time it says nothing
-        told = {"rows": model.rows, "rate": rate, "lag": max(0, last - model.position)}
+        """Return the progress of one model."""
+        # A rate over a shorter time means nothing.
+        rate = round(learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
+        progress = {"rows": model.rows, "rate": rate, "lag": max(0, last - model.position)}
         scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
-        return told | {"version": model.published_version, **scores}
+        return progress | {"version": model.published_version, **scores}
 
-    def _look(self, model: Model) -> None:
-        """Record what a model has published, or that it failed, since it was last looked at."""
+    def _record_changes(self, model: Model) -> None:
+        """Record whether a model has published or failed since the last record."""
         now, before = model.published, self._published.get(model.id)
         if now is not None and now is not before:
             self._published[model.id] = now
@@ -219,6 +258,7 @@ class Recorder:
                 "published", model=model.name, version=now.version, position=now.position, rows=now.rows,
                 solution=now.projection.solution, angles=None if angles is None else [round(a, 6) for a in angles.tolist()],
             )  # fmt: skip
+
         if model.failure is not None and model.id not in self._failed:
             self._failed.add(model.id)
             self._directory.records.add(
@@ -226,45 +266,58 @@ class Recorder:
             )
 
 
-def _facts(text: bytes) -> list[Facts]:
-    """The records in lines; what is none is left out."""
-    found = []
+def _parse_lines(text: bytes) -> list[Facts]:
+    """Return the records in lines. Lines that are no record are skipped."""
+    records = []
     for line in text.splitlines():
         with contextlib.suppress(ValueError):
-            facts = json.loads(line)
-            if isinstance(facts, dict) and "kind" in facts and "time" in facts:
-                found.append(facts)
-    return found
+            record = json.loads(line)
+            if isinstance(record, dict) and "kind" in record and "time" in record:
+                records.append(record)
+    return records
 
 
-class Following:
-    """The newest records, read on from where they were read before. seen: changes with what there is to read. One owner."""
+class RecordsTail:
+    """Newest records of a file, read on from where the last read ended.
+
+    seen: number that changes when there are new records.
+
+    Used by one thread.
+    """
 
     def __init__(self, records: Records) -> None:
         self._path = records.path
-        self._facts: deque[Facts] = deque(maxlen=FOLLOWED)
-        self._at, self._read_at = 0, 0.0
+        self._newest: deque[Facts] = deque(maxlen=TAIL_RECORDS)
+        self._offset = 0
+        self._read_at = 0.0
         self.seen = 0
 
     def read(self) -> list[Facts]:
-        """The newest FOLLOWED of them, oldest first; as they were within the last second."""
+        """Return the newest TAIL_RECORDS records, oldest first.
+
+        The file is read at most once a second.
+        """
         now = time.monotonic()
         if now - self._read_at >= 1.0:
             self._read_at = now
             with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
                 self._read_on(file)
-        return list(self._facts)
+        return list(self._newest)
 
     def _read_on(self, file: BinaryIO) -> None:
+        """Read the complete lines that were added since the last read."""
         size = file.seek(0, os.SEEK_END)
-        if size < self._at:  # it was thinned out
-            self._facts.clear()
-            self._at = 0
-        if self._at == 0 and size > FOLLOWED_BYTES:
-            self._at = size - FOLLOWED_BYTES
-        file.seek(self._at)
+        # A shorter file was thinned out, so it is read from the start.
+        if size < self._offset:
+            self._newest.clear()
+            self._offset = 0
+        if self._offset == 0 and size > TAIL_BYTES:
+            self._offset = size - TAIL_BYTES
+
+        file.seek(self._offset)
         whole, newline, _ = file.read().rpartition(b"\n")
-        self._at += len(whole) + len(newline)
-        found = _facts(whole)
-        self._facts.extend(found)
-        self.seen += bool(found)
+        self._offset += len(whole) + len(newline)
+
+        records = _parse_lines(whole)
+        self._newest.extend(records)
+        self.seen += bool(records)

@@ -1,19 +1,17 @@
-"""References: events that name a batch of a shard instead of holding its rows; which of them the log lacks, and where the
-shards are.
+"""References: events that name a batch of a shard instead of holding its rows.
 
-A batch is known by (shard sha256, batch, pass). `Batches` gives those of a data set that the log lacks, as drafts, in
-groups for one commit each, small ones first, so that learning does not wait. While a shard is read, the next one's bytes
-are checked and its batches looked up in the log, in a thread of their own.
+A batch is identified by (shard sha256, batch, pass). `Batches` returns those of a data set that
+the log lacks, as drafts, in groups for one commit each. While a shard is read, a thread checks the
+next one's bytes and looks its batches up in the log. So a replay that was killed needs no notes of
+its own.
 
-Where an event's URI has no such file any more, a table says where else the same bytes are; `replay` of a data set from
-another place writes it, before anything is read:
+Events stay as they were written, because the bytes were learned and not their place. If an event's
+URI names no such file any more, a table says where the same bytes are now. `replay` of a data set
+from another place writes it before anything is read:
 
     D/places.json: {"stream_dr": "places", "format": 1, "shards": {sha256: uri, …}}
 
-Cost: a look-up a batch where the log was not empty.
-
-Why this way: the bytes are what was learned, their place is not; so events stay as they were written. Which batches are
-missing is asked of the log, so a replay that was killed needs no notes of its own.
+Cost: one look-up for each batch, unless the log was empty.
 """
 
 import json
@@ -35,74 +33,102 @@ PLACES = "places.json"
 PLACES_FORMAT = 1
 
 SOURCES = "sources"
-"""Folder of the shards that are a directory's own (sources.py)."""
+"""Folder of the shards that a directory owns (sources.py)."""
 
-GROUP_EVENTS, GROUP_BYTES = 64, 64 << 20
-"""A group commit of references ends at either: events, or bytes of their rows."""
+GROUP_EVENTS = 64
+"""Maximum number of events in a group commit of references."""
+
+GROUP_BYTES = 64 << 20
+"""Number of bytes of rows at which a group commit of references ends."""
 
 FIRST_EVENTS = 4
-"""Events of the first group; every group may have twice as many as the one before."""
+"""Maximum number of events in the first group. It doubles with each group.
+
+The first groups are small so that learning begins early.
+"""
 
 
-def references(shard: Shard, passed: int) -> Iterator[Reference]:
-    """The batches of a shard that have rows."""
+def references(shard: Shard, pass_number: int) -> Iterator[Reference]:
+    """Yield a Reference for each batch of a shard that has rows."""
     for batch, rows in enumerate(shard.batch_rows):
         if rows:
-            yield Reference(uri_of(shard), shard.sha256, batch, passed, rows)
+            yield Reference(uri_of(shard), shard.sha256, batch, pass_number, rows)
 
 
 def uri_of(shard: Shard) -> str:
-    """Where a shard is."""
+    """Return the URI of a shard's file."""
     return shard.path.absolute().as_uri()
 
 
 class Batches:
-    """The batches of passes 1 … `passes` over a data set. shuffle: seed of the shards' order, another in every pass; None:
-    as given. skip_damaged: pass over shards that cannot be read. Attributes: shards (read so far, over all passes), skipped
-    (why each shard that was left out was). One owner (thread); the counts may be read by others."""
+    """Batches of passes 1 … `passes` over a data set, as far as the log lacks them.
+
+    shuffle: seed of the shards' order, which differs in each pass. None keeps the given order.
+    skip_damaged: skip shards that cannot be read.
+
+    shards: number of shards read so far, over all passes.
+    skipped: reason why each skipped shard was skipped.
+
+    Used by one thread. Others may read the attributes.
+    """
 
     def __init__(self, log: Log, dataset: Dataset, passes: int, shuffle: int | None, skip_damaged: bool) -> None:
-        self._log, self._dataset, self._passes = log, dataset, passes
-        self._shuffle, self._skip_damaged = shuffle, skip_damaged
+        self._log = log
+        self._dataset = dataset
+        self._passes = passes
+        self._shuffle = shuffle
+        self._skip_damaged = skip_damaged
         self._nothing_logged = log.last < 0
         self.shards = 0
         self.skipped = list(dataset.skipped)
 
     def groups(self) -> Generator[list[Draft], None, None]:
-        """The missing batches in order. Raises DamagedShard, SourceMissing, or what the codec raises of a batch's rows."""
+        """Yield the missing batches in order, one list for each commit.
+
+        Raises DamagedShard, SourceMissing, or the codec's error for a batch's rows.
+        """
         group: list[Draft] = []
-        held, most = 0, min(FIRST_EVENTS, GROUP_EVENTS)
+        size = 0
+        limit = min(FIRST_EVENTS, GROUP_EVENTS)
+
         try:
             for draft in self._drafts():
                 group.append(draft)
-                held += draft.size
-                if len(group) >= most or held >= GROUP_BYTES:
+                size += draft.size
+                if len(group) >= limit or size >= GROUP_BYTES:
                     yield group
-                    group, held, most = [], 0, min(2 * most, GROUP_EVENTS)
-        except StreamDRError:  # of a batch that could not be read: those before it are as good as any
+                    group, size, limit = [], 0, min(2 * limit, GROUP_EVENTS)
+        except StreamDRError:
+            # The batches before the one that could not be read are good.
             if group:
                 yield group
             raise
+
         if group:
             yield group
 
     def missing(self) -> Iterator[tuple[Shard, Reference]]:
-        """The missing batches in order, unread. Raises DamagedShard or SourceMissing."""
-        for passed, shard in self._shards():
-            yield from ((shard, reference) for reference in self._missing(passed, shard))
+        """Yield the missing batches in order, without reading their rows.
+
+        Raises DamagedShard or SourceMissing.
+        """
+        for pass_number, shard in self._shards():
+            yield from ((shard, reference) for reference in self._missing(pass_number, shard))
             self.shards += 1
 
     def _drafts(self) -> Iterator[Draft]:
+        """Yield the drafts of missing batches, checking one shard ahead."""
         order = self._shards()
         with pool("look-ahead", 1) as thread:
-            asked = ((shard, thread.submit(self._missing, passed, shard)) for passed, shard in order)
-            following = next(asked, None)
+            lookups = ((shard, thread.submit(self._missing, pass_number, shard)) for pass_number, shard in order)
+            following = next(lookups, None)
             while following is not None:
-                current, following = following, next(asked, None)
+                current, following = following, next(lookups, None)
                 yield from self._drafts_of(*current)
                 self.shards += 1
 
     def _drafts_of(self, shard: Shard, missing: "Future[list[Reference]]") -> Iterator[Draft]:
+        """Yield the drafts of a shard's missing batches."""
         try:
             for reference in missing.result():
                 yield reference_draft(reference, shard.read(reference.batch))
@@ -111,76 +137,97 @@ class Batches:
                 raise
             self.skipped.append(str(e))
 
-    def _missing(self, passed: int, shard: Shard) -> list[Reference]:
-        """The batches that the log lacks; where there are any, the shard's bytes are checked.
+    def _missing(self, pass_number: int, shard: Shard) -> list[Reference]:
+        """Return the batches of a shard that the log lacks.
 
-        Raises DamagedShard or SourceMissing.
+        If there are any, the shard's bytes are checked. Raises DamagedShard or SourceMissing.
         """
-        missing = [r for r in references(shard, passed) if self._nothing_logged or self._log.find_key(r.key) is None]
+        missing = [
+            r for r in references(shard, pass_number) if self._nothing_logged or self._log.find_key(r.key) is None
+        ]
         if missing:
             shard.check()
         return missing
 
     def _shards(self) -> Iterator[tuple[int, Shard]]:
-        return ((passed, shard) for passed in range(1, self._passes + 1) for shard in self._order(passed))
+        """Yield (pass number, shard) over all passes."""
+        return (
+            (pass_number, shard) for pass_number in range(1, self._passes + 1) for shard in self._order(pass_number)
+        )
 
-    def _order(self, passed: int) -> list[Shard]:
+    def _order(self, pass_number: int) -> list[Shard]:
+        """Return the shards in the order of a pass."""
         shards = list(self._dataset.shards)
         if self._shuffle is None:
             return shards
-        order = np.random.default_rng((self._shuffle, passed)).permutation(len(shards))
+        order = np.random.default_rng((self._shuffle, pass_number)).permutation(len(shards))
         return [shards[i] for i in order]
 
 
-def find_shard(directory: Path, uri: str, sha256: str) -> Shard:
-    """The shard of those bytes: at the URI, or else at the place that the directory's table has for it, or else among its
-    own sources, should it have been moved or copied.
+def find_shard(path: Path, uri: str, sha256: str) -> Shard:
+    """Return the shard with these bytes.
+
+    It is searched at the URI, then at the place that the directory's table has for it, then among
+    the directory's own sources, since the directory may have been moved or copied.
+
+    path: path of the directory.
 
     Raises SourceMissing or DamagedShard.
     """
     try:
-        return _checked(uri, sha256)
+        return _open_checked(uri, sha256)
     except (SourceMissing, DamagedShard):
-        own = directory.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
-        for place in (_places(directory / PLACES).get(sha256, uri), own.as_uri()):
+        own = path.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
+        for place in (_places(path / PLACES).get(sha256, uri), own.as_uri()):
             if place != uri and (place != own.as_uri() or own.exists()):
-                return _checked(place, sha256)
+                return _open_checked(place, sha256)
         raise
 
 
-def remember_places(directory: Path, log: Log, dataset: Dataset) -> None:
-    """Write down where a data set's shards are, as far as the table has them elsewhere or not at all; a log that is empty
-    will name those places itself. Raises InsufficientStorage."""
+def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
+    """Store where a data set's shards are, if the table lacks that.
+
+    Nothing is stored while the log is empty, because its events will name those places.
+
+    path: path of the directory.
+
+    Raises InsufficientStorage.
+    """
     if log.last < 0:
         return
-    path = directory / PLACES
+
+    places_file = path / PLACES
     try:
-        known = _places(path)
-    except SourceMissing:  # it is written anew
+        known = _places(places_file)
+    except SourceMissing:
+        # A damaged table is replaced.
         known = {}
+
     places = known | {shard.sha256: uri_of(shard) for shard in dataset.shards}
     if places != known:
-        facts = {"stream_dr": "places", "format": PLACES_FORMAT, "shards": places}
-        text = json.dumps(facts, sort_keys=True, indent=1)
-        write_atomically(path, lambda file: file.write(text.encode()), "places")
+        table = {"stream_dr": "places", "format": PLACES_FORMAT, "shards": places}
+        text = json.dumps(table, sort_keys=True, indent=1)
+        write_atomically(places_file, lambda file: file.write(text.encode()), "places")
 
 
-def _checked(uri: str, sha256: str) -> Shard:
+def _open_checked(uri: str, sha256: str) -> Shard:
+    """Open the shard at a URI and check its bytes."""
     try:
         shard = open_shard(uri, sha256)
-    except DamagedFile as e:  # the manifest beside it
+    except DamagedFile as e:
+        # The damaged file is the manifest next to the shard.
         raise DamagedShard(str(e), **e.details) from e
     shard.check()
     return shard
 
 
 def _places(path: Path) -> dict[str, str]:
-    """The table; empty where there is none."""
+    """Return the table of moved shards. It is empty if there is no file."""
     try:
-        facts = json.loads(path.read_bytes())
-        if facts["stream_dr"] != "places" or facts["format"] != PLACES_FORMAT:
+        table = json.loads(path.read_bytes())
+        if table["stream_dr"] != "places" or table["format"] != PLACES_FORMAT:
             raise ValueError("not a table of this release")
-        return {str(sha256): str(uri) for sha256, uri in facts["shards"].items()}
+        return {str(sha256): str(uri) for sha256, uri in table["shards"].items()}
     except FileNotFoundError:
         return {}
     except (ValueError, TypeError, KeyError, AttributeError) as e:

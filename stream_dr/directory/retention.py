@@ -1,15 +1,17 @@
-"""Retention: what of the log's past may be given up: the bytes of unlearned rows, and events that nobody needs any more.
+"""Retention: removal of events that nobody needs, and of the bytes of unlearned rows.
 
-A model goes on from any snapshot it keeps. From the oldest it needs every later event, and what the unlearn events among
-those name, however far back: a sum subtracts those rows, any other model is rebuilt from its start. A model whose failure
-is written down does not go on and needs nothing.
+A model can go on from any snapshot that is stored. From the oldest it needs each later event, and
+the rows that the unlearn events among those name, however old they are: a sum subtracts those
+rows, and any other model is rebuilt from its start. A model whose failure is stored does not go on
+and needs nothing.
 
-The bytes of unlearned rows are overwritten once every kept snapshot is past their unlearning: an event whose rows are all
-gone keeps its position with an empty body; one that lost some is written anew without them, and its schema metadata says
-which row numbers those were, so that later events may go on naming rows by their first numbers. Rows that an event only
-refers to stay in their shard: that file is not ours.
+The bytes of unlearned rows are overwritten once every stored snapshot is past their unlearning. An
+event of which no row is left keeps its position with an empty body. An event that lost some rows
+is rewritten without them, and its schema metadata lists the numbers of the removed rows, so that
+later events can still name rows by their original numbers. Rows that an event only refers to stay
+in their shard, because that file is not ours.
 
-Cost: an event is rewritten once for each unlearning that names it.
+Cost: an event is rewritten once for each unlearn event that names it.
 """
 
 import json
@@ -21,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.directory.draft import removal_of
-from stream_dr.directory.history import GONE, History, among, gone_of
+from stream_dr.directory.draft import parse_removal
+from stream_dr.directory.history import GONE, History, is_among, removed_numbers
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import oldest_snapshot
@@ -30,11 +32,16 @@ from stream_dr.rows.block import Block
 
 
 class Retention:
-    """Gives up what no model of a directory needs. going_on: the models that learn, now, or will after a restart.
-    appending: held by who appends.
+    """Removes what no model of a directory needs. Thread-safe.
 
-    lock: taken, before any other, by who gives up events of the past, and by who comes to need them, so that nothing
-    comes to need what is just going. Any thread.
+    log: the log.
+    path: path of the directory.
+    history: its History.
+    active_models: returns the models that learn, or will learn after a restart.
+    appending: lock that a thread holds while it appends.
+
+    lock: lock that must be taken before any other lock, to remove past events or to begin to need
+    them. So nothing that is being removed comes to be needed.
     """
 
     def __init__(
@@ -42,87 +49,119 @@ class Retention:
         log: Log,
         path: Path,
         history: History,
-        going_on: Callable[[], Sequence[Model]],
+        active_models: Callable[[], Sequence[Model]],
         appending: threading.Lock,
     ) -> None:
-        self._log, self._path, self._history, self._going_on = log, path, history, going_on
+        self._log = log
+        self._path = path
+        self._history = history
+        self._active_models = active_models
         self._appending = appending
         self.lock = threading.Lock()
-        self._readers = 0  # who goes over the rows again and again
-        self._forgotten = -1  # the last unlearning whose rows are no longer in the log's bytes
+
+        # Number of running readers that need the same rows in each pass.
+        self._pinned = 0
+
+        # Position of the last unlearn event whose rows are erased from the log.
+        self._erased_to = -1
 
     def drop(self, rows: int) -> int:
-        """Drop the events that neither a model nor the last `rows` rows need; how many. Others append meanwhile."""
+        """Drop events that neither a model nor the last `rows` rows need.
+
+        Return the number of dropped events. Other threads can append meanwhile.
+        """
         with self.lock, self._appending:
-            first = self._log.begin_at(min(self.needed(), self._log.holding(rows)))
+            first = self._log.hide_before(min(self.first_needed(), self._log.first_position_keeping(rows)))
         return self._log.drop_before(first)
 
     def forget(self) -> int:
-        """Overwrite what may be forgotten; the number of events written anew. Raises InsufficientStorage.
+        """Overwrite unlearned rows that no snapshot needs.
 
-        A model that is made meanwhile ends it: it may learn the rows, and has to find them when it comes to their
-        unlearning."""
-        written = self._without_unlearned()
+        Return the number of events that were rewritten. Raises InsufficientStorage.
+        """
+        rewritten = self._erase_unlearned()
         with self.lock:
             self._log.erase()
-        return written
+        return rewritten
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Let no rows be forgotten in the with-block: a refine has the same ones in every pass."""
+    def pin_rows(self) -> Iterator[None]:
+        """Keep all rows during the with-block.
+
+        A refine must see the same rows in each pass.
+        """
         with self.lock:
-            self._readers += 1
+            self._pinned += 1
         try:
             yield
         finally:
             with self.lock:
-                self._readers -= 1
+                self._pinned -= 1
 
-    def passed(self) -> int:
-        """The position that every kept snapshot of every model has reached; the log's last where there is no model."""
-        return min((oldest_snapshot(self._path, m) for m in self._going_on()), default=self._log.last)
+    def snapshotted_position(self) -> int:
+        """Return the position that every stored snapshot has reached.
 
-    def needed(self) -> int:
-        """The first position that a model may still have to read: all it has learned, while it may have to be rebuilt."""
+        Without models it is the log's last position.
+        """
+        return min((oldest_snapshot(self._path, m) for m in self._active_models()), default=self._log.last)
+
+    def first_needed(self) -> int:
+        """Return the first position that a model may still have to read.
+
+        A model that may have to be rebuilt needs all events from its start.
+        """
         last = self._log.last
         removals = [e.position for e in self._log.read_kind("unlearn", last + 1)]
-        past = [(model, oldest_snapshot(self._path, model)) for model in self._going_on()]
-        return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in past), default=last + 1)
+        models = [(model, oldest_snapshot(self._path, model)) for model in self._active_models()]
+        return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in models), default=last + 1)
 
-    def _without_unlearned(self) -> int:
-        """Write the events anew whose rows every snapshot is past; their number. One that is done is passed over until the
-        directory is opened again."""
-        written = 0
-        for event in self._log.read_kind("unlearn", self.passed() + 1):
-            if event.position <= self._forgotten:
+    def _erase_unlearned(self) -> int:
+        """Rewrite the events with unlearned rows that every snapshot is past.
+
+        Return the number of rewritten events. Unlearn events that are done are skipped until the
+        directory is opened again.
+        """
+        rewritten = 0
+        for event in self._log.read_kind("unlearn", self.snapshotted_position() + 1):
+            if event.position <= self._erased_to:
                 continue
-            for position, rows in removal_of(event.body).items():
-                with self.lock:
-                    if self._readers or self.passed() < event.position:
-                        return written
-                    written += self._forget_rows(position, rows)
-            self._forgotten = event.position
-        return written
 
-    def _forget_rows(self, position: int, rows: Sequence[int] | None) -> bool:
-        """Write one event anew without those rows; False where there is nothing to do."""
+            for position, rows in parse_removal(event.body).items():
+                with self.lock:
+                    # A model that was added meanwhile may still have to learn and unlearn the rows.
+                    if self._pinned or self.snapshotted_position() < event.position:
+                        return rewritten
+                    rewritten += self._erase_rows(position, rows)
+            self._erased_to = event.position
+        return rewritten
+
+    def _erase_rows(self, position: int, rows: Sequence[int] | None) -> bool:
+        """Rewrite one event without these rows.
+
+        Return False if there is nothing to do.
+        """
         if position < self._log.first:
             return False
+
         (event,) = self._log.read(position - 1, position)
-        found = self._history.stored(event) if event.kind == "rows" else None
-        if found is None:
+        stored = self._history.stored(event) if event.kind == "rows" else None
+        if stored is None:
             return False
-        block, numbers = found
-        stays = ~among(numbers, rows)
+
+        block, numbers = stored
+        stays = ~is_among(numbers, rows)
         if stays.all():
             return False
-        gone = [*gone_of(event), *numbers[~stays].tolist()]
-        left = block.take(np.flatnonzero(stays))
-        self._log.rewrite(position, _body(left, gone) if left.rows else b"", left.rows, erase=False)
+
+        removed = [*removed_numbers(event), *numbers[~stays].tolist()]
+        remaining = block.take(np.flatnonzero(stays))
+        body = _body_without(remaining, removed) if remaining.rows else b""
+        self._log.rewrite(position, body, remaining.rows, erase=False)
         return True
 
 
-def _body(block: Block, gone: list[int]) -> bytes:
+def _body_without(block: Block, removed: list[int]) -> bytes:
+    """Return an event's body of these rows, which notes the removed row numbers."""
     batch = arrow_from_block(block)
-    metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(gone)).encode()}
+    metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(removed)).encode()}
     return bytes(write_arrow([batch.replace_schema_metadata(metadata)]))

@@ -1,11 +1,13 @@
-"""sources: files that a directory has learned, kept as shards of its own, so that all that reads the log again finds them.
+"""Sources: files that a directory has learned, stored as shards of its own.
 
     D/sources/NAME/part-00000.arrow … manifest.json source.json
 
-source.json says which file it was, of what size and time, and how it was read. A folder has its name once it is whole.
+source.json notes which file it was, its size and time, and how it was read. A folder gets its name
+once it is complete.
 
-Why this way: a file is not what an event can name; it has no batches, and may be gone tomorrow. As shards its rows are
-replayed by reference like any other, so kill and repeat, several passes, refine, unlearn and verify need nothing new.
+Events cannot name a file, which has no batches and may be deleted. Rows in shards are replayed by
+reference like any others, so that recovery, several passes, refine, unlearn and verify work as
+always.
 """
 
 import json
@@ -29,57 +31,68 @@ NOTE_FORMAT = 1
 
 
 def keep_as_shards(
-    directory: Path, source: FileSource, name: str | None = None, progress: Callable[[int], object] | None = None
+    path: Path, source: FileSource, name: str | None = None, progress: Callable[[int], object] | None = None
 ) -> Path:
-    """The folder of a directory that holds the file's rows as shards, written now unless they are there already.
+    """Return the folder with a file's rows as shards, written if it is missing.
 
-    source: of one file. name: of the folder; None: the file's. progress: called with the rows written so far. Raises
-    OutputExists where other rows were learned by that name, InsufficientStorage, and what reading raises; then nothing is
-    left of it. One process at a time.
+    path: path of the directory.
+    source: source of one file.
+    name: name of the folder. None takes the file's name.
+    progress: called with the number of rows written so far.
+
+    Only one process may call this at a time. Raises OutputExists if other rows were learned under
+    that name, InsufficientStorage, and the errors of reading the file. After an error nothing is
+    left.
     """
     name = re.sub(r"[^\w.-]+", "_", name or source.paths[0].name.replace("!", "_"))
-    folder, note = directory / SOURCES / name, _note(source)
+    folder = path / SOURCES / name
+    note = _note(source)
     if (folder / NOTE).exists() and json.loads((folder / NOTE).read_bytes()) == note:
         return folder
-    written = folder.with_name(f".{name}{TEMPORARY}")
-    shutil.rmtree(written, ignore_errors=True)  # what a kill left
+
+    # Remove what a killed process left.
+    temporary = folder.with_name(f".{name}{TEMPORARY}")
+    shutil.rmtree(temporary, ignore_errors=True)
     try:
         with closing(ahead(source.blocks())) as blocks:
-            manifest = write_shards(blocks, written, n_features=source.options.n_features, progress=progress)
+            manifest = write_shards(blocks, temporary, n_features=source.options.n_features, progress=progress)
         if not folder.exists():
-            _write_note(written, note)
-            written.rename(folder)
+            _write_note(temporary, note)
+            temporary.rename(folder)
             fsync_directory(folder.parent)
             return folder
+
         _check_same(source, manifest, folder)
         _write_note(folder, note)
     finally:
-        shutil.rmtree(written, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
 def _note(source: FileSource) -> dict[str, Any]:
+    """Return the content of source.json for a source."""
     path = source.paths[0]
     status = Path(str(path).partition("!")[0]).stat()
     options = {k: v for k, v in source.options._asdict().items() if v not in (None, ())}
-    told = {"path": str(path.absolute()), "bytes": status.st_size, "changed": status.st_mtime_ns}
-    facts = {"stream_dr": "source", "format": NOTE_FORMAT, **told, "read_as": source.format, "options": options}
-    found: dict[str, Any] = json.loads(json.dumps(facts, default=str))
-    return found
+    file = {"path": str(path.absolute()), "bytes": status.st_size, "changed": status.st_mtime_ns}
+    fields = {"stream_dr": "source", "format": NOTE_FORMAT, **file, "read_as": source.format, "options": options}
+    note: dict[str, Any] = json.loads(json.dumps(fields, default=str))
+    return note
 
 
 def _write_note(folder: Path, note: dict[str, Any]) -> None:
+    """Write source.json."""
     text = json.dumps(note, indent=1, sort_keys=True)
     write_atomically(folder / NOTE, lambda file: file.write(text.encode()), "source")
 
 
 def _check_same(source: FileSource, manifest: Manifest, folder: Path) -> None:
-    """Raise OutputExists unless the rows are those that the folder holds."""
-    kept = read_manifest(folder / MANIFEST_NAME)
-    if [entry.sha256 for entry in kept.shards] != [entry.sha256 for entry in manifest.shards]:
+    """Raise OutputExists unless the rows are those in the folder."""
+    known = read_manifest(folder / MANIFEST_NAME)
+    if [entry.sha256 for entry in known.shards] != [entry.sha256 for entry in manifest.shards]:
         raise OutputExists(
-            f"{source.paths[0]} gives {manifest.rows} rows now, others than the {kept.rows} learned as {folder.name!r}: the "
-            "file has changed, or is read in another way. Rows learned before would be learned again; put the new ones into "
-            "a file of their own, or learn it all beside them by another name, with stream-dr learn --name.",
+            f"{source.paths[0]} gives {manifest.rows} rows now, others than the {known.rows} learned as {folder.name!r}: "
+            "the file has changed, or is read in another way. Rows learned before would be learned again; put the new ones "
+            "into a file of their own, or learn it all beside them by another name, with stream-dr learn --name.",
             path=str(folder),
         )

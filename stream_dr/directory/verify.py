@@ -1,7 +1,7 @@
-"""Verify: every byte a directory relies on, read and checked: its log, the shards it refers to, its models and
-their snapshots.
+"""Verify: a check of every byte that a directory relies on.
 
-Why this way: a checksum that is never read protects nothing; this reads them all, and changes nothing.
+The log, the shards it refers to, the models and their snapshots are read and checked. Nothing is
+changed. A checksum protects only if it is read.
 """
 
 import json
@@ -20,32 +20,45 @@ from stream_dr.models.snapshot_file import read_file
 
 
 class Finding(NamedTuple):
-    """One thing checked: what it is, and the error it has, or None."""
+    """Result of one check.
+
+    what: the part that was checked.
+    error: the error that was found, or None.
+    """
 
     what: str
     error: StreamDRError | None = None
 
 
 def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
-    """Check a directory part by part, each whatever the others are like. shards: those that its log refers to, too. Raises
-    DirectoryMissing."""
+    """Check a directory and yield a Finding for each part.
+
+    An error in one part does not stop the check of others.
+
+    path: path of the directory.
+    shards: also check the shards that its log refers to.
+
+    Raises DirectoryMissing.
+    """
     last = -1
     try:
         with Log(path / "log", writable=False) as log:
             last = log.last
-            yield _checked(f"log of {log.last + 1} events", log.verify)
+            yield _run_check(f"log of {log.last + 1} events", log.verify)
             if shards:
                 yield from _check_shards(path, log)
     except DirectoryMissing:
         raise
     except StreamDRError as e:
         yield Finding("log", e)
-    yield _checked(MODELS_NAME, partial(_check_models, path, last))
+
+    yield _run_check(MODELS_NAME, partial(_check_models, path, last))
     for folder in sorted((path / "snapshots").glob("*")):
         for file in [*snapshot_files(folder), *folder.glob(START)]:
-            found = _checked(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
-            if found.error is None or file.exists():  # a service may have dropped it meanwhile
-                yield found
+            finding = _run_check(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
+            # A service may have dropped the snapshot meanwhile.
+            if finding.error is None or file.exists():
+                yield finding
 
 
 def verify_shards(path: Path) -> Iterator[Finding]:
@@ -55,11 +68,13 @@ def verify_shards(path: Path) -> Iterator[Finding]:
 
 
 def _check_shards(path: Path, log: Log) -> Iterator[Finding]:
-    for uri, sha256 in _shards(log):
-        yield _checked(f"shard {uri}", partial(_open, path, uri, sha256))
+    """Check each shard that the log refers to."""
+    for uri, sha256 in _shards_in(log):
+        yield _run_check(f"shard {uri}", partial(_check_shard, path, uri, sha256))
 
 
-def _checked(what: str, check: Callable[[], object]) -> Finding:
+def _run_check(what: str, check: Callable[[], object]) -> Finding:
+    """Run a check and return its Finding."""
     try:
         check()
     except StreamDRError as e:
@@ -70,25 +85,29 @@ def _checked(what: str, check: Callable[[], object]) -> Finding:
 
 
 def _check_models(path: Path, last: int) -> None:
+    """Check the table of models."""
     check_there(path, last)
-    table, folders = ModelTable(path / MODELS_NAME, writable=False), snapshot_folders(path)
+    table = ModelTable(path / MODELS_NAME, writable=False)
+    folders = snapshot_folders(path)
     table.check()
     if folders:
         table.removed_folders(folders)
 
 
-def _open(directory: Path, uri: str, sha256: str) -> None:
-    shard = find_shard(directory, uri, sha256)
+def _check_shard(path: Path, uri: str, sha256: str) -> None:
+    """Read a shard as a whole and decode each batch."""
+    shard = find_shard(path, uri, sha256)
     shard.verify()
     for batch in range(len(shard.batch_rows)):
         shard.read(batch)
 
 
-def _shards(log: Log) -> list[tuple[str, str]]:
-    """Every shard that an event names, once, in order."""
-    found: dict[tuple[str, str], None] = {}
+def _shards_in(log: Log) -> list[tuple[str, str]]:
+    """Return (uri, sha256) of each shard that an event names, in order."""
+    shards: dict[tuple[str, str], None] = {}
     for event in log.read_readable("reference"):
-        with suppress(ValueError, KeyError):  # a damaged body: the log's own check names its event
-            facts = json.loads(bytes(event.body))
-            found[(facts["uri"], facts["sha256"])] = None
-    return list(found)
+        # The log's own check names an event whose body is damaged.
+        with suppress(ValueError, KeyError):
+            fields = json.loads(bytes(event.body))
+            shards[(fields["uri"], fields["sha256"])] = None
+    return list(shards)

@@ -117,7 +117,7 @@ class Plan(NamedTuple):
         return frozenset(map(self.key, self.nodes())) | set(map(self.recurrence_key, range(len(self.recurrences))))
 
     def _key(self, learned: Any, under: Sequence[Task]) -> str:
-        batches = [[(r.sha256, r.batch, r.passed) for r in task.references] for task in under]
+        batches = [[(r.sha256, r.batch, r.pass_number) for r in task.references] for task in under]
         facts = [__version__, np.__version__, learned, self.schema.describe(), batches]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

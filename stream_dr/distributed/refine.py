@@ -72,7 +72,7 @@ class _Passes:
         if getattr(frozen.state, "table", None) is not None:
             raise CannotRefine("a map of tables is refined in one process, not on a cluster.")
         self._client, self._given = client, _Given(model.spec, directory.schema, frozen.state)
-        found = list(directory.history.references(model.start - 1, frozen.position, frozen.removed_to))
+        found = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
         own = frozenset(position for position, reference in found if reference is None)
         self._own = _Own(directory, model.estimator, own, frozen)
         placed = [_placed(directory, reference) for _, reference in found if reference is not None]
@@ -109,8 +109,8 @@ class _Own:
 
     def events(self, after: int = -1, until: int | None = None) -> Any:
         """(position, Block) of all of them."""
-        first, last, removed_to = min(self.positions) - 1, self._frozen.position, self._frozen.removed_to
-        for position, block in self._directory.history.events(first, last, self.positions, removed_to):
+        first, last, unlearn_horizon = min(self.positions) - 1, self._frozen.position, self._frozen.unlearn_horizon
+        for position, block in self._directory.history.events(first, last, self.positions, unlearn_horizon):
             yield position, learned_by(self._estimator, block)
 
 

@@ -1,15 +1,16 @@
-"""log: the durable, ordered record of everything a directory was given; the queue between appending and learning.
+"""Log: the durable, ordered record of all events of a directory. A write-ahead log.
 
-Events have positions 0, 1, 2 … without gap. `append` returns when they are on the disk.
+It is the queue between appending and learning. Events have positions 0, 1, 2 … without gap.
+`append` returns when they are on the disk.
 
-Cost: an append of a group is one fdatasync of its rows' bodies and one transaction; `python
-benchmarks/log_append.py` prints appends/s and MB/s by size of body and group. A read of n events holds no lock, no cursor
-and no file on return.
+Recovery: after kill -9 at any moment, the log holds a prefix of the transactions, with all
+acknowledged ones. SQLite does the recovery, because it is well tested: a hand-written log once
+read a zero-filled tail as 42 records. A log that ends before the last acknowledged event (head.py)
+raises, and so does a reader that finds a position missing.
 
-Why this way: kill -9 at any moment leaves a prefix of the transactions with all acknowledged ones. SQLite does the recovery
-because it is well tested: a hand-written log read a zero-filled tail as 42 records. A log that ends before what was
-acknowledged (head.py), and a reader that finds a position missing, raise instead of going on. Locks may fail (a file system
-without them, a directory copied into place), so a write looks, within its transaction, whether the log ends as it knows.
+Cost: an append of a group is one fdatasync of its rows' bodies and one transaction. `python
+benchmarks/log_append.py` prints appends/s and MB/s by size of body and group. A read of n events
+holds no lock, no cursor and no file on return.
 """
 
 import os
@@ -37,14 +38,20 @@ from stream_dr.log.sqlite_file import damaged_file, one_view, transaction
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
+# A limit that no position and no number of bytes reaches.
 _ALL = 2**63 - 1
 
 PATIENCE_MS = 200
-"""Milliseconds for which an erasure waits for readers, and appends wait with it."""
+"""Milliseconds that `erase` waits for readers. Appends wait with it."""
 
 
 class Verified(NamedTuple):
-    """What `verify` read: events, rows of all ever appended, and bytes of bodies."""
+    """Amount that `verify` read.
+
+    events: number of events.
+    rows: number of rows of all events ever appended.
+    bytes: number of bytes of bodies.
+    """
 
     events: int
     rows: int
@@ -52,16 +59,34 @@ class Verified(NamedTuple):
 
 
 class Log(AbstractContextManager["Log"]):
-    """The log in a folder.
+    """The log in a folder. Thread-safe.
 
-    path: the log's own folder, made if `writable`. file_bytes: a new file of bodies is begun past this. keys: how many
-    idempotency keys are remembered. at_least: a position the log has reached, as others know. The caller holds the
-    directory's lock when writable. displaced: why nothing is written any more, else None. Thread-safe. Raises
-    DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile.
+    The caller holds the directory's lock if the log is writable.
 
-    To write, every file of bodies must be there, its own and as long as it was written, and an index that was copied is
-    checked as a whole, once: O(events + keys). Each event, key and body is checked when it is read, and all of them by
-    `verify`: that reads everything.
+    A writer checks on opening that each file of bodies is there, is this log's own, and is as long
+    as it was written. It checks an index that was copied as a whole, once, in O(events + keys).
+    Each event, key and body is checked when it is read. `verify` checks all of them.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        Path of the log's own folder. Created if `writable`.
+    writable : bool
+    file_bytes : int
+        Size of a file of bodies at which a new one is started.
+    keys : int
+        Number of idempotency keys that are remembered.
+    at_least : int
+        Position that the log has reached, as the caller knows from elsewhere.
+
+    Attributes
+    ----------
+    displaced : DirectoryInUse or None
+        Reason why nothing is written any more.
+
+    Raises
+    ------
+    DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile
     """
 
     def __init__(
@@ -72,15 +97,26 @@ class Log(AbstractContextManager["Log"]):
         keys: int = tables.KEYS,
         at_least: int = -1,
     ) -> None:
-        self.path, self.writable = Path(path), writable
-        self._file_bytes, self._keys = file_bytes, keys
-        self._lock, self._erasing = threading.RLock(), threading.Lock()
+        self.path = Path(path)
+        self.writable = writable
+        self._file_bytes = file_bytes
+        self._keys = keys
+        self._lock = threading.RLock()
+        self._erase_lock = threading.Lock()
+
         self._ends = Ends(0, -1, 0)
         self._current: Current | None = None
-        self._perhaps = self._ends  # where it ends, should a write that raised be in it all the same
-        self._unsure = self._noted = writable
+
+        # A write that raised may be committed nevertheless. Then the log ends at `_possible_end`, and
+        # `_reconcile` reads from the files where it does.
+        self._commit_uncertain = writable
+        self._possible_end = self._ends
+
+        # True if the index notes bytes that are still to be overwritten, or may do so.
+        self._erasures_noted = writable
         self.displaced: DirectoryInUse | None = None
         self._closed = False
+
         prepare(self.path, writable, at_least)
         self._database = tables.database(self.path, writable)
         self._index = file_numbers(self._database.path)
@@ -92,12 +128,12 @@ class Log(AbstractContextManager["Log"]):
                 if not self._head.is_of(self._database.path):
                     with self._view() as index:
                         index.check(self._keys)
-                self._sure(opening=True)
+                self._reconcile(opening=True)
                 self._head.write(self._ends.last)
                 self._head.note(self._database.path)
                 self.erase()
             else:
-                self._ends = self._look()
+                self._ends = self._read_ends()
         except BaseException:
             self.close()
             raise
@@ -105,137 +141,183 @@ class Log(AbstractContextManager["Log"]):
     @property
     def last(self) -> int:
         """Position of the last event, −1 if there is none."""
-        return self._look().last
+        return self._read_ends().last
 
     @property
     def first(self) -> int:
-        """Position of the first event still held (0 if there is none)."""
-        return self._look().first
+        """Position of the first event still stored, 0 if there is none."""
+        return self._read_ends().first
 
     @property
     def rows(self) -> int:
-        """Rows of all events ever appended, dropped ones included; unlearn events count none."""
-        return self._look().rows
+        """Number of rows of all events ever appended.
+
+        Dropped events count. Unlearn events have no rows.
+        """
+        return self._read_ends().rows
 
     def append(self, drafts: Sequence[EventDraft]) -> list[int]:
-        """Append in order, in one transaction; the positions, durable on return. All or none.
+        """Append events in order in one transaction, and return their positions.
 
-        Raises InsufficientStorage when the disk is full; the log is as before and can be appended to when there is room.
-        Raises DirectoryInUse, as every later write does, where another process has written to the log, or it was moved.
+        All or none are appended. They are durable on return.
+
+        Raises InsufficientStorage if the disk is full. The log is then as before, and can be
+        appended to when there is room. Raises DirectoryInUse, as each later write does, if another
+        process has written to the log, or if the log was moved.
         """
         with self._lock:
             if not drafts:
                 return []
-            self._sure()
+
+            self._reconcile()
             events = [event_at(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
             counts = (0 if e.kind == "unlearn" else e.rows for e in events)
             totals = list(accumulate(counts, initial=self._ends.rows))[1:]
-            self._perhaps = Ends(self._ends.first, events[-1].position, totals[-1])
+
+            self._possible_end = Ends(self._ends.first, events[-1].position, totals[-1])
             with self._write() as connection:
                 places, current = tables.put(self.path, events, self._current, self._file_bytes, self._ends.last + 1)
                 ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
                 rows = map(row_of, events, totals, places)
                 tables.append(connection, self.path, events, rows, current, self._keys, ids)
-            self._ends, self._current = self._perhaps, current or self._current
+
+            self._ends = self._possible_end
+            self._current = current or self._current
             self._head.write(self._ends.last)
             failpoint("log.after_commit")
-        if self._noted:
-            with suppress(StreamDRError, sqlite3.Error, OSError):  # the append has succeeded
+
+        # The append has succeeded, whatever becomes of the erasure.
+        if self._erasures_noted:
+            with suppress(StreamDRError, sqlite3.Error, OSError):
                 self.erase(patience_ms=0)
         return [e.position for e in events]
 
     def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
-        """At most `limit` events with after < position ≤ until, in order; fewer once their bodies pass max_bytes.
+        """Return at most `limit` events with after < position ≤ until, in order.
 
-        An empty list means that there are none (yet). Raises HistoryGone when after + 1 was dropped, DamagedFile when a
-        position is missing."""
-        ends = self._look()
+        Fewer are returned once their bodies exceed max_bytes bytes. An empty list means that there
+        are none yet.
+
+        Raises HistoryGone if after + 1 was dropped. Raises DamagedFile if a position is missing.
+        """
+        ends = self._read_ends()
         end = min(ends.last, _ALL if until is None else until)
         if after + 1 < ends.first:
             raise gone(after, ends.first)
         if after >= end:
             return []
+
         try:
             events = self._events(
                 "position > ? AND position <= ? ORDER BY position LIMIT ?", (after, end, limit), max_bytes
             )
-            found = [event.position for event in events] or [end + 1]
-            for expected, position in enumerate(found, after + 1):
+            positions = [event.position for event in events] or [end + 1]
+            for expected, position in enumerate(positions, after + 1):
                 if position != expected:
                     raise damaged_file(self._database.path, f"position {expected} is missing")
         except DamagedFile:
-            if after + 1 < self.first:  # dropped meanwhile
+            # The events may have been dropped meanwhile.
+            if after + 1 < self.first:
                 raise gone(after, self.first) from None
             raise
         return events
 
     def read_kind(self, kind: str, before: int, after: int = -1) -> list[Event]:
-        """The retained events of a kind with after < position < before; for kinds that are few ("unlearn": indexed)."""
-        where = "kind='unlearn'" if kind == "unlearn" else "kind=?"  # a partial index needs the literal
+        """Return the stored events of a kind with after < position < before.
+
+        Meant for kinds with few events. Unlearn events have an index of their own.
+        """
+        # SQLite uses a partial index only if the query has the literal.
+        where = "kind='unlearn'" if kind == "unlearn" else "kind=?"
         first = max(self.first, after + 1)
         values = (first, before) if kind == "unlearn" else (first, before, kind)
         try:
             return self._events(f"position >= ? AND position < ? AND {where} ORDER BY position", values)
         except DamagedFile:
-            if first < self.first:  # dropped meanwhile
+            # The events may have been dropped meanwhile.
+            if first < self.first:
                 return self.read_kind(kind, before, after)
             raise
 
     def read_readable(self, kind: str) -> list[Event]:
-        """The retained events of a kind, but for those that are damaged, which are for `verify` to name."""
-        ends, events = self._look(), list[Event]()
+        """Return the stored events of a kind that are not damaged.
+
+        `verify` names the damaged ones.
+        """
+        ends = self._read_ends()
         with suppress(StreamDRError):
             return self.read_kind(kind, ends.last + 1)
+
+        events = list[Event]()
         for position in range(ends.first, ends.last + 1):
             with suppress(StreamDRError):
                 events += self.read(position - 1, position)
         return [e for e in events if e.kind == kind]
 
-    def holding(self, rows: int) -> int:
-        """The last position from which on the log holds at least `rows` rows; `first` where none does."""
+    def first_position_keeping(self, rows: int) -> int:
+        """Return the last position from which the log still holds `rows` rows.
+
+        Return `first` if it holds fewer.
+        """
         with self._view() as index:
-            ends = self._look()
+            ends = self._read_ends()
             return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - rows, key=index.total)
 
     def find_key(self, key: str) -> Known | None:
-        """(position, fingerprint, rows) of the event an idempotency key became, or None."""
+        """Return what is known of an idempotency key, or None."""
         with self._lock:
-            self._sure()
+            self._reconcile()
         with self._view() as index:
             return index.find_key(key)
 
     def with_ids(self, hashes: np.ndarray) -> list[int]:
-        """Positions of the retained events that may have rows with ids of these hashes (`ids.id_hashes`), in order."""
+        """Return positions of the stored events that may have rows with these ids, in order.
+
+        hashes: hashes of the ids (`ids.id_hashes`).
+        """
         with self._view() as index:
             return [position for position in index.with_ids(hashes) if position >= self.first]
 
     def not_indexed(self) -> list[tuple[int, int]]:
-        """(first, last) position of events that were appended before ids were noted, or could not be read since."""
+        """Return (first, last) position of each range of events without indexed ids.
+
+        An earlier release appended them, or they could not be read since.
+        """
         with self._view() as index:
             return index.not_indexed()
 
     def index_ids(self, last: int, until: int, hashes: Hashes, unread: Sequence[int]) -> None:
-        """Note hashes of ids by position: of the events that were not indexed up to `last`, those up to `until` are now, but
-        for the unread ones."""
+        """Index the ids of events that were not indexed.
+
+        last: last position of the range, as `not_indexed` returns it.
+        until: last position of those whose ids are given.
+        hashes: hashes of ids by position.
+        unread: positions up to `until` that could not be read. They stay unindexed.
+        """
         with self._lock, self._write() as connection:
             tables.index_ids(connection, self.path, last, until, hashes, unread)
 
     def schema_changes(self) -> list[str]:
-        """The JSON texts by which events changed the stream's schema, oldest first; dropped events' included."""
+        """Return the JSON texts of all changes of the stream's schema, oldest first.
+
+        Those of dropped events are included.
+        """
         with self._view() as index:
             return index.schemas()
 
     def rewrite(self, position: int, body: bytes, rows: int, erase: bool = True) -> None:
-        """Replace an event's body and row count (rows taken out by unlearn); its key and fingerprint stay, and the log's
-        `rows` goes on counting what was once appended.
+        """Replace an event's body and number of rows, after rows were unlearned.
 
-        The old bytes are then overwritten on the disk, or (erase=False, for several events) by `erase`.
+        Its key and fingerprint stay. The log's `rows` still counts the rows as appended.
+
+        erase: overwrite the old bytes on the disk now. If False, the caller calls `erase` after
+        several rewrites.
         """
         with self._lock:
             (event,) = self._events("position = ?", (position,))
             event = event._replace(body=body, rows=rows, checksum=sha256_of(body))
             with self._write() as connection:
-                self._noted = True
+                self._erasures_noted = True
                 (place,), current = tables.put(self.path, [event], self._current, self._file_bytes, self._ends.last + 1)
                 tables.replace(connection, self.path, event, place, current)
             self._current = current or self._current
@@ -244,66 +326,89 @@ class Log(AbstractContextManager["Log"]):
             self.erase()
 
     def erase(self, patience_ms: int = PATIENCE_MS) -> bool:
-        """Overwrite what rewritten events have left, also before a crash: whether no byte of it is on the disk now.
+        """Overwrite the old bytes of rewritten events, also those from before a crash.
 
-        What a reader may still need stays, noted in the index, until the next call, append or opening. Damage of a file is
-        said when that is read.
+        Return True if none of these bytes is left on the disk. Bytes that a reader may still need
+        stay. They are noted in the index until the next call, append or opening. A damaged file is
+        reported when it is read.
+
+        patience_ms: milliseconds to wait for readers.
         """
-        if not self._erasing.acquire(blocking=False):
+        if not self._erase_lock.acquire(blocking=False):
             return False
         try:
             with self._lock:
-                if self._closed or not self._noted:
-                    return not self._noted
-                with self._database.connection() as connection:
-                    noted = Index(self.path, connection).erasures()
-                    if noted and not tables.emptied(connection, patience_ms):
-                        return False
-                self._noted = bool(noted)
-            return not noted or self._overwrite(noted)
-        finally:
-            self._erasing.release()
+                if self._closed or not self._erasures_noted:
+                    return not self._erasures_noted
 
-    def begin_at(self, position: int) -> int:
-        """Let nothing before a position be read any more, but for the last event; the position of what is now the first."""
+                with self._database.connection() as connection:
+                    erasures = Index(self.path, connection).erasures()
+                    if erasures and not tables.emptied(connection, patience_ms):
+                        return False
+                self._erasures_noted = bool(erasures)
+
+            return not erasures or self._overwrite(erasures)
+        finally:
+            self._erase_lock.release()
+
+    def hide_before(self, position: int) -> int:
+        """Stop reading events before a position, except the last event.
+
+        Return the position of the first event that can be read now.
+        """
         with self._lock:
-            self._sure()
+            self._reconcile()
             self._ends = self._ends._replace(first=max(self._ends.first, min(position, self._ends.last)))
             return self._ends.first
 
     def drop_before(self, position: int) -> int:
-        """Remove the events before a position, never the last one, and give their space back; the number removed.
+        """Remove the events before a position, never the last one.
 
-        Done in short transactions, between which others append: it takes at most half of the disk's time.
+        Return the number removed. Their space is given back to the file system. The work is done
+        in short transactions, between which others append. It takes at most half of the disk's
+        time.
         """
-        first, dropped, more = self.begin_at(position), 0, True
+        first = self.hide_before(position)
+        dropped = 0
+        more = True
         while more:
-            begun = time.monotonic()
+            started = time.monotonic()
             with self._lock:
                 if self._closed:
                     break
                 with self._write() as connection:
-                    some, files = tables.drop_some(connection, first)
+                    removed, files = tables.drop_some(connection, first)
                 failpoint("log.dropped")
                 with self._database.connection() as connection:
-                    more = tables.give_back(connection, self.path, files) or some > 0
-            dropped += some
-            time.sleep(time.monotonic() - begun)
+                    more = tables.give_back(connection, self.path, files) or removed > 0
+
+            dropped += removed
+            time.sleep(time.monotonic() - started)
         return dropped
 
     def verify(self) -> Verified:
-        """Read everything: SQLite's check of the index, no position missing, every row's digest, every body's.
+        """Read everything and check it.
 
-        Raises DamagedFile naming file and position. Cost: one read of the log; memory: about 1 MB, or one event."""
-        known, ends, count, size = self._head.read(), self._look(), 0, 0
+        SQLite's check of the index, no position missing, and the digest of each row and each body.
+        Memory: about 1 MB, or one event.
+
+        Raises DamagedFile that names file and position.
+        """
+        known = self._head.read()
+        ends = self._read_ends()
         with self._view() as index:
             index.check(self._keys)
+
         for listed in self._files():
             try:
                 listed.file.check(listed.end)
             except StreamDRError:
-                if listed.first in (now.first for now in self._files()):  # not dropped meanwhile
+                # The file may have been dropped meanwhile.
+                if listed.first in (now.first for now in self._files()):
                     raise
+
+        count = 0
+        size = 0
         after = ends.first - 1
         while after < ends.last:
             try:
@@ -311,22 +416,29 @@ class Log(AbstractContextManager["Log"]):
             except HistoryGone:
                 after = self.first - 1
                 continue
+
             for event in events:
                 if not event.intact:
                     with self._view() as index:
                         raise index.spoilt(event.position)
-            count, size, after = count + len(events), size + sum(len(e.body) for e in events), events[-1].position
+            count += len(events)
+            size += sum(len(e.body) for e in events)
+            after = events[-1].position
+
         if ends.last < known:
             raise lost(self._database.path, ends.last, known)
         return Verified(count, ends.rows, size)
 
     def check_writer(self) -> None:
-        """Raise DirectoryInUse where another process has written to the log, or it was moved."""
+        """Raise DirectoryInUse if this process may no longer write.
+
+        Another process has written to the log, or it was moved.
+        """
         with self._lock, self._write():
             pass
 
     def close(self) -> None:
-        """Close every connection; reads in progress finish."""
+        """Close all connections. Reads in progress finish."""
         with self._lock:
             self._closed = True
             self._head.close()
@@ -337,27 +449,34 @@ class Log(AbstractContextManager["Log"]):
 
     @contextmanager
     def _view(self) -> Iterator[Index]:
-        """The index as it is now, for the time of the with-block."""
+        """Open the index for reading at one moment, for the time of the with-block."""
         with self._database.connection() as connection, one_view(connection):
             yield Index(self.path, connection)
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        """A transaction in a log that ends where this writer knows it to; an error there leaves it open whether it is in the
-        log all the same. Raises DirectoryInUse."""
-        self._sure()
+        """Open a transaction, if the log ends where this writer left it.
+
+        Locks may fail: a file system may lack them, or a directory may be copied into place. So
+        the end is compared within the transaction. An error in the with-block leaves open whether
+        it was committed. Raises DirectoryInUse.
+        """
+        self._reconcile()
         try:
             with self._transaction() as (connection, index):
                 if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
                     self._stop("another process has written to it")
                 yield connection
         except BaseException:
-            self._unsure = True
+            self._commit_uncertain = True
             raise
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[sqlite3.Connection, Index]]:
-        """A transaction, during which no other process writes, unless this one is no longer to."""
+        """Open a transaction, during which no other process writes.
+
+        Raises DirectoryInUse if this process may no longer write.
+        """
         if self.displaced is not None:
             raise without_frames(self.displaced)
         if file_numbers(self._database.path) != self._index:
@@ -366,38 +485,52 @@ class Log(AbstractContextManager["Log"]):
             yield connection, Index(self.path, connection)
 
     def _stop(self, why: str) -> NoReturn:
+        """Raise DirectoryInUse now and at each later write."""
         self.displaced = displaced(self.path, why)
         raise self.displaced
 
-    def _look(self) -> Ends:
-        """Where the log begins and ends; a read-only log looks again, because another process may have appended."""
+    def _read_ends(self) -> Ends:
+        """Return where the log begins and ends.
+
+        A read-only log reads it each time, because another process may have appended.
+        """
         if self.writable:
             return self._ends
         with self._view() as index:
             return index.ends()
 
     def _files(self) -> list[Current]:
+        """Return the files of bodies, oldest first."""
         with self._view() as index:
             return index.files()
 
-    def _sure(self, opening: bool = False) -> None:
-        """Learn from the files where the log ends, at first and where a write raised, and remove what is past it."""
-        if not self._unsure:
+    def _reconcile(self, opening: bool = False) -> None:
+        """Read from the files where the log ends, and remove what is past it.
+
+        This is the recovery: done on opening, and before a write if an earlier write raised.
+        """
+        if not self._commit_uncertain:
             return
-        with self._transaction() as (_, index):  # what another process is about to commit is not past it
-            ends, files = index.ends(), index.files()
-            if not opening and ends[1:] not in (self._ends[1:], self._perhaps[1:]):
+
+        # Within a transaction no other process is about to commit, so bytes past the end belong to nobody.
+        with self._transaction() as (_, index):
+            ends = index.ends()
+            files = index.files()
+            if not opening and ends[1:] not in (self._ends[1:], self._possible_end[1:]):
                 self._stop("another process has written to it")
-            self._ends = self._perhaps = ends._replace(first=max(ends.first, self._ends.first))
+
+            self._ends = self._possible_end = ends._replace(first=max(ends.first, self._ends.first))
             self._current = files[-1] if files else None
             for listed in files if opening else files[-1:]:
                 listed.file.check(listed.end, cut=listed is self._current)
             tidy(self.path, files)
-        self._unsure = False
+
+        self._commit_uncertain = False
 
     def _events(self, where: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
-        """Events, in order; no more once their bodies pass max_bytes."""
-        events, size = list[Event](), 0
+        """Return events in order, until their bodies exceed max_bytes bytes."""
+        events = list[Event]()
+        size = 0
         with self._view() as index, Reader(index.file) as bodies:
             for event in index.events(where, values, bodies.read):
                 events.append(event)
@@ -406,15 +539,20 @@ class Log(AbstractContextManager["Log"]):
                     break
         return events
 
-    def _overwrite(self, noted: list[tuple[int, int, int, int]]) -> bool:
-        """Overwrite what nobody can read any more, and what noted it; whether nothing has been noted since."""
+    def _overwrite(self, erasures: list[tuple[int, int, int, int]]) -> bool:
+        """Overwrite bytes that no reader can reach, and delete the notes of them.
+
+        erasures: (id, file, start, size) of each range. Return True if nothing was noted since.
+        """
         files = {listed.first: listed.file for listed in self._files()}
-        for _, file, start, size in noted:
-            if file in files:  # not dropped
+        for _, file, start, size in erasures:
+            # A file that is not listed was dropped.
+            if file in files:
                 with suppress(DamagedFile):
                     files[file].erase(start, size)
         failpoint("log.erased")
+
         with self._lock, self._write() as connection:
-            connection.executemany("DELETE FROM erasures WHERE id=?", [(id,) for id, *_ in noted])
-            self._noted = bool(Index(self.path, connection).erasures())
-            return not self._noted
+            connection.executemany("DELETE FROM erasures WHERE id=?", [(id,) for id, *_ in erasures])
+            self._erasures_noted = bool(Index(self.path, connection).erasures())
+            return not self._erasures_noted

@@ -42,7 +42,7 @@ class Frozen(NamedTuple):
     state: State
     position: int
     rows: int
-    removed_to: int
+    unlearn_horizon: int
 
 
 class Learner(Protocol):
@@ -93,7 +93,7 @@ class Model:
         self.refine_begun = (0, time.monotonic())
 
         self.status = "catching_up"
-        self.position = self.goal = self.removed_to = start - 1
+        self.position = self.goal = self.unlearn_horizon = start - 1
         self.accumulator: AdditiveAccumulator = estimator.accumulator()
         self.failure: Failure | None = None
         self.advance_seconds, self.advanced_rows = 0.0, 0
@@ -136,16 +136,16 @@ class Model:
         self.advance_seconds += time.perf_counter() - begun
         self.advanced_rows += self.rows - rows
 
-    def leave_out(self, removed_to: int) -> None:
+    def leave_out(self, unlearn_horizon: int) -> None:
         """Learn no row that unlearn events up to a position take out; it has learned nothing yet."""
-        self.removed_to = removed_to
+        self.unlearn_horizon = unlearn_horizon
 
-    def resume(self, state: State, position: int, removed_to: int = -1) -> None:
+    def resume(self, state: State, position: int, unlearn_horizon: int = -1) -> None:
         """Go on from a state: a snapshot's, one that lost rows, or one that was learned elsewhere. Where no row is left,
         what was published of those that there were is withdrawn."""
         accumulator = self.estimator.accumulator(state)
         with self._learning:
-            self.accumulator, self.position, self.removed_to = accumulator, position, removed_to
+            self.accumulator, self.position, self.unlearn_horizon = accumulator, position, unlearn_horizon
             if self.published is not None and not self.rows:
                 self.published = None
 
@@ -272,7 +272,7 @@ class Model:
         with self._learning:
             if self.failure is not None:
                 raise self.failed(self.failure)
-            return Frozen(self.accumulator.freeze(), self.position, self.rows, max(self.position, self.removed_to))
+            return Frozen(self.accumulator.freeze(), self.position, self.rows, max(self.position, self.unlearn_horizon))
 
     def publish(self, frozen: Frozen) -> Published:
         """Solve a frozen state and make it what readers see; one at a time. Raises what the solver raises; then nothing has

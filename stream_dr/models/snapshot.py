@@ -83,7 +83,7 @@ def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tupl
         "name": model.name,
         "spec": plain_spec(model.spec),
         "position": frozen.position,
-        "removed_to": frozen.removed_to,
+        "removed_to": frozen.unlearn_horizon,
         "names": list(model.names) if model.names else None,
         "next_version": model.next_version,
         "stream_dr": __version__,
@@ -240,11 +240,11 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
     arrays, facts = read_file(path)
     if facts.get("kind") != "model" or plain_spec(completed(stored_spec(facts["spec"]))) != plain_spec(model.spec):
         raise ForeignFile(f"{path} is of another model ({facts.get('spec')}).")
-    removed_to = facts.get("removed_to", -1)  # earlier releases did not look ahead
-    if max(facts["position"], removed_to) > last:
-        raise DamagedFile(f"{path} is at position {max(facts['position'], removed_to)}, the log ends at {last}.")
+    unlearn_horizon = facts.get("removed_to", -1)  # earlier releases did not look ahead
+    if max(facts["position"], unlearn_horizon) > last:
+        raise DamagedFile(f"{path} is at position {max(facts['position'], unlearn_horizon)}, the log ends at {last}.")
     state = unpack(model.estimator.state_type, part("state", arrays), facts["state"])
-    model.resume(state, facts["position"], removed_to)
+    model.resume(state, facts["position"], unlearn_horizon)
     model.follow(model.goal, model.names or (tuple(facts["names"]) if facts.get("names") else None))
     _restore_published(model, arrays, facts)
     model.note_snapshot(model.position, model.published_version)

@@ -17,7 +17,7 @@ import orjson
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import Newest, newest_rows
-from stream_dr.directory.records import Following
+from stream_dr.directory.records import RecordsTail
 from stream_dr.errors import StreamDRError
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
@@ -56,7 +56,7 @@ class LiveFigures:
     a time."""
 
     def __init__(self, directory: Directory, facts: Callable[[], Facts]) -> None:
-        self._directory, self._records = directory, Following(directory.records)
+        self._directory, self._records = directory, RecordsTail(directory.records)
         self._facts, self._told = facts, (0.0, b"")
         self._life = uuid.uuid4().hex[:8]  # tags of another process are not ours
         self._lock = threading.Lock()

@@ -5,8 +5,8 @@ reads: no cursor stays open on it); an event that was just appended may be taken
 rows are parsed already, from the very bytes that were written.
 
 An unlearn event takes rows out: a model whose state is a sum subtracts them; any other is rebuilt from the log up to this
-event, without the rows that were unlearned so far, by later events too: those then change nothing (`Model.removed_to`). So
-is a sum under decay (the rows that go have made older ones weigh less), one whose map has filled or weighed the rows that
+event, without the rows that were unlearned so far, by later events too: those then change nothing (`Model.unlearn_horizon`).
+So is a sum under decay (the rows that go have made older ones weigh less), one whose map has filled or weighed the rows that
 stay by those that go, and one that would lose too much precision by subtraction. A caller that advances several models may
 hand a rebuild to another thread, so that it does not hold up the others.
 
@@ -30,8 +30,8 @@ from functools import partial
 from typing import NamedTuple
 
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.draft import Draft, Removal, removal_of
-from stream_dr.directory.history import PAGE, gone_of, numbers_of
+from stream_dr.directory.draft import Draft, Removal, parse_removal
+from stream_dr.directory.history import PAGE, original_numbers, removed_numbers
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.estimators.fitting.mapping import subtracts_exactly
 from stream_dr.log.event import Event
@@ -107,14 +107,14 @@ class Steps:
 
     def _of_draft(self, position: int, draft: Draft) -> Step:
         if draft.block is None:
-            return Step(position, removal=removal_of(draft.body))
+            return Step(position, removal=parse_removal(draft.body))
         return Step(position, columns_in_order(draft.block, self._directory.schema))
 
     def _of_event(self, event: Event) -> Step:
         found = self._decoder.decode(event, self._directory.schema)
         if isinstance(found, dict):
             return Step(event.position, removal=found)
-        return Step(event.position, found, gone=gone_of(event))
+        return Step(event.position, found, gone=removed_numbers(event))
 
 
 def _step(position: int, read: Callable[[], Step]) -> Step:
@@ -195,19 +195,21 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: Going | Non
         if step.error is not None:
             raise step.error
         if step.removal is None:
-            model.learn(step.position, _left(step, model.removed_to, directory))
-        elif step.position <= model.removed_to or max(step.removal, default=-1) < model.start:
+            model.learn(step.position, _left(step, model.unlearn_horizon, directory))
+        elif step.position <= model.unlearn_horizon or max(step.removal, default=-1) < model.start:
             model.learn(step.position, None)
         else:
             return _take_out(model, step.position, step.removal, directory, rebuild)
     return True
 
 
-def _left(step: Step, removed_to: int, directory: Directory) -> Block | None:
+def _left(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
     """The rows of an event that no unlearn event up to a position takes out; None where there are none."""
-    if step.block is None or step.position >= removed_to:
+    if step.block is None or step.position >= unlearn_horizon:
         return step.block
-    left = directory.history.left(step.position, step.block, numbers_of(step.block, step.gone), removed_to)
+    left = directory.history.remaining(
+        step.position, step.block, original_numbers(step.block, step.gone), unlearn_horizon
+    )
     return None if left is None else left[0]
 
 
@@ -226,7 +228,7 @@ def _take_out(model: Model, position: int, removal: Removal, directory: Director
     if model.subtracts and subtracts_exactly(model.accumulator):
         left = model.estimator.accumulator(model.accumulator.freeze())
         try:
-            for block in directory.history.picked(removal, model.start - 1, position):
+            for block in directory.history.removed_blocks(removal, model.start - 1, position):
                 left.remove(learned_by(model.estimator, block))
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
@@ -236,10 +238,10 @@ def _take_out(model: Model, position: int, removal: Removal, directory: Director
     if rebuild is None:
         return False
 
-    left, removed_to = first_accumulator(model, directory.path), directory.position
-    for _, block in directory.history.events(model.start - 1, position, None, removed_to):
+    left, unlearn_horizon = first_accumulator(model, directory.path), directory.position
+    for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):
         if not rebuild():
             return False
         left.add(learned_by(model.estimator, block))
-    model.resume(left.freeze(), position, removed_to)
+    model.resume(left.freeze(), position, unlearn_horizon)
     return True

@@ -74,7 +74,7 @@ def refine(
         return model.published
     learned = _Learned(directory, model, frozen, cancelled)
     try:
-        with directory.retention.kept():
+        with directory.retention.pin_rows():
             return _passes(
                 directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None), threads, sums
             )
@@ -157,7 +157,7 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
     """
     check_model(directory, model)
     learned = _Learned(directory, model, model.freeze(), None)
-    with directory.retention.kept(), threadpool_limits(1):
+    with directory.retention.pin_rows(), threadpool_limits(1):
         return scores_of_refining(make(model.spec.estimator, model.spec.params), learned, tol, max_passes)
 
 
@@ -185,7 +185,7 @@ class _Learned:
     def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
         first, last = max(after, self._model.start - 1), self._frozen.position
         last = last if until is None else min(until, last)
-        events = self._history.events(first, last, removed_to=self._frozen.removed_to)
+        events = self._history.events(first, last, unlearn_horizon=self._frozen.unlearn_horizon)
         with closing(ahead(events)) as blocks:
             for position, block in blocks:
                 if self._cancelled():
@@ -196,7 +196,7 @@ class _Learned:
 def _remember(path: Path, frozen: Frozen, refining: Refining) -> None:
     arrays, description = pack(refining)
     path.parent.mkdir(parents=True, exist_ok=True)
-    where = {"position": frozen.position, "removed_to": frozen.removed_to}
+    where = {"position": frozen.position, "removed_to": frozen.unlearn_horizon}
     write_file(path, arrays, {"kind": "refine", **where, "refining": description})
 
 
@@ -207,8 +207,11 @@ def _begun(path: Path, frozen: Frozen, max_passes: int) -> Refining | None:
     try:
         arrays, facts = read_file(path)
         with contents_of(path):
-            removed_to = facts.get("removed_to", facts["position"])
-            if facts["kind"] != "refine" or (facts["position"], removed_to) != (frozen.position, frozen.removed_to):
+            unlearn_horizon = facts.get("removed_to", facts["position"])
+            if facts["kind"] != "refine" or (facts["position"], unlearn_horizon) != (
+                frozen.position,
+                frozen.unlearn_horizon,
+            ):
                 return None
             refining: Refining = unpack(Refining, arrays, facts["refining"])
     except StreamDRError:

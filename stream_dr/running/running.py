@@ -19,7 +19,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from stream_dr.directory.directory import Directory, Start
-from stream_dr.directory.draft import Checked, Draft, Receipt, unlearn_draft
+from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, unlearn_draft
 from stream_dr.directory.records import Recorder
 from stream_dr.disk import free_bytes
 from stream_dr.errors import Overloaded, StreamDRError
@@ -112,7 +112,7 @@ class Running:
             )
         return self._appender.submit(draft)
 
-    def check(self, draft: Draft) -> Checked:
+    def check(self, draft: Draft) -> DryRunReceipt:
         """Raise what would refuse the draft, else say what its receipt would; append nothing."""
         return self.directory.check(draft)
 

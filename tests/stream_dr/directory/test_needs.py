@@ -85,8 +85,8 @@ def test_nothing_that_a_rebuild_for_a_pending_unlearning_reads_is_dropped(tmp_pa
         fill(directory, range(40, 60))
         up(directory, "a", "b")
         kept(directory, "a")
-        assert directory.retention.passed() == 19 < taken
-        assert directory.retention.needed() == 0
+        assert directory.retention.snapshotted_position() == 19 < taken
+        assert directory.retention.first_needed() == 0
         directory.retention.drop(20)
         assert directory.log.first == 0
     with Directory(tmp_path, limits=directory.limits) as again:
@@ -136,11 +136,11 @@ def test_a_model_that_has_failed_for_good_holds_nothing_back(tmp_path: Path) -> 
         fill(directory, range(30))
         up(directory, "good")
         kept(directory, "good")
-        assert directory.retention.needed() == 0
+        assert directory.retention.first_needed() == 0
         directory.model("bad").failure = Failure(3, "invalid_rows", "for the test")
-        assert directory.retention.needed() == 30
+        assert directory.retention.first_needed() == 30
         directory.model("bad").failure = Failure(3, "source_missing", "for the test")
-        assert directory.retention.needed() == 0
+        assert directory.retention.first_needed() == 0
 
 
 def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) ->
         kept(again, "m")
         assert [int(path.stem) for path in snapshot_files(folder)] == [3, 1]
         assert newest.with_suffix(".damaged").exists()
-        assert again.retention.passed() == 1
+        assert again.retention.snapshotted_position() == 1
 
 
 def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:

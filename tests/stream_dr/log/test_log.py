@@ -128,12 +128,12 @@ def test_what_was_dropped_is_said_and_the_rest_stays(folder):
 
 def test_what_begins_later_is_read_no_more_although_it_is_still_there(folder):
     with filled(folder) as log:
-        assert log.begin_at(30) == 30
+        assert log.hide_before(30) == 30
         assert (log.first, log.read(29, limit=1)[0].position) == (30, 30)
         assert [e.position for e in log.read_kind("rows", 40)] == list(range(30, 40))
         with pytest.raises(errors.HistoryGone):
             log.read(28)
-        assert log.begin_at(10) == 30
+        assert log.hide_before(10) == 30
         with pytest.raises(errors.InsufficientStorage), armed("log.before_commit=enospc"):
             log.append(drafts(50, 1))
         assert log.append(drafts(50, 1)) == [50]
@@ -153,7 +153,16 @@ def test_unlearn_events_are_found_and_count_no_rows(folder):
 
 def test_holding_is_where_the_last_rows_begin(folder):
     with filled(folder) as log:
-        assert [log.holding(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [50, 49, 40, 39, 30, 0, 0, 0]
+        assert [log.first_position_keeping(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [
+            50,
+            49,
+            40,
+            39,
+            30,
+            0,
+            0,
+            0,
+        ]
         log.rewrite(45, b"", 0)
         log.drop_before(20)
-        assert [log.holding(rows) for rows in (30, 10**9)] == [40, 20]
+        assert [log.first_position_keeping(rows) for rows in (30, 10**9)] == [40, 20]

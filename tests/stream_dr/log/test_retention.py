@@ -94,7 +94,7 @@ def test_killed_while_dropping_the_rest_is_whole_and_dropped_later(folder, times
 def test_a_log_that_is_closed_drops_no_more(folder):
     with Log(folder) as log:
         log.append(drafts(0, 500))
-        log.begin_at(400)
+        log.hide_before(400)
     assert log.drop_before(400) == 0
     with Log(folder) as log:
         assert log.first == 0
