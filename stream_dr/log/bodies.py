@@ -1,16 +1,15 @@
-"""bodies: the plain append-only files that hold the rows that were appended.
+"""Files of bodies: append-only files that hold the rows that were appended.
 
-A file begins with 16 bytes that say what it is and 16 that say which one; the index has these, too. Bodies follow one
-another without frames: where each one lies stands only in the index's rows. So a body is there once the transaction that
-names it is, and bytes that no row names mean nothing; what a crash left past the last named one is cut when the log is next
-opened.
+A file begins with 16 bytes that say that it is one of ours and 16 bytes of identity, which the
+index has, too. Bodies follow one another without frames. Only the index says where each body lies.
+So a body exists once the transaction that names it is committed. Bytes past the last named body
+are what a crash left, and are cut when the log is next opened.
 
-Cost: a write is one fdatasync; a read, one pread a body. A file is opened for each. What was written leaves the system's
-cache: hardly anything reads it again, and a stream larger than memory would push out what is read.
+A file without frames has no format to recover, so its recovery cannot be wrong. A body can be
+overwritten in place. SQLite would write each byte of a body twice, in pages, and move them. The
+files are not memory-mapped, because retention removes a file while events read from it live on.
 
-Why this way: a file without frames has no format to recover, so its recovery cannot be wrong. What lies at one place of one
-file can be overwritten there. SQLite writes every byte of a body twice, in pages, and moves them. Not memory-mapped:
-retention removes the file while events read from it live on.
+Cost: a write is one fdatasync. A read is one pread for each body. A file is opened for each.
 """
 
 import errno
@@ -35,18 +34,20 @@ _ZEROS = 1 << 20
 
 
 class BodyFile(NamedTuple):
-    """A file of bodies; identity: the 16 bytes that both it and the index hold.
+    """File of bodies.
 
-    Its methods raise DamagedFile, ForeignFile, InsufficientStorage.
+    identity: the 16 bytes that the file and the index hold.
+
+    The methods raise DamagedFile, ForeignFile, InsufficientStorage.
     """
 
     path: Path
     identity: bytes
 
     def write(self, bodies: Sequence[Body], end: int) -> list[int]:
-        """Put bodies behind the offset `end`, durable on return; the offsets at which they begin.
+        """Write bodies from the offset `end` on, and return their offsets.
 
-        On an error the file ends at `end` again.
+        They are durable on return. After an error the file ends at `end` again.
         """
         starts = [end]
         with self.opened(os.O_RDWR) as file:
@@ -56,7 +57,10 @@ class BodyFile(NamedTuple):
                     starts.append(_write(file, body, starts[-1]))
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
-                if hasattr(os, "posix_fadvise"):  # not on macOS
+
+                # Drop the bytes from the page cache: hardly anything reads them again, and a stream
+                # larger than memory would push out what is read. macOS lacks the call.
+                if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file, end, starts[-1] - end, os.POSIX_FADV_DONTNEED)
             except BaseException as e:
                 with suppress(OSError):
@@ -67,7 +71,10 @@ class BodyFile(NamedTuple):
         return starts[:-1]
 
     def check(self, end: int, cut: bool = False) -> None:
-        """Raise where the file is not this one, or ends before `end`; cut: cut what lies past it."""
+        """Raise an error if the file is not this one or ends before `end`.
+
+        cut: remove the bytes past `end`.
+        """
         with self.opened(os.O_RDWR if cut else os.O_RDONLY) as file:
             size = os.fstat(file).st_size
             if size < end:
@@ -84,21 +91,24 @@ class BodyFile(NamedTuple):
 
     @contextmanager
     def opened(self, flags: int) -> Iterator[int]:
-        """A descriptor for the time of the with-block, of a file that is this one."""
+        """Open the file, check that it is this one, and yield its descriptor."""
         with translated(self.path):
             try:
-                file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO would wait for its other end
+                # Without O_NONBLOCK, opening a FIFO would wait for its other end.
+                file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
             except (FileNotFoundError, PermissionError) as e:
                 raise damaged_file(
                     self.path, "it is missing" if e.errno == errno.ENOENT else "it may not be opened"
                 ) from e
+
             try:
-                self._recognise(os.pread(file, BEGIN, 0))
+                self._check_header(os.pread(file, BEGIN, 0))
                 yield file
             finally:
                 os.close(file)
 
-    def _recognise(self, header: bytes) -> None:
+    def _check_header(self, header: bytes) -> None:
+        """Raise an error unless the file begins as this one must."""
         if len(header) < BEGIN:
             raise self.too_short(len(header), BEGIN)
         if header[: len(MAGIC)] != MAGIC:
@@ -110,15 +120,19 @@ class BodyFile(NamedTuple):
             )
 
     def too_short(self, size: int, end: int) -> DamagedFile:
-        """The error that says that the file ends before `end`."""
+        """Return the error that says that the file ends before `end`."""
         return damaged_file(self.path, f"it ends after {size} bytes; {end} were written")
 
 
 class Reader:
-    """Reads bodies for the time of a with-block; file_of: the file whose first position is that number."""
+    """Reader of bodies, for the time of a with-block.
+
+    file_of: returns the file of bodies with a number.
+    """
 
     def __init__(self, file_of: Callable[[int], BodyFile]) -> None:
-        self._file_of, self._open = file_of, ExitStack()
+        self._file_of = file_of
+        self._open = ExitStack()
         self._files: dict[int, tuple[BodyFile, int]] = {}
 
     def __enter__(self) -> "Reader":
@@ -128,40 +142,45 @@ class Reader:
         self._open.close()
 
     def read(self, first: int, start: int, size: int) -> bytes:
-        """The `size` bytes at `start` of a file."""
+        """Return the `size` bytes at offset `start` of a file.
+
+        first: number of the file.
+        """
         if first not in self._files:
-            found = self._file_of(first)
-            self._files[first] = (found, self._open.enter_context(found.opened(os.O_RDONLY)))
-        whole, file = self._files[first]
+            new_file = self._file_of(first)
+            self._files[first] = (new_file, self._open.enter_context(new_file.opened(os.O_RDONLY)))
+
+        body_file, descriptor = self._files[first]
         try:
-            body = os.pread(file, size, start)
+            body = os.pread(descriptor, size, start)
         except OSError as e:
-            raise damaged_file(whole.path, str(e)) from e
+            raise damaged_file(body_file.path, str(e)) from e
         if len(body) < size:
-            raise whole.too_short(start + len(body), start + size)
+            raise body_file.too_short(start + len(body), start + size)
         return body
 
 
 def bodies_path(folder: Path, first: int) -> Path:
-    """The file that is begun with the event at that position."""
+    """Return the path of the file of bodies that begins at a position."""
     return folder / f"{first:020d}.bodies"
 
 
 def create_bodies(path: Path) -> BodyFile:
-    """An empty file with an identity of its own, durable."""
-    made = BodyFile(path, os.urandom(IDENTITY_BYTES))
+    """Create an empty file with an identity of its own, durable on return."""
+    body_file = BodyFile(path, os.urandom(IDENTITY_BYTES))
     with translated(path), open(path, "wb") as file:
-        file.write(MAGIC + made.identity)
+        file.write(MAGIC + body_file.identity)
         file.flush()
         os.fsync(file.fileno())
     fsync_directory(path.parent)
-    return made
+    return body_file
 
 
 def _write(file: int, body: Body, at: int) -> int:
-    """Write all of it, whatever part each call takes; where it ends."""
-    left = memoryview(body)
-    while len(left):
-        done = os.pwrite(file, left, at)
-        left, at = left[done:], at + done
+    """Write all of a body at offset `at`, and return the offset of its end."""
+    rest = memoryview(body)
+    while len(rest):
+        written = os.pwrite(file, rest, at)
+        rest = rest[written:]
+        at += written
     return at

@@ -1,13 +1,14 @@
-"""copying: a copy of a log that another process may be writing to, as the log is at one moment.
+"""Copy of a log as it is at one moment, also while another process writes to it.
 
-The files of bodies are copied first, as long as they are: they only grow, and nothing that the index names is changed. Then
-the index is copied, in one view, and what was appended to the files meanwhile. Bytes that it does not name are zeros in the
-copy: rows that were unlearned are not in it, whatever was read before they were overwritten.
+The files of bodies are copied first. They only grow, and bytes that the index names are not
+changed. Then the index is copied as seen at one moment, and the bytes that were appended to the
+files meanwhile. Bodies are nearly all of a log. If one view of the index were held while they are
+copied, SQLite could not shorten its WAL all that time.
 
-Cost: one read of the log, one write of the copy. The view, which keeps SQLite from shortening its WAL, lasts as long as the
-index takes, and what was appended meanwhile.
+Bytes that the index does not name are zeros in the copy. So rows that were unlearned are not in
+it, even if they were read before they were overwritten.
 
-Why this way: bodies are nearly all of a log, and a view held while they are copied would let the WAL grow all that time.
+Cost: one read of the log and one write of the copy.
 """
 
 import os
@@ -24,26 +25,28 @@ from stream_dr.log.index import Current, Index
 from stream_dr.log.sqlite_file import one_view, translated
 
 PIECE = 1 << 20
-"""Bytes read at once."""
+"""Number of bytes read at once."""
 
 Progress = Callable[[int, int], object]
-"""Called with bytes done and bytes of all."""
+"""Callback that receives the number of bytes copied and the total."""
 
 
 class LogCopy:
-    """A copy of the log in the folder `source`, in the new folder `target`.
+    """Copy of the log in the folder `source`, in the new folder `target`.
 
-    `bodies` first; then `rest`, within `view`, makes it whole. Raises DamagedFile, ForeignFile, UnknownFormat,
-    InsufficientStorage.
+    Call `bodies` first, then `rest` within `view`, which completes the copy. Raises DamagedFile,
+    ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
     def __init__(self, source: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
-        self._source, self._target, self._progress = source, target, progress
+        self._source = source
+        self._target = target
+        self._progress = progress
         target.mkdir()
 
     @contextmanager
     def view(self) -> Iterator[Index]:
-        """The index of the source as it is now, for the time of the with-block."""
+        """Open the source's index at one moment, for the time of the with-block."""
         database = tables.database(self._source, writable=False)
         try:
             with database.connection() as connection, one_view(connection):
@@ -54,22 +57,27 @@ class LogCopy:
             database.close()
 
     def bodies(self) -> None:
-        """Copy the files of bodies as they are now; one that is dropped meanwhile is left out."""
+        """Copy the files of bodies as they are now.
+
+        Files that are dropped meanwhile are left out.
+        """
         with self.view() as index:
             files = index.files()
         self._copy(files, dropped=True)
 
     def rest(self, index: Index) -> None:
-        """Copy the index that is viewed, and what it names and is not here yet."""
+        """Copy the viewed index, and all that it names and the copy lacks."""
         files = index.files()
         self._copy(files)
         index.copy_to(self._target)
+
         named = {listed.file.path.name for listed in files}
-        for left in self._target.glob("*.bodies"):
-            if left.name not in named:
-                left.unlink()
+        for path in self._target.glob("*.bodies"):
+            if path.name not in named:
+                path.unlink()
         for listed in files:
             self._clear(listed, index.places(listed.first))
+
         head = Head(self._target, writable=True)
         head.write(index.ends().last)
         head.note(self._target / tables.INDEX_NAME)
@@ -77,7 +85,12 @@ class LogCopy:
         fsync_directory(self._target)
 
     def _copy(self, files: Sequence[Current], dropped: bool = False) -> None:
-        done, total = 0, sum(listed.end for listed in files)
+        """Copy files of bodies.
+
+        dropped: skip files that were dropped meanwhile.
+        """
+        done = 0
+        total = sum(listed.end for listed in files)
         for listed in files:
             try:
                 self._extend(listed, done, total)
@@ -87,7 +100,11 @@ class LogCopy:
             done += listed.end
 
     def _extend(self, listed: Current, done: int, total: int) -> None:
-        """Copy what of a file is not here yet; done, total: bytes of the files before it, and of all."""
+        """Copy the part of a file that the copy lacks.
+
+        done: number of bytes of the files before it.
+        total: number of bytes of all files.
+        """
         path = self._target / listed.file.path.name
         with translated(path), open(path, "ab") as copy:
             if copy.tell() < listed.end:
@@ -98,12 +115,17 @@ class LogCopy:
                             raise listed.file.too_short(at, listed.end)
                         copy.write(piece)
                         self._progress(done + at + len(piece), total)
+
             copy.flush()
             os.fsync(copy.fileno())
 
     def _clear(self, listed: Current, places: Sequence[tuple[int, int]]) -> None:
-        """Overwrite what lies between the places (start, size), in order, of what the index names."""
-        copied, at = listed.file._replace(path=self._target / listed.file.path.name), BEGIN
+        """Overwrite the bytes between the places that the index names.
+
+        places: (start, size) of each body, in order.
+        """
+        copied = listed.file._replace(path=self._target / listed.file.path.name)
+        at = BEGIN
         for start, size in [*places, (listed.end, 0)]:
             if start > at:
                 copied.erase(at, start - at)

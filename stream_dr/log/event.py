@@ -1,10 +1,13 @@
-"""event: one entry of the log, before and after it has a position.
+"""Event: one entry of the log, before and after it has a position.
 
-Why this way: the fingerprint answers "is this the same body as before" and is the caller's to choose (of the bytes as they
-were sent, or of a reference's identity); checksum answers "are these the bytes that were written" and is set where the two
-differ. A batch's fingerprint is XXH64, which takes a fifth of the time of SHA-256 (a tenth of all that taking a batch in
-cost): a key is used again by mistake, or not at all, and one mistake in 2^64 is missed. Directories whose batches have
-SHA-256 are read as well; the number of digits tells them apart.
+An event has two digests. The fingerprint answers whether two bodies of one key are the same. The
+caller chooses it: of the bytes as they were sent, or of a reference's identity. The checksum
+answers whether the stored bytes are those that were written. It is set if the two differ.
+
+A batch's fingerprint is XXH64, which takes a fifth of the time of SHA-256 (a tenth of the whole
+cost of taking a batch in). Keys are used again by mistake, not by attackers, and one mistake in
+2^64 is missed. Directories whose batches have SHA-256 are read as well. The number of digits tells
+the two apart.
 """
 
 import hashlib
@@ -16,16 +19,22 @@ import xxhash
 _SHA256_DIGITS = 64
 
 Body = bytes | memoryview
-"""What an event holds: bytes, or a read-only view of bytes that will not change."""
+"""Body of an event: bytes, or a read-only view of bytes that will not change."""
 
 
 class Event(NamedTuple):
-    """One entry of the log.
+    """Entry of the log.
 
-    position: its number, from 0 without gap. kind: "rows", "reference" or "unlearn". key: idempotency key or None.
-    fingerprint: hex digest by which two bodies of one key are compared. rows: number of rows. body: the stored bytes.
-    schema: JSON text of what it changed in the stream's schema, or None. checksum: hex digest of `body` where the
-    fingerprint is not that. A digest of 16 digits is XXH64, one of 64 SHA-256.
+    position: its number, from 0 without gap.
+    kind: "rows", "reference" or "unlearn".
+    key: idempotency key or None.
+    fingerprint: hex digest by which two bodies of one key are compared.
+    rows: number of rows.
+    body: the stored bytes.
+    schema: JSON text of its change of the stream's schema, or None.
+    checksum: hex digest of `body`, or None if that is the fingerprint.
+
+    A digest of 16 digits is XXH64, one of 64 digits SHA-256.
     """
 
     position: int
@@ -39,13 +48,17 @@ class Event(NamedTuple):
 
     @property
     def intact(self) -> bool:
-        """Whether `body` is what was written. Cost: one pass over it."""
+        """True if `body` is what was written. Costs one pass over it."""
         return same(self.body, self.checksum or self.fingerprint)
 
 
 class EventDraft(NamedTuple):
-    """An event before it has a position; fields as in Event. ids: (rows,) hashes of its rows' ids (`ids.id_hashes`),
-    where they have any. `draft` fills in the fingerprint."""
+    """Event that has no position yet.
+
+    Fields as in Event. `draft` fills in the fingerprint.
+
+    ids: (rows,) hashes of its rows' ids (`ids.id_hashes`), or None if they have none.
+    """
 
     kind: str
     key: str | None
@@ -58,32 +71,39 @@ class EventDraft(NamedTuple):
 
 
 def draft(kind: str, body: Body, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
-    """An EventDraft whose fingerprint is its body's (SHA-256: compute it outside the appending thread)."""
+    """Return an EventDraft whose fingerprint is that of its body.
+
+    The fingerprint is a SHA-256, so call this outside of the appending thread.
+    """
     return EventDraft(kind, key, sha256_of(body), rows, body, schema)
 
 
 def event_at(position: int, d: EventDraft) -> Event:
-    """The event a draft becomes. Only rows' bodies are surely what the fingerprint is of; others are small, hashed here."""
+    """Return the event that a draft becomes at a position."""
+    # Only of rows is the fingerprint sure to be that of the body. Other bodies are small, so they are hashed here.
     checksum = d.checksum if d.checksum or d.kind == "rows" else sha256_of(d.body)
     return Event(position, d.kind, d.key, d.fingerprint, d.rows, d.body, d.schema, checksum)
 
 
 def same(body: Body, digest: str) -> bool:
-    """Whether a digest, of either kind, is that of a body."""
+    """Return True if a digest of either kind is that of a body."""
     return digest == (sha256_of(body) if len(digest) == _SHA256_DIGITS else quick_digest(body))
 
 
 def row_digest(*fields: object) -> int:
-    """XXH64 of a stored row's fields (ints, strings, bytes, None), 63 bits of it, kept beside them: SQLite finds a broken
-    page, not a flipped bit inside a value. O(bytes)."""
+    """Return 63 bits of the XXH64 of a stored row's fields. O(bytes).
+
+    Fields are ints, strings, bytes or None. The digest is stored with them, because SQLite detects
+    a broken page but not a flipped bit inside a value.
+    """
     return xxhash.xxh64_intdigest(ascii(fields).encode()) >> 1
 
 
 def sha256_of(body: Body) -> str:
-    """SHA-256 of bytes, 64 hex digits. O(bytes)."""
+    """Return the SHA-256 of bytes as 64 hex digits. O(bytes)."""
     return hashlib.sha256(body).hexdigest()
 
 
 def quick_digest(body: Body) -> str:
-    """XXH64 of bytes, 16 hex digits."""
+    """Return the XXH64 of bytes as 16 hex digits. O(bytes)."""
     return xxhash.xxh64_hexdigest(body)

@@ -1,11 +1,9 @@
-"""folder: the files of a log, by name; what is looked at before it is opened, and what is cleared away.
+"""Folder of a log: its files, the checks before it is opened, and its clean-up.
 
-    index.sqlite                  events, keys, schema changes (index.py); index.sqlite-wal, -shm: SQLite's own
-    00000000000000000000.bodies   the rows, in files named by the position they were begun with (bodies.py)
-    head                          up to where events were acknowledged (head.py)
-
-A WAL that SQLite does not believe goes with the last writing connection, so where the log ends is looked up by a reader
-first.
+index.sqlite                  events, keys, schema changes (index.py)
+index.sqlite-wal, -shm        SQLite's own files
+00000000000000000000.bodies   rows, in files named by the position they begin with (bodies.py)
+head                          last acknowledged position (head.py)
 """
 
 from collections.abc import Sequence
@@ -20,14 +18,18 @@ from stream_dr.log.sqlite_file import damaged_file, unknown_format
 
 
 def prepare(folder: Path, writable: bool, at_least: int) -> None:
-    """Make the log where there is none yet, and look whether it ends where it should; at_least: a position it has reached.
+    """Create the log if there is none, and check that it ends where it should.
+
+    at_least: position that the log has reached.
 
     Raises DirectoryMissing, UnknownFormat, DamagedFile.
     """
     if writable and not folder.is_dir():
         folder.mkdir(parents=True)
         fsync_directory(folder.parent)
-    path, known = folder / INDEX_NAME, max(at_least, Head(folder, writable=False).read())
+
+    path = folder / INDEX_NAME
+    known = max(at_least, Head(folder, writable=False).read())
     if not path.exists():
         if _segments(folder):
             raise unknown_format(path, 2, tables.LOG_FORMAT)
@@ -43,7 +45,9 @@ def prepare(folder: Path, writable: bool, at_least: int) -> None:
 
 
 def check_end(folder: Path, known: int) -> None:
-    """Raise DamagedFile where the log ends before the position `known`; look as a reader."""
+    """Raise DamagedFile if the log ends before the position `known`."""
+    # SQLite deletes a WAL that it does not believe when the last writing connection closes. So the end is
+    # read by a reader before a writer opens the file.
     database = tables.database(folder, writable=False)
     with database.connection() as connection:
         last = Index(folder, connection).ends().last
@@ -53,13 +57,16 @@ def check_end(folder: Path, known: int) -> None:
 
 
 def tidy(folder: Path, files: Sequence[Current]) -> None:
-    """Remove files of bodies that the index does not name, and an index that was not completed."""
+    """Remove files of bodies that the index does not name.
+
+    An index that was not completed is removed, too.
+    """
     named = {listed.file.path for listed in files}
-    for left in (*folder.glob("*.bodies"), *folder.glob(f"{INDEX_NAME}.tmp*")):
-        if left not in named:
-            left.unlink()
+    for path in (*folder.glob("*.bodies"), *folder.glob(f"{INDEX_NAME}.tmp*")):
+        if path not in named:
+            path.unlink()
 
 
 def _segments(folder: Path) -> list[Path]:
-    """The indexes of format 2, with SQLite's own files beside them."""
+    """Return the indexes of format 2, and SQLite's own files of them."""
     return [path for path in folder.glob("*.sqlite*") if path.name.split(".")[0].isdigit()]

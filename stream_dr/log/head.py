@@ -1,16 +1,16 @@
-"""head: up to which position events were acknowledged, beside the log, so that a log that lost its end is not taken for a
-shorter one.
+"""Head: the last acknowledged position, stored next to the log.
 
-SQLite takes a WAL with a flipped bit for one that a crash cut short, and opens without a word what comes before. What was
-acknowledged is therefore noted after each commit in 16 bytes of a file, which a killed process leaves as it was; after a
-power cut it may be older than the log, never newer.
+SQLite takes a WAL with a flipped bit for one that a crash cut short, and opens the part before it
+without an error. So the log could lose its end unnoticed. An error can be answered by restoring a
+copy; rows that are silently gone cannot. Therefore the last acknowledged position is written after
+each commit, as 16 bytes of a file. They survive a killed process. After a power cut they may be
+older than the log, but never newer.
 
-Behind them stands which file the index is, by the numbers that the file system gave it: a copy is another one. Who copies a
-directory that is written to takes SQLite's file and its WAL at two moments, and what the two are together SQLite believes.
+The file also says which file the index is, by the numbers that the file system gave it, so that a
+copied index is noticed. Copying a live directory captures SQLite's file and its WAL at different
+moments, and SQLite accepts the inconsistent pair without complaint.
 
-Cost: one write of 16 bytes a commit, without a sync.
-
-Why this way: an error that names the damage can be answered with a copy; rows that are silently gone cannot.
+Cost: one write of 16 bytes for each commit, without a sync.
 """
 
 import os
@@ -28,7 +28,10 @@ _FILE = struct.Struct("<QQq")
 
 
 class Head:
-    """The file in a log's folder; one writer. `found`: whether there was one."""
+    """The file `head` in a log's folder. Written by one process.
+
+    found: True if the file existed.
+    """
 
     def __init__(self, folder: Path, writable: bool) -> None:
         self._path = folder / HEAD_NAME
@@ -37,7 +40,7 @@ class Head:
         self._file = os.open(self._path, flags, 0o666) if writable else -1
 
     def read(self) -> int:
-        """The last position noted; −1 where none is, or not legibly."""
+        """Return the last position written, −1 if there is none or it is not legible."""
         with suppress(struct.error, OSError):
             position, check = _FORM.unpack_from(self._bytes())
             if row_digest(position) == check:
@@ -45,36 +48,42 @@ class Head:
         return -1
 
     def _bytes(self) -> bytes:
-        """What is there; nothing of what is no file, as a FIFO is, which would be waited for."""
+        """Return the content of the file.
+
+        Empty if it is not a regular file. Reading a FIFO would wait for its other end.
+        """
         return self._path.read_bytes() if self._path.is_file() else b""
 
     def write(self, position: int) -> None:
-        """Note a position; a disk that does not take it leaves the one before."""
+        """Write a position.
+
+        If the disk does not take it, the position before stays.
+        """
         with suppress(OSError):
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
     def is_of(self, index: Path) -> bool:
-        """Whether that is the file which was noted as the index."""
+        """Return True if `index` is the file that was noted as the index."""
         with suppress(struct.error, OSError):
             *noted, check = _FILE.unpack_from(self._bytes(), _FORM.size)
             return tuple(noted) == file_numbers(index) and row_digest(*noted) == check
         return False
 
     def note(self, index: Path) -> None:
-        """Note which file the index is."""
+        """Write which file the index is."""
         numbers = file_numbers(index)
         with suppress(OSError):
             os.pwrite(self._file, _FILE.pack(*numbers, row_digest(*numbers)), _FORM.size)
 
     def close(self) -> None:
-        """Close the file; may be called again."""
+        """Close the file. May be called again."""
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
 
 
 def file_numbers(path: Path) -> tuple[int, int]:
-    """What the file system tells a file by, device and inode; zeros where there is none."""
+    """Return a file's device and inode numbers, or zeros if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -83,7 +92,10 @@ def file_numbers(path: Path) -> tuple[int, int]:
 
 
 def displaced(path: Path, why: str) -> DirectoryInUse:
-    """The error that says that this process may no longer write to a log. path: its folder."""
+    """Return the error that says that this process may no longer write to a log.
+
+    path: path of the log's folder.
+    """
     pid = holder(path.parent)
     return DirectoryInUse(
         f"{path}: {why} since process {os.getpid()} opened it to write; the directory's lock names process {pid}. "
@@ -93,12 +105,15 @@ def displaced(path: Path, why: str) -> DirectoryInUse:
 
 
 def gone(after: int, first: int) -> HistoryGone:
-    """The error that says that what comes after a position is no longer there."""
+    """Return the error that says that the events after a position were dropped."""
     return HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
 
 
 def lost(path: Path, last: int, known: int) -> DamagedFile:
-    """The error that says that a log ends too early. path: its index, or its folder."""
+    """Return the error that says that a log ends too early.
+
+    path: path of its index or its folder.
+    """
     return DamagedFile(
         f"{path} ends at position {last}, and the event at position {known} was acknowledged: the log has lost its end. "
         f"Nothing was changed. Restore it from a copy; or, to go on without those events, move the file {HEAD_NAME} of the "
