@@ -30,12 +30,12 @@ _FILE = struct.Struct("<QQq")
 class Head:
     """The file `head` in a log's folder. Written by one process.
 
-    found: True if the file existed.
+    existed: True if the file was there.
     """
 
     def __init__(self, folder: Path, writable: bool) -> None:
         self._path = folder / HEAD_NAME
-        self.found = self._path.exists()
+        self.existed = self._path.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o666) if writable else -1
 

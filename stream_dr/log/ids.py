@@ -1,15 +1,21 @@
-"""ids: by which the events are found that may have rows of an id, in two tables of the index.
+"""Index of row ids: finds the events that may have rows with an id. Two tables of index.sqlite.
 
-An entry is of the rows of some events, up to position `last`: a hash of 32 bits of each row's id, and its event's position.
-Which rows of an event have the id, and whether any has it, is read there. Entries of the newest rows are of all hashes, and
-merged as they become as many; of some thousand rows there is one for each value of the hashes' first bits (`bucket`).
-`unindexed` has the events of a release that noted no ids, and of them what could not be read since: they may have any id.
+An entry of the table `ids` covers the rows of some events, up to position `last`. It has a hash of
+32 bits of each row's id, and the position of its event. Whether an event really has the id, and in
+which rows, is found by reading the event.
 
-Cost: an append writes 4 bytes a row and 16 an event, and again at each doubling of an entry; a lookup reads a 64th of the
-hashes.
+Entries of the newest rows hold all hashes (bucket −1), and are merged when they have equally many.
+From some thousand rows on, there is one entry for each value of the hashes' first 6 bits
+(`bucket`). Indexing each hash by itself in a B-tree would write a page for nearly every row.
 
-Why this way: a tree of single hashes would have a page written for nearly every row. Rows are erased where they are
-unlearned, and their ids with them: an id is never in the index, nor to be had from 32 bits, which many ids share.
+The table `unindexed` lists events that may have any id: those of a release that indexed no ids,
+and those that could not be read since.
+
+Ids must disappear with the rows that are erased. So the index never holds an id, and none can be
+derived from 32 bits, which many ids share.
+
+Cost: an append writes 4 bytes for each row and 16 for each event, and again each time an entry
+doubles. A look-up reads a 64th of the hashes.
 """
 
 import sqlite3
@@ -31,14 +37,21 @@ CREATE TABLE unindexed(first INTEGER NOT NULL, last INTEGER NOT NULL, digest INT
 """
 
 _NEWEST = -1
-"""The bucket of entries of all hashes."""
+"""Bucket of entries that hold all hashes."""
 
-_SHIFT = 26  # of a hash: its first 6 bits are its bucket
-_SPLIT = 1 << 14  # hashes from which on an entry is split into buckets
+# The first 6 of a hash's 32 bits are its bucket.
+_SHIFT = 26
+
+# Number of hashes at which an entry is split into buckets.
+_SPLIT = 1 << 14
 
 
 class Entry(NamedTuple):
-    """hashes: (rows,) uint32. positions: (rows,) int64, of the event of each."""
+    """Row of the table `ids`, unpacked.
+
+    hashes: (rows,) uint32.
+    positions: (rows,) int64, position of the event of each row.
+    """
 
     bucket: int
     last: int
@@ -47,26 +60,34 @@ class Entry(NamedTuple):
 
 
 def id_hashes(ids: Iterable[str | int]) -> np.ndarray:
-    """(rows,) uint32: a hash of each id, of a number as it is written."""
+    """Return a hash of each id, as uint32 (rows,).
+
+    A number is hashed as it is written.
+    """
     return np.array([xxhash.xxh32_intdigest(str(id).encode()) for id in ids], dtype=np.uint32)
 
 
 def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarray]) -> None:
-    """Note hashes of ids by position; the newest entries that have no more of them become one with these."""
+    """Add hashes of ids, by position of their event.
+
+    The newest entries that are not larger are merged with them.
+    """
     sizes = connection.execute("SELECT length(hashes) FROM ids WHERE bucket=? ORDER BY last DESC", (_NEWEST,))
-    count, merged = sum(map(len, ids.values())), 0
+    count = sum(map(len, ids.values()))
+    merged = 0
     for (size,) in sizes.fetchall():
         if size > 4 * count:
             break
-        count, merged = count + size // 4, merged + 1
+        count += size // 4
+        merged += 1
 
-    found = entries(connection, path, "bucket=? ORDER BY last DESC LIMIT ?", (_NEWEST, merged))
-    connection.executemany("DELETE FROM ids WHERE bucket=? AND last=?", [entry[:2] for entry in found])
-    last = max(*ids, *(entry.last for entry in found), -1)
-    found.reverse()
-    hashes = np.concatenate([*(entry.hashes for entry in found), *ids.values()])
+    older = entries(connection, path, "bucket=? ORDER BY last DESC LIMIT ?", (_NEWEST, merged))
+    connection.executemany("DELETE FROM ids WHERE bucket=? AND last=?", [entry[:2] for entry in older])
+    last = max(*ids, *(entry.last for entry in older), -1)
+    older.reverse()
+    hashes = np.concatenate([*(entry.hashes for entry in older), *ids.values()])
     new = np.repeat(np.array(list(ids)), [len(of) for of in ids.values()])
-    positions = np.concatenate([*(entry.positions for entry in found), new])
+    positions = np.concatenate([*(entry.positions for entry in older), new])
 
     if count < _SPLIT:
         _put(connection, Entry(_NEWEST, last, hashes, positions))
@@ -78,36 +99,42 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
 
 
 def with_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
-    """Positions of the events that may have rows with ids of these hashes, by the entries; dropped ones among them."""
+    """Return positions of the events that may have rows with ids of these hashes.
+
+    Dropped events may be among them. Events that are not indexed are not.
+    """
     positions = set[int]()
     for bucket in (_NEWEST, *np.unique(hashes >> _SHIFT).tolist()):
-        if found := entries(connection, path, "bucket=?", (bucket,)):
-            same = np.isin(np.concatenate([entry.hashes for entry in found]), hashes)
-            positions.update(np.concatenate([entry.positions for entry in found])[same].tolist())
+        if bucket_entries := entries(connection, path, "bucket=?", (bucket,)):
+            matches = np.isin(np.concatenate([entry.hashes for entry in bucket_entries]), hashes)
+            positions.update(np.concatenate([entry.positions for entry in bucket_entries])[matches].tolist())
     return positions
 
 
 def entries(connection: sqlite3.Connection, path: Path, where: str, values: tuple[int, ...]) -> list[Entry]:
-    """Entries of the index at `path`. Raises DamagedFile where one is not what was written."""
-    found = []
+    """Return entries of the index at `path`. Raises DamagedFile."""
+    checked = []
     for bucket, last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids WHERE {where}", values):
-        blobs = isinstance(hashes, bytes) and isinstance(positions, bytes)
-        if not blobs or _digest(bucket, last, hashes, positions) != digest:
+        are_blobs = isinstance(hashes, bytes) and isinstance(positions, bytes)
+        if not are_blobs or _digest(bucket, last, hashes, positions) != digest:
             raise damaged_file(path, f"the ids of events up to {last} are not what was written")
         runs = np.frombuffer(positions, np.int64).reshape(2, -1)
-        found.append(Entry(bucket, last, np.frombuffer(hashes, np.uint32), np.repeat(*runs)))
-    return found
+        checked.append(Entry(bucket, last, np.frombuffer(hashes, np.uint32), np.repeat(*runs)))
+    return checked
 
 
 def _put(connection: sqlite3.Connection, entry: Entry) -> None:
+    """Insert an entry."""
     ends = np.flatnonzero(np.diff(entry.positions, append=-1)) + 1
-    runs = np.array(
-        [entry.positions[ends - 1], np.diff(ends, prepend=0)]
-    )  # a position, and how often it follows itself
+    # Run-length encoding: each position, and how many rows in sequence have it.
+    runs = np.array([entry.positions[ends - 1], np.diff(ends, prepend=0)])
     row = (entry.bucket, entry.last, entry.hashes.tobytes(), runs.tobytes())
     connection.execute("INSERT INTO ids VALUES (?,?,?,?,?)", (*row, _digest(*row)))
 
 
 def _digest(bucket: int, last: int, hashes: bytes, positions: bytes) -> int:
-    """The digest of an entry; quicker than of its fields."""
+    """Return the digest of an entry.
+
+    The long fields are digested first, which is quicker than `row_digest` of the fields.
+    """
     return row_digest(bucket, last, quick_digest(hashes), quick_digest(positions))

@@ -343,7 +343,7 @@ class Log(AbstractContextManager["Log"]):
 
                 with self._database.connection() as connection:
                     erasures = Index(self.path, connection).erasures()
-                    if erasures and not tables.emptied(connection, patience_ms):
+                    if erasures and not tables.checkpoint(connection, patience_ms):
                         return False
                 self._erasures_noted = bool(erasures)
 
@@ -420,7 +420,7 @@ class Log(AbstractContextManager["Log"]):
             for event in events:
                 if not event.intact:
                     with self._view() as index:
-                        raise index.spoilt(event.position)
+                        raise index.damaged_body(event.position)
             count += len(events)
             size += sum(len(e.body) for e in events)
             after = events[-1].position

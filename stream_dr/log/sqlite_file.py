@@ -1,11 +1,14 @@
-"""sqlite_file: opening the SQLite files that are ours, and saying what is wrong with one in our own errors.
+"""SQLite files of ours: how they are opened, and their errors.
 
-Cost: a connection that is there is taken again, without opening the file, and keeps up to 2 MB of pages.
+SQLite identifies its own files by `application_id` and leaves `user_version` to the application.
+So a file of someone else, a file of another release and a damaged file are told apart before
+anything is read. SQLite's error codes become our errors in one place, and each names the file.
 
-Why this way: SQLite tells its own files by `application_id` and leaves `user_version` to us, so a stranger's file, another
-release's file and a damaged file are three things, told apart before anything is read. SQLite's error codes are turned into
-ours in one place, each naming the file. No such file is opened but by SQLite: the system drops a process's locks on a file
-when it closes any descriptor of it, and another process that then closes the database deletes the WAL under the writer.
+Only SQLite may open such a file. The system drops all locks of a process on a file when the
+process closes any descriptor of it, and another process that then closes the database deletes the
+WAL under the writer.
+
+Cost: an idle connection is used again without opening the file. It keeps up to 2 MB of pages.
 """
 
 import errno
@@ -20,7 +23,10 @@ from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
 from stream_dr.errors import DamagedFile, ForeignFile, Overloaded, StreamDRError, UnknownFormat
 
 JOURNAL_BYTES = 16 << 20
-"""A WAL that a reader made grow past this is cut to it once it begins anew."""
+"""Size to which a WAL is cut when it starts again.
+
+A slow reader may have made it grow past that.
+"""
 
 _SETTINGS = (
     "synchronous=FULL",
@@ -42,7 +48,7 @@ _NOT_WRITTEN = (
     sqlite3.SQLITE_IOERR_COMMIT_ATOMIC,
     sqlite3.SQLITE_IOERR_ROLLBACK_ATOMIC,
 )
-"""What SQLite says of a write that the disk refused: what is in the file is as it was."""
+"""Error codes of a write that the disk refused. The file's content is as before."""
 
 _DAMAGE = (
     sqlite3.SQLITE_CORRUPT,
@@ -51,45 +57,57 @@ _DAMAGE = (
     sqlite3.SQLITE_SCHEMA,
     sqlite3.SQLITE_TOOBIG,
 )
-"""What SQLite says of a file that is not as it was written; too big is a length, of which we write none."""
+"""Error codes of a file that is not as it was written.
+
+SQLITE_TOOBIG is among them because no length that we write is too big.
+"""
 
 _BROKEN = ("no such table", "no such column", "Could not decode to UTF-8", "unsupported file format")
 
 
 class Database:
-    """The SQLite file at `path`: of that application_id, and that user_version. Thread-safe.
+    """SQLite file at `path` with this application_id and user_version. Thread-safe.
 
-    It keeps idle connections, each used by one thread at a time: threads come and go in a service, and these can be closed.
+    It keeps idle connections, each used by one thread at a time. A connection for each thread
+    would not do: threads come and go in a service, and idle connections can be closed.
     """
 
     def __init__(self, path: Path, writable: bool, application: int, version: int) -> None:
-        self.path, self.writable, self._owner = path, writable, (application, version)
+        self.path = path
+        self.writable = writable
+        self._owner = (application, version)
         self._idle: list[sqlite3.Connection] = []
-        self._kept = True
+        self._keeps_idle = True
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection of one's own for the time of the with-block; errors about the file are ours.
+        """Lend a connection for the time of the with-block.
 
-        Raises ForeignFile, UnknownFormat, DamagedFile, InsufficientStorage, Overloaded.
+        Errors about the file become ours. Raises ForeignFile, UnknownFormat, DamagedFile,
+        InsufficientStorage, Overloaded.
         """
         with translated(self.path):
             try:
                 connection = self._idle.pop()
             except IndexError:
                 connection = connect(self.path, self.writable, *self._owner)
+
             try:
                 yield connection
             except BaseException:
                 connection.close()
                 raise
+
         self._idle.append(connection)
-        if not self._kept:
+        if not self._keeps_idle:
             self.close()
 
     def close(self) -> None:
-        """Close idle connections, and from now on each one when it comes back."""
-        self._kept = False
+        """Close the idle connections.
+
+        Connections in use are closed when they are returned.
+        """
+        self._keeps_idle = False
         while self._idle:
             with suppress(IndexError, sqlite3.Error):
                 self._idle.pop().close()
@@ -97,31 +115,40 @@ class Database:
 
 @contextmanager
 def created(path: Path, application: int, version: int, *settings: str) -> Iterator[sqlite3.Connection]:
-    """A new file, filled by the with-block, durable and in its place after it; an error there leaves what was before.
+    """Create a file that the with-block fills, then move it into its place.
 
-    settings: pragmas that come before all others.
+    It is durable after the with-block. An error there leaves what was before.
+
+    settings: pragmas that must come before all others.
     """
     temporary = path.with_name(path.name + TEMPORARY)
-    for left in path.parent.glob(f"{temporary.name}*"):
-        left.unlink()
+    for leftover in path.parent.glob(f"{temporary.name}*"):
+        leftover.unlink()
+
     with translated(path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
         for setting in (*settings, "synchronous=FULL", f"application_id={application}", f"user_version={version}"):
             connection.execute(f"PRAGMA {setting}")
         yield connection
-    for left in path.parent.glob(f"{path.name}-*"):  # a WAL without its file would be taken for this one's
-        left.unlink()
+
+    # A WAL without its file would be taken for the new file's.
+    for leftover in path.parent.glob(f"{path.name}-*"):
+        leftover.unlink()
     temporary.rename(path)
     fsync_directory(path.parent)
 
 
 def connect(path: Path, writable: bool, application: int, version: int) -> sqlite3.Connection:
-    """A connection to one of our SQLite files; raises ForeignFile, UnknownFormat or DamagedFile."""
+    """Return a connection to one of our SQLite files.
+
+    Raises ForeignFile, UnknownFormat or DamagedFile.
+    """
     try:
         size = path.stat().st_size
     except FileNotFoundError as e:
         raise damaged_file(path, "it is missing") from e
     if size < 16:
         raise damaged_file(path, f"it ends after {size} bytes")
+
     uri = f"file:{quote(str(path.absolute()))}?mode={'rw' if writable else 'ro'}"
     try:
         connection = _open(uri, path, writable)
@@ -140,28 +167,38 @@ def connect(path: Path, writable: bool, application: int, version: int) -> sqlit
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, application: int, version: int) -> None:
-    found = connection.execute("PRAGMA application_id").fetchone()[0]
-    if found != application:
+    """Raise ForeignFile or UnknownFormat unless the file is ours and of this version."""
+    file_application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if file_application != application:
         raise ForeignFile(f"{path} is a SQLite file that stream_dr did not write; move it away.", path=str(path))
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found != version:
-        raise unknown_format(path, found, version)
+    file_version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if file_version != version:
+        raise unknown_format(path, file_version, version)
 
 
-def unknown_format(path: Path, found: int, version: int) -> UnknownFormat:
-    """The error that says that a file is of another format."""
+def unknown_format(path: Path, file_version: int, version: int) -> UnknownFormat:
+    """Return the error that says that a file is of another format.
+
+    file_version: format version of the file.
+    version: format version that this release reads.
+    """
     return UnknownFormat(
-        f"{path} has format version {found}; this release reads {version} and upgrades no other. Use the version that wrote "
-        "it, or learn the rows again in a new directory.",
+        f"{path} has format version {file_version}; this release reads {version} and upgrades no other. Use the version "
+        "that wrote it, or learn the rows again in a new directory.",
         path=str(path),
     )
 
 
 def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
-    """Open; a read-only file in a directory that may not be written to has no room for its WAL's index."""
+    """Open a file.
+
+    A reader in a directory that it may not write to has no room for the WAL's index, so it opens
+    the file as immutable.
+    """
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
     if writable:
         return connection
+
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
@@ -177,7 +214,10 @@ def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
 
 
 def _check_header(path: Path) -> None:
-    """Raise ForeignFile where a file that SQLite does not take was never a database; nobody holds a lock on it."""
+    """Raise ForeignFile if a file that SQLite refuses was never a database.
+
+    Opening it here is safe, because nobody holds a lock on it.
+    """
     with open(path, "rb") as file:
         start = file.read(16)
     if start != b"SQLite format 3\0":
@@ -185,7 +225,7 @@ def _check_header(path: Path) -> None:
 
 
 def damaged_file(path: Path, why: str) -> DamagedFile:
-    """The error that says a file's content is not what was written."""
+    """Return the error that says that a file is not what was written."""
     return DamagedFile(
         f"{path} is damaged ({why}). Restore it from a copy; models keep serving from their snapshots.", path=str(path)
     )
@@ -193,26 +233,30 @@ def damaged_file(path: Path, why: str) -> DamagedFile:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's and the system's errors about a file into ours; one that has no name of ours stays what it is."""
+    """Turn errors of SQLite and the system about a file into ours.
+
+    An error that none of ours fits is raised unchanged.
+    """
     try:
         yield
     except sqlite3.DatabaseError as e:
-        named = _named(e, path)
-        if named is None:
+        ours = _from_sqlite(e, path)
+        if ours is None:
             raise
-        raise named from e
-    except UnicodeDecodeError as e:  # of a broken schema's text, also where SQLite names it in a message
+        raise ours from e
+    except UnicodeDecodeError as e:
+        # The text of a broken schema, which SQLite may also quote in a message.
         raise damaged_file(path, str(e)) from e
     except OSError as e:
-        found = _of_system(e, path)
-        if found is None:
+        ours = _from_system(e, path)
+        if ours is None:
             raise
-        raise found from e
+        raise ours from e
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what the with-block writes, or none of it."""
+    """Commit what the with-block writes, or none of it after an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -225,26 +269,34 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def one_view(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let all reads of the with-block see the same commits; a checkpoint that would remove those waits."""
+    """Let all reads of the with-block see the same commits.
+
+    A checkpoint that would remove these waits.
+    """
     connection.execute("BEGIN")
     yield
     connection.execute("COMMIT")
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
-    """SQLite's own check of a whole file; raises DamagedFile. Reads all of it."""
-    found = connection.execute("PRAGMA integrity_check(1)").fetchall()
-    if found != [("ok",)]:
-        raise damaged_file(path, str(found[0][0]))
+    """Run SQLite's own check of a whole file. Raises DamagedFile.
+
+    Reads all of it.
+    """
+    problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    if problems != [("ok",)]:
+        raise damaged_file(path, str(problems[0][0]))
 
 
-def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
+def _from_sqlite(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
+    """Return SQLite's error about a file as one of ours, or None if none fits."""
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-        for beside in (path.with_name(f"{path.name}-{kept}") for kept in ("wal", "shm", "journal")):
+        for beside in (path.with_name(f"{path.name}-{suffix}") for suffix in ("wal", "shm", "journal")):
             if beside.is_dir():
                 return damaged_file(path, f"{beside.name} is no file")
+
     if code == sqlite3.SQLITE_CANTOPEN:
         return _not_opened(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -259,18 +311,21 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
 
 
 def _not_opened(path: Path) -> StreamDRError | None:
-    """Why SQLite could not open a file or the journal beside it, which it does not say."""
+    """Return the reason why SQLite could not open a file or its journal.
+
+    SQLite does not tell it. None if no reason is apparent.
+    """
     if not path.is_file():
         return damaged_file(path, "it is no file" if path.exists() else "it is missing")
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as e:
-        return _of_system(e, path)
+        return _from_system(e, path)
     return None
 
 
-def _of_system(error: OSError, path: Path) -> StreamDRError | None:
-    """The operating system's error about a file as ours."""
+def _from_system(error: OSError, path: Path) -> StreamDRError | None:
+    """Return the system's error about a file as one of ours, or None if none fits."""
     if is_full(error):
         return no_room(path, str(error))
     if error.errno in (errno.EISDIR, errno.ENOTDIR):
