@@ -48,12 +48,12 @@ from stream_dr.models.model import Learner, Model
 from stream_dr.models.schema import (
     Limits,
     Schema,
+    block_for,
     bytes_needed,
-    check_stated,
+    check_declared_width,
     columns_in_order,
     columns_missing,
     delta,
-    learned_by,
     table_of,
     with_table,
 )
@@ -108,7 +108,7 @@ def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], 
     for model in models:
         admit_model(model.estimator, new_schema, limits)
         if decides:
-            try_batch(model.estimator, columns_in_order(block, new_schema), model.begun)
+            try_batch(model.estimator, columns_in_order(block, new_schema), model.initial_state)
     return new_schema
 
 
@@ -187,7 +187,7 @@ def try_batch(estimator: Estimator, block: Block, state: State = None) -> None:
     StreamDRError that refuses the rows.
     """
     try:
-        estimator.accumulator(state).add(learned_by(estimator, first_rows(block)))
+        estimator.accumulator(state).add(block_for(estimator, first_rows(block)))
     except StreamDRError:
         raise
     except Exception:
@@ -238,7 +238,7 @@ def _with_rows(block: Block, schema: Schema) -> Schema:
         return with_table(block.X, schema)
 
     if schema.layout is None:
-        check_stated(block, schema.stated)
+        check_declared_width(block, schema.stated)
         stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
         return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
 

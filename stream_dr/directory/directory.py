@@ -48,17 +48,17 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log.log import Log
 from stream_dr.models.entry import Entry, Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
-from stream_dr.models.opening import READ_TRIES, bring_back, made
+from stream_dr.models.opening import READ_TRIES, new_model, restore_model
 from stream_dr.models.saved import completed, estimator_of, plain_spec, same_model, spec_of
-from stream_dr.models.schema import Limits, Schema, grown, with_learned
+from stream_dr.models.schema import Limits, Schema, apply_deltas, with_learned
 from stream_dr.models.snapshot import (
-    begin_with,
-    keep_published,
-    keep_start,
     newest_snapshot,
     remove_snapshots,
     snapshot_folders,
+    start_from_saved,
     state_sha256,
+    write_published,
+    write_start,
 )
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.label_codes import Label, label_table
@@ -329,16 +329,16 @@ class Directory(AbstractContextManager["Directory"]):
             admit_saved(estimator, self.schema, self.limits)
             arrays, _ = pack(estimator.state_)
             check_room(self.path, sum(array.nbytes for array in arrays.values()), self.limits.min_free_bytes)
-            write_start = partial(keep_start, estimator, self.path, name)
+            write = partial(write_start, estimator, self.path, name)
             try:
-                entry = self.table.add(name, spec, self.position + 1, policy, write=write_start)
+                entry = self.table.add(name, spec, self.position + 1, policy, write=write)
             except BaseException:
                 with suppress(StreamDRError):
                     self._remove_leftovers()
                 raise
 
             model = self._new_model(entry)
-            begin_with(model, estimator)
+            start_from_saved(model, estimator)
             model.live()
             self.models = {**self.models, name: model}
             self.schema = self._current_schema()
@@ -382,7 +382,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         if model.failure is not None and not model.failure.passing:
             self.table.set_failure(model.id, model.failure)
-            keep_published(model, self.path)
+            write_published(model, self.path)
 
     def close(self) -> None:
         """Close the log and release the lock. Models are not snapshotted."""
@@ -450,7 +450,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.schema = group.schema
         self._written = group.written
         for model in group.models:
-            model.follow(positions[-1], self.schema.names)
+            model.set_log_end(positions[-1], self.schema.names)
             if group.label_sets:
                 self._label_sets.setdefault(model.id, set()).update(group.label_sets)
         for position, draft in zip(positions, group.drafts, strict=True):
@@ -468,7 +468,7 @@ class Directory(AbstractContextManager["Directory"]):
         changes = self.log.schema_changes()
         if self.log.rows and not changes:
             raise DamagedFile(f"{self.log.path} has rows, and nothing says of what schema. Restore it from a copy.")
-        self._written = grown(Schema(), changes)
+        self._written = apply_deltas(Schema(), changes)
         self.schema = self._current_schema()
 
     def _current_schema(self) -> Schema:
@@ -537,17 +537,17 @@ class Directory(AbstractContextManager["Directory"]):
         """
         model = self._new_model(entry)
         try:
-            bring_back(model, entry, self.path, self.log.first, self.position, self.writable)
+            restore_model(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
             # The writer dropped events meanwhile, so the model has a newer snapshot now.
             if self._tries_left:
                 raise
-            model.failed_before(Failure(model.position + 1, e.code, str(e)))
+            model.set_failure(Failure(model.position + 1, e.code, str(e)))
         return model
 
     def _new_model(self, entry: Entry) -> Model:
         """Return an entry's model, which has learned nothing yet."""
         folder = self.path if self.writable else None
-        model = made(entry, self.limits.keep_versions, folder, self.table.set_ceiling)
-        model.follow(self.position, self.schema.names)
+        model = new_model(entry, self.limits.keep_versions, folder, self.table.set_ceiling)
+        model.set_log_end(self.position, self.schema.names)
         return model

@@ -19,7 +19,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import Limits, Schema, columns_in_order, learned_by
+from stream_dr.models.schema import Limits, Schema, block_for, columns_in_order
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import State
@@ -42,7 +42,7 @@ class _Learner(NamedTuple):
     """What admit asks of a model. The batch that decides what the stream is was tried before there was a plan."""
 
     estimator: Estimator
-    begun: None = None
+    initial_state: None = None
 
 
 def learn(
@@ -67,7 +67,7 @@ def learn(
             schema = admit_block(block, schema, learners, limits)
             block = columns_in_order(block, schema)
             for estimator, accumulator in zip(estimators, accumulators, strict=True):
-                accumulator.add(learned_by(estimator, block))
+                accumulator.add(block_for(estimator, block))
         except StreamDRError as e:
             return Part((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(outline(block, any(e.most_label_sets(schema.features, block.sparse) for e in estimators)))

@@ -21,7 +21,7 @@ from stream_dr.estimators.fitting.replayed import Replayed, Sums, unmapped
 from stream_dr.models.entry import Spec
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import Schema, bytes_needed, columns_in_order, learned_by
+from stream_dr.models.schema import Schema, block_for, bytes_needed, columns_in_order
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.running.refine import Tell, refine_model
@@ -111,7 +111,7 @@ class _Own:
         """(position, Block) of all of them."""
         first, last, unlearn_horizon = min(self.positions) - 1, self._frozen.position, self._frozen.unlearn_horizon
         for position, block in self._directory.history.events(first, last, self.positions, unlearn_horizon):
-            yield position, learned_by(self._estimator, block)
+            yield position, block_for(self._estimator, block)
 
 
 class _Shards:
@@ -125,7 +125,7 @@ class _Shards:
         estimator = estimator_of(self._given.spec)
         for number, r in enumerate(self._task.references):
             block: Block = open_shard(r.uri, r.sha256).read(r.batch)
-            yield number, learned_by(estimator, columns_in_order(block, self._given.schema))
+            yield number, block_for(estimator, columns_in_order(block, self._given.schema))
 
 
 def _sums(task: Task, given: _Given, columns: np.ndarray, check: bool) -> Sums:

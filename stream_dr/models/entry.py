@@ -1,4 +1,4 @@
-"""Entry: what the table of models keeps of one: its name, its spec, its policies, and why it failed."""
+"""Entry: a row of the table of models, with name, spec, policies and failure."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -6,11 +6,18 @@ from typing import Any, NamedTuple
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, InsufficientStorage, SourceMissing, StreamDRError
 
 PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
-"""Errors of the surroundings, not of the event: a model that met one is tried again after a restart."""
+"""Errors of the surroundings, not of an event.
+
+A model that stopped at one is tried again after a restart.
+"""
 
 
 class Failure(NamedTuple):
-    """Why a model stopped: the event it could not apply, the error's code and message."""
+    """Reason why a model stopped.
+
+    position: event that it could not apply.
+    code: code of the error, "internal" if it is not one of ours.
+    """
 
     position: int
     code: str
@@ -18,41 +25,50 @@ class Failure(NamedTuple):
 
     @classmethod
     def of(cls, position: int, error: Exception) -> "Failure":
-        """What an error at an event says."""
+        """Return the Failure that an error at an event causes."""
         code = error.code if isinstance(error, StreamDRError) else "internal"
         return cls(position, code, f"{type(error).__name__}: {error}")
 
     @property
     def passing(self) -> bool:
-        """Whether a restart tries again."""
+        """True if a restart tries again."""
         return self.code in {error.code for error in PASSING}
 
 
 class PublishPolicy(NamedTuple):
-    """When a model is solved and published: every `rows` rows, every `seconds` seconds, whenever the log is drained
-    (`idle`); all None / False: on demand only."""
+    """When a model is solved and published.
+
+    rows: after this number of rows, or None.
+    seconds: after this number of seconds, or None.
+    idle: whenever all events in the log are learned.
+
+    If none is set, the model is published on demand only.
+    """
 
     rows: int | None = None
     seconds: float | None = 1.0
     idle: bool = True
 
     @property
-    def soon(self) -> bool:
-        """Whether what is learned is published within a minute, though no more rows come."""
+    def auto_publishes(self) -> bool:
+        """True if learned rows are published within a minute, even if no more come."""
         return self.idle or (self.seconds is not None and self.seconds <= 60)
 
     @property
     def described(self) -> str:
-        """What is to come first, in words."""
+        """Description of what triggers publishing."""
         ways = [f"after {self.rows} rows"] if self.rows is not None else []
         ways += [f"after {self.seconds:g} seconds"] if self.seconds is not None else []
         return f"it is {' or '.join(ways) or 'on demand only'}"
 
 
 class RefinePolicy(NamedTuple):
-    """When a model is refined again automatically: `rows` rows after the last time, or `seconds` seconds if rows came.
+    """When a model is refined again automatically.
 
-    Never where both are None.
+    rows: after this number of rows since the last refine, or None.
+    seconds: after this number of seconds if rows came, or None.
+
+    Never if both are None.
     """
 
     rows: int | None = None
@@ -60,11 +76,14 @@ class RefinePolicy(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """What a model is.
+    """Estimator and parameters of a model.
 
-    estimator: registry key. params: parameters, as they were given. saved: sha256 of the state of a saved estimator that it
-    began with. defaults: what was left out of `params`, and under "feature_map" what was left out of that, as the defaults
-    were then: a later release may have others.
+    estimator: registry key.
+    params: the parameters that were given.
+    saved: sha256 of the state of the saved estimator that the model began with, or None.
+    defaults: defaults of the parameters that are not in `params`, and under "feature_map" those
+    that are not in that, as they were when the model was added. A later release may have other
+    defaults.
     """
 
     estimator: str
@@ -74,7 +93,7 @@ class Spec(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One model's row."""
+    """Row of the table of models."""
 
     id: int
     name: str

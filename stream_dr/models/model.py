@@ -1,11 +1,12 @@
-"""Model: an estimator's spec, its accumulator, the position it has applied, and the projections it has published.
+"""Model: an estimator's spec, its accumulator, its position, and the projections it published.
 
-A model changes itself: it learns a batch, goes on from a state, is live, catches up, fails, publishes. Others read what
-it is, from any thread, and change nothing of it. A frozen State is solved, oriented like its predecessor, numbered and
-swapped in as one reference: what readers take is `published`, an immutable value, so no transform waits.
+Only a model's own methods change it. They let it learn a batch, continue from a state, catch up,
+fail and publish. Other threads read its attributes.
 
-Why this way: the accumulator has one owner, and everything that others see of it is a value that no one writes to
-again. A version's number is taken from a ceiling that was made durable before, so none is used twice, whatever is killed.
+To publish, a frozen State is solved, oriented like the projection before, numbered, and swapped in
+as one reference. Readers take `published`, an immutable value, so no transform waits. The
+accumulator has one owner, and all that others see of it are values that are never written to
+again.
 """
 
 import logging
@@ -22,7 +23,7 @@ from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
-from stream_dr.models.schema import Facts, class_rows, learned_by
+from stream_dr.models.schema import Facts, block_for, class_rows
 from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
@@ -33,11 +34,14 @@ from stream_dr.targets.targets import Label
 log = logging.getLogger("stream_dr.model")
 
 _RESERVED = 1_000
-"""Version numbers made durable at once."""
+"""Number of version numbers that are made durable at once."""
 
 
 class Frozen(NamedTuple):
-    """A model's state at a position. removed_to: as a Model's."""
+    """A model's state at a position.
+
+    unlearn_horizon: as in Model, at least `position`.
+    """
 
     state: State
     position: int
@@ -46,32 +50,72 @@ class Frozen(NamedTuple):
 
 
 class Learner(Protocol):
-    """What is asked whether it learns a batch: a Model, or an estimator alone."""
+    """Anything that learns batches: a Model, or an estimator by itself."""
 
     @property
     def estimator(self) -> Estimator:
-        """What learns."""
+        """Estimator that learns."""
 
     @property
-    def begun(self) -> State:
-        """The state it goes on from; None: it begins empty."""
+    def initial_state(self) -> State:
+        """State from which learning continues. None if it begins empty."""
 
 
 class Model:
-    """A live model. Its attributes are read by any thread and changed by its own methods alone
-    (tests/stream_dr/models/test_changes.py); one thread at a time learns.
+    """Live model.
 
-    name, id (never used twice in a directory), spec, start (first position it learns from), status ("live", "catching_up"
-    or "failed"), position (last event applied; start − 1 before any), removed_to (up to this position, or position where
-    that is later, rows that unlearn events take out are left out of its state: such an event changes nothing, and what it
-    takes out of later events is not learned), goal (the log's last), names (the columns' names that snapshots tell, None
-    where they have none), failure, published, versions (kept ones), policy (None: the
-    driver's), refine_policy, refine_begun (rows learned, and the time, when a refine last began), attempted (position of
-    the last state that it was tried to solve), solve_error (why that could not be solved), publishing (a solution is
-    under way), published_at, publish_seconds (when the last solution ended, by time.monotonic, and what it took),
-    snapshot_position, snapshot_version (what the last snapshot has), advance_seconds and advanced_rows (time spent
-    learning, and rows learned, by this process). ceiling: version numbers that may have been handed out; reserve: makes
-    another one durable.
+    Any thread may read the attributes. Only the model's own methods change them, and one thread at
+    a time learns (tests/stream_dr/models/test_changes.py).
+
+    Parameters
+    ----------
+    ceiling : int
+        Highest version number that may have been handed out.
+    reserve : callable
+        Stores a higher ceiling, durable on return.
+
+    Attributes
+    ----------
+    name : str
+    id : int
+        Never used twice in a directory.
+    spec : Spec
+    start : int
+        First position that the model learns from.
+    status : "live", "catching_up" or "failed"
+    position : int
+        Last event applied, start − 1 before any.
+    unlearn_horizon : int
+        Unlearn events up to `max(unlearn_horizon, position)` are already reflected in the state.
+        Applying one again changes nothing, and the rows it removes from later events are skipped
+        when those events are learned.
+    log_end : int
+        Last position of the log.
+    names : tuple of str or None
+        Names of the columns, which snapshots store.
+    failure : Failure or None
+    published : Published or None
+        Projection that readers see.
+    versions : Versions
+        Projections that can be looked up by version.
+    policy : PublishPolicy or None
+        None stands for the driver's policy.
+    refine_policy : RefinePolicy or None
+    last_refine : (int, float)
+        Number of rows learned, and the time, when a refine last began.
+    attempted : int
+        Position of the last state that was solved or failed to be.
+    solve_error : Exception or None
+        Error that the last attempt to solve raised.
+    publishing : bool
+        True while a solution is under way.
+    published_at, publish_seconds : float
+        Time when the last solution ended (time.monotonic), and seconds it took.
+    snapshot_position, snapshot_version : int
+        Position and published version of the last snapshot.
+    advance_seconds : float
+    advanced_rows : int
+        Time spent learning, and rows learned, by this process.
     """
 
     def __init__(
@@ -85,64 +129,91 @@ class Model:
         ceiling: int = 0,
         reserve: Callable[[int], None] = lambda ceiling: None,
     ) -> None:
-        self.name, self.id, self.spec, self.start = name, id, spec, start
+        self.name = name
+        self.id = id
+        self.spec = spec
+        self.start = start
         self.estimator = estimator
         self.names: tuple[str, ...] | None = None
         self.policy: PublishPolicy | None = None
         self.refine_policy: RefinePolicy | None = None
-        self.refine_begun = (0, time.monotonic())
+        self.last_refine = (0, time.monotonic())
 
         self.status = "catching_up"
-        self.position = self.goal = self.unlearn_horizon = start - 1
+        self.position = self.log_end = self.unlearn_horizon = start - 1
         self.accumulator: AdditiveAccumulator = estimator.accumulator()
         self.failure: Failure | None = None
-        self.advance_seconds, self.advanced_rows = 0.0, 0
+        self.advance_seconds = 0.0
+        self.advanced_rows = 0
 
         self.published: Published | None = None
         self.versions = versions or Versions(32)
         self.next_version = ceiling + 1
-        self._ceiling, self._reserve = ceiling, reserve
+        self._ceiling = ceiling
+        self._reserve = reserve
         self.attempted = start - 1
         self.solve_error: Exception | None = None
         self.publishing = False
-        self.published_at, self.publish_seconds = time.monotonic(), 0.0
+        self.published_at = time.monotonic()
+        self.publish_seconds = 0.0
 
-        self.snapshot_position, self.snapshot_version = start - 1, 0
+        self.snapshot_position = start - 1
+        self.snapshot_version = 0
 
-        self._learning = threading.Lock()  # held while an event is applied, and while the state is frozen
+        # Held while an event is applied, and while the state is frozen.
+        self._learning = threading.Lock()
         self._solving = threading.Lock()
-        self.snapshotting = threading.Lock()  # held by who writes a snapshot
+
+        # Held by the thread that writes a snapshot.
+        self.snapshotting = threading.Lock()
 
     def live(self) -> None:
-        """It is at the log's end, or near it, and is advanced with the others. One that has failed stays so."""
+        """Mark the model as live: at the log's end or near it, advanced with the others.
+
+        A failed model stays failed.
+        """
         self.status = "live" if self.failure is None else "failed"
 
     def catch_up(self) -> None:
-        """It is behind, or to be rebuilt, and advanced by itself. One that has failed stays so."""
+        """Mark the model as catching up: behind or to be rebuilt, advanced by itself.
+
+        A failed model stays failed.
+        """
         self.status = "catching_up" if self.failure is None else "failed"
 
     def learn(self, position: int, block: Block | None) -> None:
-        """Apply the event at a position: learn its rows, if it has any. Raises what the accumulator raises; it has failed
-        then, for its state may be half new."""
-        begun, rows = time.perf_counter(), self.rows
+        """Apply the event at a position, and learn its rows if it has any.
+
+        Raises the accumulator's error. The model has failed then, because its state may be half
+        new.
+        """
+        started = time.perf_counter()
+        rows_before = self.rows
         with self._learning:
             try:
                 if block is not None:
-                    self.accumulator.add(learned_by(self.estimator, block))
+                    self.accumulator.add(block_for(self.estimator, block))
             except Exception as e:
                 self.fail(position, e)
                 raise
             self.position = position
-        self.advance_seconds += time.perf_counter() - begun
-        self.advanced_rows += self.rows - rows
 
-    def leave_out(self, unlearn_horizon: int) -> None:
-        """Learn no row that unlearn events up to a position take out; it has learned nothing yet."""
+        self.advance_seconds += time.perf_counter() - started
+        self.advanced_rows += self.rows - rows_before
+
+    def set_unlearn_horizon(self, unlearn_horizon: int) -> None:
+        """Skip all rows that unlearn events up to a position remove.
+
+        The model must not have learned anything yet.
+        """
         self.unlearn_horizon = unlearn_horizon
 
     def resume(self, state: State, position: int, unlearn_horizon: int = -1) -> None:
-        """Go on from a state: a snapshot's, one that lost rows, or one that was learned elsewhere. Where no row is left,
-        what was published of those that there were is withdrawn."""
+        """Continue from a state.
+
+        It is that of a snapshot, one that lost rows, or one that was learned elsewhere. If no row
+        is left, the published projection is withdrawn.
+        """
         accumulator = self.estimator.accumulator(state)
         with self._learning:
             self.accumulator, self.position, self.unlearn_horizon = accumulator, position, unlearn_horizon
@@ -150,28 +221,43 @@ class Model:
                 self.published = None
 
     def fail(self, position: int, error: Exception) -> Failure:
-        """Stop at the event that could not be applied; what is published goes on serving."""
-        return self.failed_before(Failure.of(position, error))
+        """Stop at the event that could not be applied.
 
-    def failed_before(self, failure: Failure) -> Failure:
-        """Stop for a reason that is written down already."""
-        self.status, self.failure = "failed", failure
+        The published projection is still served.
+        """
+        return self.set_failure(Failure.of(position, error))
+
+    def set_failure(self, failure: Failure) -> Failure:
+        """Stop for a reason that is stored already."""
+        self.status = "failed"
+        self.failure = failure
         return failure
 
-    def follow(self, goal: int, names: tuple[str, ...] | None) -> None:
-        """The log has come to a position, its columns have these names."""
-        self.goal, self.names = goal, names or self.names
+    def set_log_end(self, log_end: int, names: tuple[str, ...] | None) -> None:
+        """Set the log's last position and the names of its columns."""
+        self.log_end = log_end
+        self.names = names or self.names
 
     def set_policies(self, publish: PublishPolicy | None, refine: RefinePolicy | None) -> None:
-        """From now on publish and refine by these; None: as before."""
-        self.policy, self.refine_policy = publish or self.policy, refine or self.refine_policy
+        """Publish and refine by these policies from now on.
+
+        None keeps the present policy.
+        """
+        self.policy = publish or self.policy
+        self.refine_policy = refine or self.refine_policy
 
     def begin_refine(self, rows: int | None = None) -> None:
-        """A refine begins, of so many rows; None: of all that are learned."""
-        self.refine_begun = (self.rows if rows is None else rows, time.monotonic())
+        """Note that a refine begins.
 
-    def take(self, published: Published | None, next_version: int = 0) -> None:
-        """Serve what was published before, if anything was; the next version has at least that number."""
+        rows: number of rows it covers. None stands for all rows learned.
+        """
+        self.last_refine = (self.rows if rows is None else rows, time.monotonic())
+
+    def restore_published(self, published: Published | None, next_version: int = 0) -> None:
+        """Serve a projection that was published before, if there is one.
+
+        next_version: lowest number of the next version.
+        """
         self.next_version = max(self.next_version, next_version)
         if published is not None:
             self.next_version = max(self.next_version, published.version + 1)
@@ -179,8 +265,11 @@ class Model:
             self.published = published
 
     @property
-    def begun(self) -> State | None:
-        """The state to go on from of a model that began with a saved estimator; None: it began empty."""
+    def initial_state(self) -> State | None:
+        """State of the saved estimator that the model began with.
+
+        None if it began empty.
+        """
         if self.spec.saved is None:
             return None
         with self._learning:
@@ -188,12 +277,12 @@ class Model:
 
     @property
     def rows(self) -> int:
-        """Rows learned."""
+        """Number of rows learned."""
         return int(self.accumulator.rows)
 
     @property
     def rows_skipped(self) -> int:
-        """Rows left out because they had no target."""
+        """Number of rows skipped because they had no target."""
         return int(self.accumulator.rows_skipped)
 
     @property
@@ -203,98 +292,127 @@ class Model:
 
     @property
     def published_version(self) -> int:
-        """Version of what is published; 0: nothing is."""
+        """Version of the published projection, 0 if there is none."""
         return self.published.version if self.published else 0
 
     @property
-    def soon(self) -> bool:
-        """Whether its policy publishes what it learns within a minute, unasked."""
-        return self.policy is None or self.policy.soon
+    def auto_publishes(self) -> bool:
+        """True if the policy publishes learned rows within a minute, without a request."""
+        return self.policy is None or self.policy.auto_publishes
 
     @property
     def subtracts(self) -> bool:
-        """Whether rows can be subtracted as they are: a sum whose rows do not weigh less with age."""
+        """True if rows can be subtracted from the state.
+
+        The state must be a sum, in which older rows weigh as much as new ones.
+        """
         return self.estimator.additive and getattr(self.estimator, "decay", 1.0) == 1.0
 
     @property
-    def kept(self) -> bool:
-        """Whether the last snapshot has what is published."""
+    def is_snapshotted(self) -> bool:
+        """True if the last snapshot has the published projection."""
         return self.snapshot_version == self.published_version
 
-    def snapshotted(self, position: int) -> bool:
-        """Whether a snapshot of its state at `position` would tell nothing new."""
-        return position < self.snapshot_position + (1 if self.kept else 0)
+    def has_snapshot_of(self, position: int) -> bool:
+        """Return True if a snapshot of the state at `position` would add nothing new."""
+        return position < self.snapshot_position + (1 if self.is_snapshotted else 0)
 
     @property
     def stale_rows(self) -> int:
-        """Rows learned that what is published does not include."""
+        """Number of rows learned that the published projection does not include."""
         return max(0, self.rows - (self.published.rows if self.published else 0))
 
     @property
     def refine_due(self) -> float:
-        """When, by time.monotonic, it is to be refined by its policy; inf: not before more rows come."""
-        rows, begun = self.refine_begun
+        """Time (time.monotonic) at which the policy lets the model be refined.
+
+        Infinite if no refine is due before more rows come.
+        """
+        refined_rows, refined_at = self.last_refine
         if self.refine_policy is None or self.published is None or self.published.projection.solution == "exact":
             return math.inf
-        if self.refine_policy.rows is not None and self.rows - rows >= self.refine_policy.rows:
-            return begun
-        return begun + self.refine_policy.seconds if self.refine_policy.seconds and self.rows != rows else math.inf
+        if self.refine_policy.rows is not None and self.rows - refined_rows >= self.refine_policy.rows:
+            return refined_at
+        return (
+            refined_at + self.refine_policy.seconds
+            if self.refine_policy.seconds and self.rows != refined_rows
+            else math.inf
+        )
 
     @property
     def stale(self) -> bool:
-        """Whether rows were learned that the published projection should include; a refined one stays as it is."""
+        """True if the published projection lacks rows that it should include.
+
+        A refined projection is not stale. It stays as it is until the next refine.
+        """
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
             return False
         return self.published is None or self.published.position < self.position
 
     def includes(self, position: int) -> bool:
-        """Whether it has applied `position`, and what is published includes it, as far as it is to."""
+        """Return True if `position` is applied, and published as far as it should be."""
         return self.position >= position and (not self.stale or self.published_to(position))
 
     def published_to(self, position: int) -> bool:
-        """Whether what is published is of `position` or later."""
+        """Return True if the published projection is of `position` or later."""
         return self.published is not None and self.published.position >= position
 
-    def why_never(self, position: int) -> str | None:
-        """Why what is published will not include `position`, as far as is known: it has failed, or could not be solved
-        there or later; else None."""
+    def blocking_reason(self, position: int) -> str | None:
+        """Return the reason why no published projection will include `position`.
+
+        The model has failed, or could not be solved there or later. None if no such reason is
+        known.
+        """
         failure = self.failure
         if failure is None and self.solve_error is not None and position <= self.attempted:
             failure = self.publish_failure
         if failure is None:
             return None
+
         what = "failed" if self.failure else "cannot be published"
         why = "the log has the details" if failure.code == "internal" else failure.message
         return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
 
     def freeze(self) -> Frozen:
-        """The state now, from any thread: between two events. Raises ModelFailed: it may be half new."""
+        """Return the state between two events. Any thread may call it.
+
+        Raises ModelFailed if the model has failed, because its state may be half new.
+        """
         with self._learning:
             if self.failure is not None:
-                raise self.failed(self.failure)
+                raise self.failure_error(self.failure)
             return Frozen(self.accumulator.freeze(), self.position, self.rows, max(self.position, self.unlearn_horizon))
 
     def publish(self, frozen: Frozen) -> Published:
-        """Solve a frozen state and make it what readers see; one at a time. Raises what the solver raises; then nothing has
-        changed."""
+        """Solve a frozen state and make the result what readers see.
+
+        One thread at a time solves. Raises the solver's error, and then nothing has changed.
+        """
         with self._solving:
             return self._swap(self.estimator.solve(frozen.state), frozen)
 
     def begin_publishing(self) -> Frozen:
-        """The state to be solved; no other is begun until `try_to_publish` has ended."""
+        """Return the state to be solved.
+
+        The caller solves no other state until `try_to_publish` returns.
+        """
         self.publishing = True
         return self.freeze()
 
     def try_to_publish(self, frozen: Frozen) -> Published | None:
-        """Publish, unless something newer, or a refined solution, was published meanwhile, or it cannot be solved: then the
-        last projection stays, and `solve_error` says why."""
-        begun = time.monotonic()
+        """Solve and publish a frozen state, or return None.
+
+        Nothing is published if a newer or refined projection was published meanwhile. If the state
+        cannot be solved, the last projection stays and `solve_error` is set.
+        """
+        started = time.monotonic()
         try:
             with self._solving:
-                now = self.published
-                if now is not None and (now.refined_at is not None or now.position >= frozen.position):
+                current = self.published
+                if current is not None and (current.refined_at is not None or current.position >= frozen.position):
                     return None
                 published = self._swap(self.estimator.solve(frozen.state), frozen)
+
             self.solve_error = None
             return published
         except Exception as e:
@@ -303,39 +421,54 @@ class Model:
         finally:
             self.attempted = max(self.attempted, frozen.position)
             self.published_at = time.monotonic()
-            self.publish_seconds = self.published_at - begun
+            self.publish_seconds = self.published_at - started
             self.publishing = False
 
     def publish_refined(self, projection: Projection, frozen: Frozen, residual: float) -> Published:
-        """Make a refined projection of a frozen state what readers see, until the next refine."""
+        """Make a refined projection of a frozen state what readers see.
+
+        It stays until the next refine.
+        """
         with self._solving:
             return self._swap(projection, frozen, residual)
 
     @property
     def publish_failure(self) -> Failure | None:
-        """Why its last state could not be solved, so that what is published, if anything is, lags behind; else None."""
+        """Reason why the last state could not be solved, or None.
+
+        What is published, if anything, lags behind.
+        """
         if self.solve_error is None:
             return None
         return Failure.of(self.attempted, self.solve_error)
 
     @property
     def state(self) -> str:
-        """Its status or, where it is live and cannot be solved, "failed_to_publish"."""
+        """Status, or "failed_to_publish" if the model is live and cannot be solved."""
         return "failed_to_publish" if self.status == "live" and self.solve_error is not None else self.status
 
     def _note_unsolved(self, position: int, error: Exception) -> None:
-        """Keep why it could not be solved, and log it when it is something new; one of ours needs no traceback."""
+        """Store the error of solving, and log it if it is a new one.
+
+        Only an unexpected error is logged with a traceback.
+        """
         if str(error) != str(self.solve_error):
-            trace = None if isinstance(error, StreamDRError) else error
-            log.warning("model %s could not be solved at position %d: %s", self.name, position, error, exc_info=trace)
-        self.solve_error = without_frames(error)  # its frames hold the state
+            traceback = None if isinstance(error, StreamDRError) else error
+            log.warning(
+                "model %s could not be solved at position %d: %s", self.name, position, error, exc_info=traceback
+            )
+
+        # The frames of an error hold the state in memory.
+        self.solve_error = without_frames(error)
 
     def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
+        """Orient, number and publish a projection."""
         last = self.published
         spread = partial(self.estimator.spread, frozen.state)
         projection = oriented(projection, last.projection if last else None, spread)
         if hasattr(projection, "prepared"):
             projection = projection.prepared()
+
         published = Published(
             self._next_version(),
             frozen.position,
@@ -345,12 +478,18 @@ class Model:
             None if residual is None else frozen.position,
             residual,
         )
+
         self.versions.add(published)
         self.published = published
         self.published_at = time.monotonic()
         return published
 
     def _next_version(self) -> int:
+        """Return the next version number.
+
+        Numbers below the ceiling may have been used, whatever was killed. So the ceiling is
+        raised, durably, before a number past it is used.
+        """
         version = self.next_version
         if version > self._ceiling:
             self._set_ceiling(version + _RESERVED - 1)
@@ -358,41 +497,53 @@ class Model:
         return version
 
     def release_versions(self) -> None:
-        """Give back version numbers that were made durable and not used; for a clean end, after the last snapshot."""
+        """Lower the ceiling to the version numbers that were used.
+
+        Call it at a clean end, after the last snapshot.
+        """
         if self._ceiling >= self.next_version:
             self._set_ceiling(self.next_version - 1)
 
     def _set_ceiling(self, ceiling: int) -> None:
+        """Store the ceiling of version numbers, durable on return."""
         self._reserve(ceiling)
         self._ceiling = ceiling
 
     def note_snapshot(self, position: int, version: int) -> None:
-        """A snapshot has its state at a position, and that version of what it has published (0: none)."""
-        self.snapshot_position, self.snapshot_version = position, version
+        """Note what the last snapshot has.
 
-    def failed(self, where: Failure) -> ModelFailed:
-        """What is raised where a model is asked to go on that has failed."""
-        why = "the log has the details" if where.code == "internal" else where.message
-        return ModelFailed(f"model {self.name!r} failed at position {where.position} ({where.code}): {why}.")
+        version: published version that it has, 0 for none.
+        """
+        self.snapshot_position = position
+        self.snapshot_version = version
+
+    def failure_error(self, failure: Failure) -> ModelFailed:
+        """Return the error for a request to a failed model."""
+        why = "the log has the details" if failure.code == "internal" else failure.message
+        return ModelFailed(f"model {self.name!r} failed at position {failure.position} ({failure.code}): {why}.")
 
     def version(self, number: int) -> Published:
-        """A kept projection by its version. Raises UnknownVersion."""
-        kept = self.versions.find(number)
-        if kept is None:
+        """Return a stored projection by its version. Raises UnknownVersion."""
+        published = self.versions.find(number)
+        if published is None:
             numbers = self.versions.numbers
             raise UnknownVersion(
                 f"model {self.name!r} keeps versions {numbers[:1]} … {numbers[-1:]}; {number} is not there."
             )
-        return kept
+        return published
 
     def describe(self, last: int) -> Facts:
-        """All that is told about a model, JSON-able; `last` is the log's last position (for the lag, in events)."""
-        published, held = self.published, self.accumulator
+        """Return the description of the model, JSON-able.
+
+        last: last position of the log, from which the lag in events is computed.
+        """
+        published = self.published
+        accumulator = self.accumulator
         projection = published.projection if published else None
         return {
             "name": self.name,
             "estimator": self.spec.estimator,
-            "params": self.spec.params | getattr(held, "decided", {}),
+            "params": self.spec.params | getattr(accumulator, "decided", {}),
             "state": self.state,
             "position": self.position,
             "rows": self.rows,
@@ -403,13 +554,18 @@ class Model:
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),
-            "class_rows": class_rows(held, self.classes),
-            "classes_waiting": list(self.estimator.classes_waiting(held)),
+            "class_rows": class_rows(accumulator, self.classes),
+            "classes_waiting": list(self.estimator.classes_waiting(accumulator)),
             "eigenvalues": np.asarray(getattr(projection, "eigenvalues", ())).tolist(),
             "solution": projection.solution if projection else None,
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,
-            "bytes": state_bytes(self.estimator, held.n_features, len(held.labels) or 1, getattr(held, "table", None)),
+            "bytes": state_bytes(
+                self.estimator,
+                accumulator.n_features,
+                len(accumulator.labels) or 1,
+                getattr(accumulator, "table", None),
+            ),
             "stale_rows": self.stale_rows,
             "publish": self.policy._asdict() if self.policy else None,
             "refine": self.refine_policy._asdict() if self.refine_policy and any(self.refine_policy) else None,

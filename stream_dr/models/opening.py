@@ -1,4 +1,4 @@
-"""Opening: a directory's models as its table names them, each from its newest snapshot."""
+"""Opening: restores a directory's models from its table and their newest snapshots."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,45 +13,62 @@ from stream_dr.models.snapshot import restore, restore_published
 from stream_dr.models.versions import Versions
 
 READ_TRIES = 5
-"""How often a reader tries to open what its writer shortens meanwhile."""
+"""Number of times that a reader tries to open a directory that its writer shortens."""
 
 
-def made(entry: Entry, keep: int, folder: Path | None, reserve: Callable[[int, int], None]) -> Model:
-    """An entry's model, which has learned nothing yet; failed where its parameters are no longer taken.
+def new_model(entry: Entry, keep: int, folder: Path | None, reserve: Callable[[int, int], None]) -> Model:
+    """Return an entry's model, which has learned nothing yet.
 
-    keep: projections kept. folder: where older ones are written, None: in memory. reserve: as ModelTable.set_ceiling.
+    It has failed if its parameters are not accepted any more.
+
+    keep: number of projections to keep.
+    folder: path of the folder for older projections. None keeps them in memory.
+    reserve: stores a ceiling of version numbers, as ModelTable.set_ceiling.
     """
     refused = None
     try:
         spec = completed(entry.spec)
         estimator = estimator_of(spec)
-    except InvalidParameter as e:  # an earlier release took it
-        spec, estimator, refused = entry.spec, make(entry.spec.estimator), e
-    versions, reserved = Versions(keep, folder), partial(reserve, entry.id)
+    except InvalidParameter as e:
+        # An earlier release accepted the parameters.
+        refused = e
+        spec = entry.spec
+        estimator = make(spec.estimator)
+
+    versions = Versions(keep, folder)
+    reserved = partial(reserve, entry.id)
     model = Model(entry.name, entry.id, spec, entry.start, estimator, versions, entry.version_ceiling, reserved)
     model.set_policies(entry.policy, entry.refine)
     if refused is not None:
-        model.failed_before(Failure(entry.start, refused.code, str(refused)))
+        model.set_failure(Failure(entry.start, refused.code, str(refused)))
     return model
 
 
-def bring_back(model: Model, entry: Entry, directory: Path, first: int, last: int, writable: bool) -> None:
-    """Give a model that was just made what it had learned and published; first, last: positions that the log holds. Raises
-    HistoryGone where it lacks events that are not kept."""
+def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int, writable: bool) -> None:
+    """Restore what a new model had learned and published.
+
+    path: path of the directory.
+    first, last: positions of the first and last event in the log.
+
+    Raises HistoryGone if events that the model needs were dropped.
+    """
     if model.failure is not None:
-        restore_published(model, directory)
+        restore_published(model, path)
         return
-    found = restore(model, directory, last, writable)
-    if not found and not model.subtracts:
-        model.leave_out(last)  # it need not be rebuilt at each unlearn event on its way
+
+    restored = restore(model, path, last, writable)
+    if not restored and not model.subtracts:
+        # So the model need not be rebuilt at each unlearn event on its way.
+        model.set_unlearn_horizon(last)
     if model.published is not None and model.published.refined_at is not None:
         model.begin_refine(model.published.rows)
+
     if entry.failure is not None:
-        model.failed_before(entry.failure)
-        restore_published(model, directory)
-    elif model.spec.saved is not None and not found:
+        model.set_failure(entry.failure)
+        restore_published(model, path)
+    elif model.spec.saved is not None and not restored:
         why = "the saved estimator that it began with cannot be read; restore the directory from a copy"
-        model.failed_before(Failure(entry.start, DamagedFile.code, why))
+        model.set_failure(Failure(entry.start, DamagedFile.code, why))
     elif model.position + 1 < first:
         raise HistoryGone(f"no usable snapshot, and events before position {first} are no longer kept")
     elif model.position >= last:

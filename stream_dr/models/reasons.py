@@ -1,22 +1,26 @@
-"""Why a model has published no projection, as the error that who asks for one gets."""
+"""Reasons why a model has published no projection, as errors for requests."""
 
 from stream_dr.errors import CatchingUp, NotFitted, StreamDRError
 from stream_dr.models.model import Model
 
 
 def why_unpublished(model: Model) -> StreamDRError:
-    """ModelFailed where the model has failed, CatchingUp where there will be a projection in a moment, else NotFitted, or
-    what its solver raised of that kind."""
+    """Return the error for a request to a model without a projection.
+
+    ModelFailed if the model has failed, CatchingUp if there will be a projection in a moment, else
+    NotFitted or the solver's error of that kind.
+    """
     if model.failure is not None:
-        return model.failed(model.failure)
+        return model.failure_error(model.failure)
     kind, why = _unsolved(model)
     return kind(f"model {model.name!r} {why}")
 
 
 def _unsolved(model: Model) -> tuple[type[NotFitted], str]:
-    if model.position < model.goal:
+    """Return the class and the text of the error."""
+    if model.position < model.log_end:
         return CatchingUp, (
-            f"has published no projection yet: it has learned the log up to position {model.position} of {model.goal}. "
+            f"has published no projection yet: it has learned the log up to position {model.position} of {model.log_end}. "
             "Ask again in a moment, while a service or a replay runs."
         )
     if model.rows == 0:
@@ -29,7 +33,7 @@ def _unsolved(model: Model) -> tuple[type[NotFitted], str]:
             return kind, f"has no projection of its {model.rows} rows: {error}"
         return kind, f"could not be solved ({type(error).__name__}); the log has the details."
 
-    if model.policy is not None and not model.soon:
+    if model.policy is not None and not model.auto_publishes:
         return NotFitted, (
             f"has not been published since it learned its {model.rows} rows ({model.policy.described}): "
             f"POST /models/{model.name}/publish."

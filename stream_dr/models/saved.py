@@ -1,7 +1,7 @@
-"""Saved: estimators in files. `save` writes one, `load` reads it back, and a model's snapshot too.
+"""Saved: estimators in files. `save` writes one, and `load` reads it or a model's snapshot.
 
-A file holds the spec, the state, the names of columns, and the projections shown last, whose signs and order the next one
-keeps. What `load` gives goes on as if it had never been written.
+A file holds the spec, the state, the names of the columns, and the projections shown last, because
+the next one takes over their signs and order. A loaded estimator continues bit-equal.
 
 Cost: the state's bytes, read and hashed once.
 """
@@ -36,17 +36,21 @@ from stream_dr.statistics.protocol import unpack
 
 
 def save(estimator: Any, path: str | Path) -> None:
-    """Write an estimator or KNearest, fitted or not, to one file. Raises UnknownEstimator (not registered),
-    InvalidParameter (no plain value, or changed after rows were learned with it) and InsufficientStorage."""
+    """Write an estimator or KNearest, fitted or not, to a file.
+
+    Raises UnknownEstimator if it is not registered. Raises InvalidParameter if a parameter is no
+    plain value, or was changed after rows were learned with it. Raises InsufficientStorage.
+    """
     write_file(Path(path), *_contents(estimator))
 
 
 def saved_bytes(estimator: Any) -> bytes:
-    """What `save` writes. Raises UnknownEstimator, InvalidParameter."""
+    """Return the bytes that `save` writes. Raises UnknownEstimator, InvalidParameter."""
     return file_bytes(*_contents(estimator))
 
 
 def _contents(estimator: Any) -> tuple[Arrays, Facts]:
+    """Return the arrays and facts of a saved estimator."""
     arrays: Arrays = {}
     facts: Facts = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
     holder: Holder | None = getattr(estimator, "holder_", None)
@@ -62,17 +66,23 @@ def _contents(estimator: Any) -> tuple[Arrays, Facts]:
 
 
 def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_bytes) -> Estimator | KNearest:
-    """The estimator (or KNearest) that `save` wrote, or that a model's snapshot holds; it goes on bit-equal.
+    """Return the estimator or KNearest that `save` wrote, or that a snapshot holds.
 
-    Whoever wrote the file, its arrays fit each other and the parameters, or it is refused. source: a file's path, or its
-    content. max_bytes: what a state of this width and these labels may take, by the estimator's own bound; None: anything.
-    Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile, LimitExceeded, and for parameters that this version has
-    not UnknownEstimator or InvalidParameter.
+    It continues bit-equal. Files from anyone may be loaded: arrays that do not fit each other and
+    the parameters are refused.
+
+    source: path of the file, or its content.
+    max_bytes: limit on the state's bytes for its width and labels, by the estimator's own bound.
+    None allows any.
+
+    Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile or LimitExceeded. Raises
+    UnknownEstimator or InvalidParameter for parameters that this version does not have.
     """
     arrays, facts = read_bytes(source) if isinstance(source, bytes) else read_file(Path(source))
     what = "the file that was sent" if isinstance(source, bytes) else source
     if facts.get("kind") not in ("estimator", "model"):
         raise ForeignFile(f"{what} holds no estimator ({facts.get('kind')}); name a file of save or a snapshot.")
+
     estimator = _unfitted(what, facts)
     if "state" in facts:
         _check_size(what, estimator, facts, max_bytes)
@@ -82,25 +92,29 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
 
 
 def spec_of(estimator: Any) -> Spec:
-    """An estimator's registry key and all its parameters. Raises UnknownEstimator."""
+    """Return an estimator's registry key and all its parameters. Raises UnknownEstimator."""
     known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
     return completed(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
 
 
 def plain_spec(spec: Spec) -> Facts:
-    """A spec as JSON can say it. Raises InvalidParameter for a parameter that is no plain value."""
+    """Return a spec as JSON can represent it.
+
+    Raises InvalidParameter if a parameter is no plain value.
+    """
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.params.items()}
     for name, value in plain.items():
         if not isinstance(value, str | int | float | bool | dict | list | None):
             raise InvalidParameter(
                 f"{name}={value!r} cannot be stored; use a plain value (str, int, float, bool, None)."
             )
-    told = {"estimator": spec.estimator, "params": plain, "defaults": dict(spec.defaults)}
-    return told | ({"saved": spec.saved} if spec.saved else {})
+
+    fields = {"estimator": spec.estimator, "params": plain, "defaults": dict(spec.defaults)}
+    return fields | ({"saved": spec.saved} if spec.saved else {})
 
 
 def every_parameter(spec: Spec) -> dict[str, Any]:
-    """The values of a spec's parameters, given or left out."""
+    """Return the values of all parameters of a spec, given or default."""
     values = {**spec.defaults, **spec.params}
     if isinstance(spec.params.get("feature_map"), dict):
         values["feature_map"] = {**(spec.defaults.get("feature_map") or {}), **spec.params["feature_map"]}
@@ -108,13 +122,13 @@ def every_parameter(spec: Spec) -> dict[str, Any]:
 
 
 def estimator_of(spec: Spec) -> Any:
-    """An unfitted estimator of a spec. Raises UnknownEstimator or InvalidParameter."""
+    """Return an unfitted estimator of a spec. Raises UnknownEstimator or InvalidParameter."""
     return make(spec.estimator, every_parameter(spec), CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
 
 
-def stored_spec(told: dict[str, Any]) -> Spec:
+def stored_spec(fields: dict[str, Any]) -> Spec:
     """Return the spec of a stored object. Raises TypeError if it is none."""
-    spec = Spec(**told)
+    spec = Spec(**fields)
     if not isinstance(spec.estimator, str):
         raise TypeError(f"the estimator is {spec.estimator!r:.60}; it must be a string")
     for values in (spec.params, spec.defaults):
@@ -124,33 +138,45 @@ def stored_spec(told: dict[str, Any]) -> Spec:
 
 
 def completed(spec: Spec) -> Spec:
-    """The spec with all that it leaves out: as its own defaults are, else today's. Raises UnknownEstimator or
-    InvalidParameter."""
+    """Return the spec with all defaults.
+
+    Its own defaults are kept, and missing ones are today's. Raises UnknownEstimator or
+    InvalidParameter.
+    """
     values = estimator_of(spec).get_params(deep=False)
     defaults = {name: value for name, value in values.items() if name not in spec.params}
-    given = spec.params.get("feature_map")
-    if given is not None:
-        defaults["feature_map"] = {k: v for k, v in whole_spec(values["feature_map"]).items() if k not in given}
+    map_params = spec.params.get("feature_map")
+    if map_params is not None:
+        defaults["feature_map"] = {k: v for k, v in whole_spec(values["feature_map"]).items() if k not in map_params}
     return spec._replace(defaults=defaults)
 
 
-def same_model(known: Spec, given: Spec) -> bool:
-    """Whether a spec is that of a known model, if what it leaves out is what was left out there. Raises InvalidParameter."""
-    maps = {(spec.params.get("feature_map") or {}).get("map") for spec in (known, given)}
-    if given.estimator != known.estimator or len(maps) > 1:
+def same_model(known: Spec, spec: Spec) -> bool:
+    """Return True if a spec is that of a known model.
+
+    Parameters that the spec leaves out count as the known model's. Raises InvalidParameter.
+    """
+    maps = {(s.params.get("feature_map") or {}).get("map") for s in (known, spec)}
+    if spec.estimator != known.estimator or len(maps) > 1:
         return False
-    return every_parameter(completed(given._replace(defaults=known.defaults))) == every_parameter(known)
+    return every_parameter(completed(spec._replace(defaults=known.defaults))) == every_parameter(known)
 
 
 def _unfitted(what: object, facts: Facts) -> Any:
-    """The estimator of the file's spec. Raises UnknownEstimator, InvalidParameter or, where it is no spec, DamagedFile."""
+    """Return the unfitted estimator of a file's spec.
+
+    Raises UnknownEstimator, InvalidParameter, or DamagedFile if the file holds no spec.
+    """
     with contents_of(what):
         spec = stored_spec(facts["spec"])
     return estimator_of(completed(spec))
 
 
 def _check_size(what: object, estimator: Any, facts: Facts, max_bytes: int | None) -> None:
-    """Raise LimitExceeded where the state may take more than `max_bytes`, by the width and the labels that it tells."""
+    """Raise LimitExceeded if the state may take more than `max_bytes` bytes.
+
+    The bound follows from the width and the labels that the file tells.
+    """
     with contents_of(what):
         state = facts["state"]
         targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
@@ -165,17 +191,22 @@ def _check_size(what: object, estimator: Any, facts: Facts, max_bytes: int | Non
 
 
 def _holder(estimator: Any, arrays: Arrays, facts: Facts) -> Holder:
-    """What the estimator had learned and shown last. Raises DamagedFile, and whatever else wrong facts lead to."""
+    """Return what the estimator had learned and shown last.
+
+    Raises DamagedFile, and any error that wrong facts lead to.
+    """
     state = unpack(estimator.state_type, part("state", arrays), facts["state"])
     names = facts.get("names") or None
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")
+
     holder = held(estimator, state, tuple(names) if names else None)
     if "refined" in facts:
         holder.refined = holder.shown = projection_of("refined", arrays, facts["refined"])
     if "shown" in facts:
         holder.shown = projection_of("shown", arrays, facts["shown"])
-    if "published" in facts:  # of a model
+    # A model's snapshot has a published projection.
+    if "published" in facts:
         holder.shown = projection_of("published", arrays, facts["published"]["projection"])
         holder.refined = holder.shown if facts["published"]["refined_at"] is not None else None
     return holder

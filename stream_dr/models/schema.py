@@ -1,12 +1,14 @@
-"""Schema: what every batch of one stream has in common, how it grows, and up to where (Limits).
+"""Schema: the properties that all batches of a stream share, and their limits.
 
-A stream is dense (a fixed width), named (numeric columns, matched by name) or sparse (a width that grows). It has one
-kind of targets, decided by the setting or by the first batch that has any; one type of labels, of which a setting may
-close the set; and weights in every batch or in none. Each event stores only what it changed (`delta`), as JSON; folding
-the deltas in order (`grown`) gives the schema back.
+A stream is dense (fixed width), named (numeric columns, matched by name), sparse (a width that
+grows) or a table. It has one kind of targets, decided by the setting or by the first batch with
+targets. It has one type of labels, and a setting may fix the set of labels. Either all batches
+carry weights or none does.
 
-Why this way: the schema is part of the log, so one transaction in one file makes a batch and what it changed durable
-together. An event's Block depends on the event and the schema alone, so every model that reads it sees the same numbers.
+Each event stores only its change of the schema (`delta`), as JSON. Applying the deltas in order
+(`apply_deltas`) gives the schema. So a batch and its change of the schema become durable in one
+transaction. An event's Block depends on the event and the schema alone, so all models that read it
+see the same numbers.
 """
 
 import json
@@ -26,19 +28,23 @@ from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Label, all_absent, check_label_type
 
 Facts = dict[str, Any]
-"""What is told of something, JSON-able."""
+"""Description of something, JSON-able."""
 
 MEBIBYTE = 1 << 20
 
 
 class Limits(NamedTuple):
-    """Limits of one directory.
+    """Limits of a directory.
 
-    max_features: columns. max_labels: distinct labels, or columns of continuous targets. max_state_bytes: bytes of one
-    model's state. min_free_bytes: bytes the disk must have free before an append. max_body_bytes: bytes of one batch,
-    as sent and as decompressed. max_json_bytes: bytes of one batch sent as JSON. max_queue_bytes: bytes of bodies
-    waiting in memory. max_lag: events a model may be behind before new batches are refused. keep_versions: projections
-    kept a model.
+    max_features: number of columns.
+    max_labels: number of distinct labels, or of columns of continuous targets.
+    max_state_bytes: bytes of one model's state.
+    min_free_bytes: bytes that must be free on the disk before an append.
+    max_body_bytes: bytes of one batch, as sent and as decompressed.
+    max_json_bytes: bytes of one batch sent as JSON.
+    max_queue_bytes: bytes of bodies that wait in memory.
+    max_lag: number of events that a model may be behind before new batches are refused.
+    keep_versions: number of projections kept for each model.
     """
 
     max_features: int = 1_000_000
@@ -53,15 +59,20 @@ class Limits(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """What is fixed and what has been seen so far.
+    """Schema of a stream so far.
 
-    layout: None before the first batch, then "dense", "named", "sparse" or "table". features: width so far. names: the
-    columns' names (named, table). kinds: of each column of a table "number", "date" or "text", "" before it has a value.
-    stated: the width that the first batch of a sparse stream, or a setting, states; 0: none does.
-    target_kind: None (not decided yet), "none", "class", "multilabel" or "continuous". labels: vocabulary in order of
-    first appearance. outputs: columns of continuous targets. weighted: whether batches carry weights; None before the
-    first. allowed_labels: those that a batch may have, () where any. It is asked of a batch when it is appended, and never
-    of one that is in the log.
+    layout: "dense", "named", "sparse" or "table". None before the first batch.
+    features: number of columns so far.
+    names: names of the columns (named, table).
+    stated: declared width of a sparse stream, by its first batch or a setting. 0 if none is
+    declared.
+    target_kind: "none", "class", "multilabel" or "continuous". None if not decided yet.
+    labels: labels in order of first appearance.
+    outputs: number of columns of continuous targets.
+    weighted: True if batches carry weights. None before the first batch.
+    kinds: kind of each column of a table, "number", "date" or "text". "" before it has a value.
+    allowed_labels: labels that a batch may have when it is appended, () for any. Batches in the
+    log are not checked again.
     """
 
     layout: str | None = None
@@ -81,21 +92,24 @@ class Schema(NamedTuple):
         return self.outputs if self.target_kind == "continuous" else len(self.labels)
 
     def describe(self) -> Facts:
-        """The schema as a JSON-able dict."""
-        listed = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
-        return {**self._asdict(), **listed, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}
+        """Return the schema as a JSON-able dict."""
+        lists = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
+        return {**self._asdict(), **lists, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}
 
 
 def delta(old: Schema, new: Schema) -> str | None:
-    """JSON of what `new` has beyond `old`; None when they are the same. Labels are only appended to."""
+    """Return the JSON text of what `new` has beyond `old`.
+
+    None if they are the same. Of labels only the new ones are included.
+    """
     changed = {k: v for k, v in new._asdict().items() if v != getattr(old, k)}
     if len(new.labels) > len(old.labels):
         changed["labels"] = list(new.labels[len(old.labels) :])
     return json.dumps(changed, sort_keys=True, separators=(",", ":")) if changed else None
 
 
-def grown(schema: Schema, deltas: Iterable[str]) -> Schema:
-    """`schema` with deltas applied in the order of their events."""
+def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
+    """Return the schema after deltas, in the order of their events."""
     for text in deltas:
         changed = json.loads(text)
         if "labels" in changed:
@@ -108,12 +122,19 @@ def grown(schema: Schema, deltas: Iterable[str]) -> Schema:
 
 
 _FAMILIES = {"number": "number", "date": "date", "time": "date", "text": "text"}
-"""What a table's column of a kind holds; of any other kind the next batch says."""
+"""Kind of a table's column by its encoding.
+
+Columns with another encoding get their kind from the next batch.
+"""
 
 
 def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | None) -> Schema:
-    """The schema with what a saved estimator has learned from: its kind of targets, its labels, and, before the first batch,
-    its columns' names. Raises TargetKindMismatch, InvalidTargets (labels of another type), SchemaMismatch."""
+    """Return the schema with what a saved estimator has learned.
+
+    That is its kind of targets, its labels and, before the first batch, the names of its columns.
+
+    Raises TargetKindMismatch, InvalidTargets (labels of another type) or SchemaMismatch.
+    """
     if None not in (learned.target_kind, schema.target_kind) and learned.target_kind != schema.target_kind:
         raise TargetKindMismatch(
             f"the saved estimator has learned {learned.target_kind} targets; this stream's are {schema.target_kind}."
@@ -124,34 +145,40 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
             f"the saved estimator has learned the columns {', '.join(names[:5])} …; this stream has "
             f"{', '.join(schema.names[:5])} …, in that order. Serve it in another directory."
         )
+
     table: TableState | None = getattr(learned, "table", None)
     if table is not None and schema.layout is None:
         kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
         schema = schema._replace(layout="table", features=len(kinds), names=table.names, kinds=kinds, stated=0)
     elif names and schema.layout is None:
         schema = schema._replace(layout="named", features=len(names), names=names, stated=0)
+
     known = set(schema.labels)
     new = tuple(label for label in learned.labels if label not in known)
     return schema._replace(target_kind=schema.target_kind or learned.target_kind, labels=schema.labels + new)
 
 
 def columns_in_order(block: Block, schema: Schema) -> Block:
-    """The block with named columns in the stream's order and a stated width filled up; no copy where nothing
-    changes."""
+    """Return the block with columns in the stream's order.
+
+    A sparse block is widened to the declared width. Nothing is copied if nothing changes.
+    """
     if schema.layout == "table" or block.table:
         return _as_table(block, schema)
+
     if schema.names is not None and block.names is not None and block.names != schema.names:
-        at = {name: i for i, name in enumerate(block.names)}
-        missing = [name for name in schema.names if name not in at]
-        if missing or len(at) != len(schema.names):
+        places = {name: i for i, name in enumerate(block.names)}
+        missing = [name for name in schema.names if name not in places]
+        if missing or len(places) != len(schema.names):
             extra = [name for name in block.names if name not in schema.names]
-            meant = did_you_mean(missing[0], extra) if missing else ""
+            hint = did_you_mean(missing[0], extra) if missing else ""
             raise SchemaMismatch(
-                f"batch lacks columns {missing[:5]}{meant} and has unknown columns {extra[:5]}; "
+                f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; "
                 f"this stream has {len(schema.names)} named columns. Send exactly those."
             )
-        order = [at[name] for name in schema.names]
+        order = [places[name] for name in schema.names]
         block = block._replace(X=np.ascontiguousarray(block.X[:, order]), names=schema.names)
+
     if block.sparse and schema.layout == "sparse":
         block = block._replace(width_stated=schema.stated > 0)
         if block.features < schema.stated:
@@ -160,8 +187,11 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
     return block
 
 
-def check_stated(block: Block, stated: int) -> None:
-    """Raise WidthMismatch for a dense first batch of another width than the setting states."""
+def check_declared_width(block: Block, stated: int) -> None:
+    """Raise WidthMismatch if a dense first batch has another width than declared.
+
+    stated: the declared width, 0 if there is none.
+    """
     if stated and not block.sparse and block.features != stated:
         raise WidthMismatch(
             f"batch has {block.features} features; {stated} are stated for this stream (by its first shards or n_features). "
@@ -170,8 +200,10 @@ def check_stated(block: Block, stated: int) -> None:
 
 
 def with_table(rows: Rows, schema: Schema) -> Schema:
-    """A table's columns are those of its first batch, each of the kind of its first value; a stream of numbers by name may
-    become a table."""
+    """Return the schema with a table's columns, and kinds of their first values.
+
+    The first batch decides the columns. A stream with the layout "named" may become a table.
+    """
     if schema.layout not in (None, "named", "table"):
         raise SchemaMismatch(
             f"the batch's rows are a table's; this stream was started with {schema.layout} rows. Send those, or start a new "
@@ -184,44 +216,54 @@ def with_table(rows: Rows, schema: Schema) -> Schema:
             f"batch has unknown columns {extra[:5]}{did_you_mean(extra[0], names)}; this stream's are {list(names[:5])} …. "
             "Leave them out."
         )
+
     numbers = ("number",) * len(names) if schema.layout == "named" else ("",) * len(names)
     kinds = kinds_with(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
     return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
 
 
 def bytes_needed(estimator: Estimator, schema: Schema) -> int:
-    """Bytes that an estimator's state takes at most, once it has learned a stream of this schema."""
+    """Return the maximum number of bytes of an estimator's state in this stream."""
     kinds = dict(zip(schema.names or (), schema.kinds or (), strict=True)) if schema.layout == "table" else None
     return state_bytes(estimator, schema.features, max(1, schema.n_targets), kinds)
 
 
 def table_of(schema: Schema) -> Rows | None:
-    """A row of a table's columns in which all is missing; None where the stream is no table."""
+    """Return a row of the table's columns in which all values are missing.
+
+    None if the stream is no table.
+    """
     if schema.layout != "table" or schema.names is None or schema.kinds is None:
         return None
     return missing_row(dict(zip(schema.names, schema.kinds, strict=True)))
 
 
 def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
-    """A table's columns that a batch does not have, which are taken as missing."""
+    """Return the table's columns that a batch lacks.
+
+    Their values are taken as missing.
+    """
     if schema.layout != "table" or not block.names or not block.rows:
         return ()
     return tuple(name for name in schema.names or () if name not in block.names)
 
 
 def _as_table(block: Block, schema: Schema) -> Block:
-    """The block with a table's columns, in its order and of its kinds, those that it lacks missing; columns that the table
-    has not, come last. Raises SchemaMismatch."""
+    """Return the block with the table's columns, in its order and of its kinds.
+
+    Columns that the block lacks are missing values. Columns that the table lacks come last. Raises
+    SchemaMismatch.
+    """
     if schema.names is None or schema.kinds is None:
         return block
     rows = raw_of(block.X, block.names).arranged(dict(zip(schema.names, schema.kinds, strict=True)))
     return block._replace(X=rows, names=rows.names)
 
 
-def learned_by(estimator: Estimator, block: Block) -> Block:
+def block_for(estimator: Estimator, block: Block) -> Block:
     """Return the block as the estimator takes it.
 
-    It has no targets when the estimator is unsupervised, or when no row has one.
+    It has no targets if the estimator is unsupervised, or if no row has one.
     """
     y = block.y if estimator.target_kinds else None
     y = None if y is None or all_absent(y) else y
@@ -229,7 +271,7 @@ def learned_by(estimator: Estimator, block: Block) -> Block:
 
 
 def class_rows(accumulator: Any, classes: Sequence[Label]) -> list[int] | None:
-    """Return the number of rows of each class, or None where the accumulator does not count them.
+    """Return the number of rows of each class, or None if they are not counted.
 
     A class that another thread is just learning may have 0.
     """

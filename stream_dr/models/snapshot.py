@@ -1,12 +1,13 @@
 """Snapshot: a model's State, position, spec and published projection in one file.
 
-`D/snapshots/NAME.ID/POSITION.safetensors`; the last two are kept, the newest valid one wins. Taken from a frozen State,
-so it may be written while the model goes on. Restoring and going on gives the same bits as never having stopped. A model
-that began with a saved estimator keeps that one beside its snapshots: what it knew before is in no event of the log.
+The file is `D/snapshots/NAME.ID/POSITION.safetensors`. The last two are kept, and the newest valid
+one is restored. A snapshot is taken from a frozen State, so the model can go on while it is
+written. Restoring and going on gives the same bits as never having stopped.
+
+A model that began with a saved estimator stores that one next to its snapshots, because no event
+of the log has what it knew before.
 
 Cost: the state's bytes, written and hashed once.
-
-Why this way: `pack` knows no estimator, so the format does not change when one is added.
 """
 
 import hashlib
@@ -40,28 +41,35 @@ from stream_dr.models.versions import Published
 from stream_dr.statistics.protocol import AdditiveAccumulator, State, pack, unpack
 
 SNAPSHOTS_KEPT = 2
-"""Snapshots kept a model."""
+"""Number of snapshots kept for each model."""
 
 DAMAGED = ".damaged"
-"""What a snapshot that is put aside is called instead of .safetensors."""
+"""Suffix of a damaged snapshot, instead of .safetensors."""
 
 START = "start.saved"
-"""The saved estimator that a model began with."""
+"""Name of the file with the saved estimator that a model began with."""
 
 FAILED = "failed.part"
-"""What a failed model had published."""
+"""Name of the file with the projection that a failed model had published."""
 
 log = logging.getLogger("stream_dr.snapshot")
 
 
-def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
-    """Write a model's frozen state to its own folder and drop all but the last two; nothing where there is a newer one, or
-    one of that position with what is published. Raises InsufficientStorage."""
-    folder = snapshot_folder(directory, model.name, model.id)
+def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
+    """Write a model's frozen state to its folder, and drop all but the last two.
+
+    Nothing is written if there is a newer snapshot, or one of that position with the published
+    projection. Return the snapshot's path. Raises InsufficientStorage.
+    """
+    folder = snapshot_folder(directory_path, model.name, model.id)
     path = folder / f"{frozen.position:020d}.safetensors"
-    with model.snapshotting:  # two of one position have the same temporary file; the later has what is published later
-        if model.snapshotted(frozen.position):  # it was written meanwhile
+
+    # Two snapshots of one position have the same temporary file, so they are written one after the other.
+    with model.snapshotting:
+        # Another thread may have written it meanwhile.
+        if model.has_snapshot_of(frozen.position):
             return path
+
         published = model.published
         folder.mkdir(parents=True, exist_ok=True)
         write_file(path, *_snapshot(model, frozen, published))
@@ -73,7 +81,7 @@ def snapshot(model: Model, frozen: Frozen, directory: Path) -> Path:
 
 
 def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, Facts]:
-    """A snapshot's arrays and facts."""
+    """Return a snapshot's arrays and facts."""
     arrays, facts = packed("state", frozen.state)
     if published is not None:
         more, facts["published"] = _packed_published(published)
@@ -93,42 +101,56 @@ def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tupl
 
 
 def export_model(model: Model) -> bytes:
-    """The content of a snapshot of the model as it is now: what `load` takes, and a service as a saved estimator. Raises
-    ModelFailed."""
+    """Return the content of a snapshot of the model as it is now.
+
+    `load` reads it, and so does a service as a saved estimator. Raises ModelFailed.
+    """
     return file_bytes(*_snapshot(model, model.freeze(), model.published))
 
 
-def keep_published(model: Model, directory: Path) -> None:
-    """Write what a failed model has published, so that it goes on serving after a restart; its state may be half
-    new."""
+def write_published(model: Model, directory_path: Path) -> None:
+    """Write the projection that a failed model has published.
+
+    So the model is still served after a restart. Its state is not written, because it may be half
+    new.
+    """
     if model.published is None:
         return
-    folder = snapshot_folder(directory, model.name, model.id)
+
+    folder = snapshot_folder(directory_path, model.name, model.id)
     folder.mkdir(parents=True, exist_ok=True)
-    arrays, told = _packed_published(model.published)
-    facts = {"kind": "published", "spec": plain_spec(model.spec), "next_version": model.next_version, "published": told}
+    arrays, description = _packed_published(model.published)
+    facts = {
+        "kind": "published",
+        "spec": plain_spec(model.spec),
+        "next_version": model.next_version,
+        "published": description,
+    }
     write_file(folder / FAILED, arrays, facts)
 
 
-def restore_published(model: Model, directory: Path) -> None:
-    """Give a failed model back what it had published."""
-    path = snapshot_folder(directory, model.name, model.id) / FAILED
+def restore_published(model: Model, directory_path: Path) -> None:
+    """Restore the projection that a failed model had published."""
+    path = snapshot_folder(directory_path, model.name, model.id) / FAILED
     try:
         arrays, facts = read_file(path)
         with contents_of(path):
-            _restore_published(model, arrays, facts)
+            _restore_published_from(model, arrays, facts)
     except StreamDRError as e:
         log.warning("%s passed over (%s): %s", path, e.code, e)
 
 
-def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
-    """Bring a model to its newest valid snapshot at or before position `last`, or to the saved estimator that it began with;
-    False when there is none.
+def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bool:
+    """Restore a model's newest valid snapshot at or before position `last`.
 
-    Each snapshot that cannot be used is named in the log, with why; the next older one is tried. A damaged one is put aside
-    where the directory may be written to: it must not count as one of those that are kept.
+    Without a snapshot the saved estimator that the model began with is restored. Return False if
+    there is neither.
+
+    Each snapshot that cannot be used is logged with the reason, and the next older one is tried.
+    If the directory is writable, a damaged snapshot is renamed, so that it does not count as one
+    of those that are kept.
     """
-    for path in snapshot_files(snapshot_folder(directory, model.name, model.id)):
+    for path in snapshot_files(snapshot_folder(directory_path, model.name, model.id)):
         try:
             with contents_of(path):
                 _restore_file(model, path, last)
@@ -138,9 +160,10 @@ def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
                 path.replace(path.with_suffix(DAMAGED))
         else:
             return True
+
     if model.spec.saved is not None:
         try:
-            begin_with(model, load(start_file(directory, model.name, model.id), max_bytes=None))
+            start_from_saved(model, load(start_file(directory_path, model.name, model.id), max_bytes=None))
         except StreamDRError as e:
             log.warning("model %s cannot begin (%s): %s", model.name, e.code, e)
         else:
@@ -148,33 +171,40 @@ def restore(model: Model, directory: Path, last: int, writable: bool) -> bool:
     return False
 
 
-def begin_with(model: Model, estimator: Any) -> None:
-    """Let a model go on from what a saved estimator has learned, and publish what it projects by; the estimator stays as
-    it is.
+def start_from_saved(model: Model, estimator: Any) -> None:
+    """Let a model continue from a saved estimator, and publish its projection.
 
-    The version has a number that no restart gives to another projection, though none is reserved for it: it is in the
-    file.
+    The estimator is not changed. The version's number is not reserved. It is in the file, so no
+    restart gives it to another projection.
     """
     holder = estimator.holder()
     model.resume(holder.accumulator.freeze(), model.position)
-    model.follow(model.goal, model.names or holder.names)
+    model.set_log_end(model.log_end, model.names or holder.names)
+
     try:
         projection = estimator.projection()
-    except Exception:  # what cannot be solved is told when it is tried again, as of any model
+    except Exception:
+        # The error is reported when solving is tried again, as for any model.
         return
+
     if hasattr(projection, "prepared"):
         projection = projection.prepared()
     refined_at = None if holder.refined is None else model.position
-    model.take(Published(model.next_version, model.position, projection, model.rows, refined_at=refined_at))
+    model.restore_published(
+        Published(model.next_version, model.position, projection, model.rows, refined_at=refined_at)
+    )
 
 
-def keep_start(estimator: Estimator, directory: Path, name: str, id: int) -> None:
-    """Write the saved estimator that a model begins with; durable on return. Raises InsufficientStorage."""
-    path = start_file(directory, name, id)
+def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) -> None:
+    """Write the saved estimator that a model begins with, durable on return.
+
+    Raises InsufficientStorage.
+    """
+    path = start_file(directory_path, name, id)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save(estimator, path)
-        for folder in (path.parent.parent, directory):
+        for folder in (path.parent.parent, directory_path):
             fsync_directory(folder)
     except OSError as e:
         if is_full(e):
@@ -182,52 +212,59 @@ def keep_start(estimator: Estimator, directory: Path, name: str, id: int) -> Non
         raise
 
 
-def first_accumulator(model: Model, directory: Path) -> AdditiveAccumulator:
-    """What a model knew before its first event. Raises DamagedFile."""
+def first_accumulator(model: Model, directory_path: Path) -> AdditiveAccumulator:
+    """Return an accumulator with what a model knew before its first event.
+
+    Raises DamagedFile.
+    """
     if model.spec.saved is None:
         return model.estimator.accumulator()
-    begun = load(start_file(directory, model.name, model.id), max_bytes=None)
-    return model.estimator.accumulator(begun.holder().accumulator.freeze())
+
+    saved = load(start_file(directory_path, model.name, model.id), max_bytes=None)
+    return model.estimator.accumulator(saved.holder().accumulator.freeze())
 
 
-def start_file(directory: Path, name: str, id: int) -> Path:
-    """Where the saved estimator is that a model began with, if it did."""
-    return snapshot_folder(directory, name, id) / START
+def start_file(directory_path: Path, name: str, id: int) -> Path:
+    """Return the path of the saved estimator that a model began with, if it did."""
+    return snapshot_folder(directory_path, name, id) / START
 
 
-def snapshot_folder(directory: Path, name: str, id: int) -> Path:
-    """Where a model's snapshots are."""
-    return directory / "snapshots" / f"{name}.{id}"
+def snapshot_folder(directory_path: Path, name: str, id: int) -> Path:
+    """Return the path of the folder of a model's snapshots."""
+    return directory_path / "snapshots" / f"{name}.{id}"
 
 
 def snapshot_files(folder: Path) -> list[Path]:
-    """A model's snapshots, newest first."""
+    """Return the paths of a model's snapshots, newest first."""
     return sorted(folder.glob("*.safetensors"), reverse=True)
 
 
-def oldest_snapshot(directory: Path, model: Model) -> int:
-    """Position of a model's oldest kept snapshot; the last before its start when it has none."""
-    files = snapshot_files(snapshot_folder(directory, model.name, model.id))
+def oldest_snapshot(directory_path: Path, model: Model) -> int:
+    """Return the position of a model's oldest snapshot.
+
+    Without a snapshot it is the position before the model's start.
+    """
+    files = snapshot_files(snapshot_folder(directory_path, model.name, model.id))
     return int(files[-1].stem) if files else model.start - 1
 
 
-def newest_snapshot(directory: Path) -> int:
-    """The last position that any model's snapshot has reached; −1 where there is none."""
-    return max((int(p.stem) for p in directory.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
+def newest_snapshot(directory_path: Path) -> int:
+    """Return the last position of all models' snapshots, −1 if there are none."""
+    return max((int(p.stem) for p in directory_path.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
 
 
-def remove_snapshots(directory: Path, model: Model) -> None:
-    """Remove the folder of one model."""
-    shutil.rmtree(snapshot_folder(directory, model.name, model.id), ignore_errors=True)
+def remove_snapshots(directory_path: Path, model: Model) -> None:
+    """Remove the folder of a model's snapshots."""
+    shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 
 
-def snapshot_folders(directory: Path) -> list[Path]:
-    """The folders of all models' snapshots."""
-    return sorted((directory / "snapshots").glob("*"))
+def snapshot_folders(directory_path: Path) -> list[Path]:
+    """Return the paths of the folders of all models' snapshots."""
+    return sorted((directory_path / "snapshots").glob("*"))
 
 
 def state_sha256(state: State) -> str:
-    """sha256 (hex) over the names and array bytes of a State, by name."""
+    """Return the sha256 (hex) over a State's array names and bytes, sorted by name."""
     arrays, _ = pack(state)
     total = hashlib.sha256()
     for name in sorted(arrays):
@@ -237,29 +274,35 @@ def state_sha256(state: State) -> str:
 
 
 def _restore_file(model: Model, path: Path, last: int) -> None:
+    """Restore a model from one snapshot."""
     arrays, facts = read_file(path)
     if facts.get("kind") != "model" or plain_spec(completed(stored_spec(facts["spec"]))) != plain_spec(model.spec):
         raise ForeignFile(f"{path} is of another model ({facts.get('spec')}).")
-    unlearn_horizon = facts.get("removed_to", -1)  # earlier releases did not look ahead
+
+    # Snapshots of earlier releases lack the key.
+    unlearn_horizon = facts.get("removed_to", -1)
     if max(facts["position"], unlearn_horizon) > last:
         raise DamagedFile(f"{path} is at position {max(facts['position'], unlearn_horizon)}, the log ends at {last}.")
+
     state = unpack(model.estimator.state_type, part("state", arrays), facts["state"])
     model.resume(state, facts["position"], unlearn_horizon)
-    model.follow(model.goal, model.names or (tuple(facts["names"]) if facts.get("names") else None))
-    _restore_published(model, arrays, facts)
+    model.set_log_end(model.log_end, model.names or (tuple(facts["names"]) if facts.get("names") else None))
+    _restore_published_from(model, arrays, facts)
     model.note_snapshot(model.position, model.published_version)
 
 
-def _restore_published(model: Model, arrays: Arrays, facts: Facts) -> None:
+def _restore_published_from(model: Model, arrays: Arrays, facts: Facts) -> None:
+    """Restore a model's published projection from a file's arrays and facts."""
     published = None
     if "published" in facts:
         fields = dict(facts["published"])
         projection = projection_of("published", arrays, fields.pop("projection"))
         published = Published(projection=projection, **fields)
-    model.take(published, facts["next_version"])
+    model.restore_published(published, facts["next_version"])
 
 
 def _packed_published(published: Published) -> tuple[Arrays, Facts]:
+    """Return the arrays and facts of a published projection."""
     arrays, facts = packed_projection("published", published.projection)
-    told = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
-    return arrays, told | {"projection": facts}
+    fields = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
+    return arrays, fields | {"projection": facts}

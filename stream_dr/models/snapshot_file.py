@@ -1,11 +1,12 @@
 """SnapshotFile: named arrays and JSON facts in one safetensors file, checked when read.
 
-safetensors writes arrays that are not C-ordered scrambled, checks no bytes and orders metadata at random. So every array is
-made C-ordered, all facts stand in one metadata key as canonical JSON, and a sha256 over names, types, shapes, bytes and
-facts stands beside them. A file that is not ours, of another format version, or damaged raises an error of its own. Nothing
-is pickled. Memory: the file once more while it is written.
+Models' snapshots and saved estimators have this format. Any safetensors library can read it.
+safetensors writes arrays that are not C-ordered scrambled, checks no bytes, and orders metadata at
+random. So arrays are made C-ordered, all facts stand in one metadata key as canonical JSON, and a
+sha256 covers names, types, shapes, bytes and facts. A file that is not ours, of another version,
+or damaged raises an error of its own. Nothing is pickled.
 
-Why this way: one format for a model's snapshot and for a saved estimator, readable by any safetensors library.
+Memory: the size of the file once more while it is written.
 """
 
 import hashlib
@@ -28,29 +29,34 @@ Arrays = dict[str, np.ndarray]
 """Arrays by name."""
 
 _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError)
-"""What safetensors raises for a file that is none, or of types that numpy has not."""
+"""Errors of safetensors for a file that it cannot read.
+
+Some are for types that numpy lacks.
+"""
 
 SNAPSHOT_FORMAT = 1
 KEY = "stream_dr"
 
 
 def write_file(path: Path, arrays: Arrays, facts: Facts) -> None:
-    """Write arrays and facts to `path`: a temporary file, fsync, rename, fsync of the folder. Raises
-    InsufficientStorage, before anything is written where the file does not fit."""
+    """Write arrays and facts to `path`, durable on return.
+
+    Raises InsufficientStorage, before anything is written if the file does not fit.
+    """
     content = file_bytes(arrays, facts)
     check_room(path.parent, len(content))
     write_atomically(path, lambda file: file.write(content), "snapshot")
 
 
 def file_bytes(arrays: Arrays, facts: Facts) -> bytes:
-    """What `write_file` writes."""
+    """Return the bytes that `write_file` writes."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    told = {"format": SNAPSHOT_FORMAT, "facts": facts, "sha256": arrays_digest(arrays, canonical_json(facts))}
-    return save(arrays, {KEY: canonical_json(told)})
+    contents = {"format": SNAPSHOT_FORMAT, "facts": facts, "sha256": arrays_digest(arrays, canonical_json(facts))}
+    return save(arrays, {KEY: canonical_json(contents)})
 
 
 def read_file(path: Path) -> tuple[Arrays, Facts]:
-    """Arrays and facts of a file that `write_file` made, bytes checked.
+    """Return the arrays and facts of a file that `write_file` wrote, after checking its bytes.
 
     Raises SourceMissing, ForeignFile (not ours), UnknownFormat (another version) or DamagedFile.
     """
@@ -67,30 +73,44 @@ def read_file(path: Path) -> tuple[Arrays, Facts]:
 
 
 def read_bytes(content: bytes) -> tuple[Arrays, Facts]:
-    """As `read_file`, of a file's content; the arrays are copies."""
+    """Return the arrays and facts of a file's content, as `read_file` does.
+
+    The arrays are copies.
+    """
     what = "the file that was sent"
     try:
         arrays = load(content)
     except _UNREADABLE as e:
         raise _not_read(what, content[: 1 << 20], str(e)) from e
-    length = int.from_bytes(content[:8], "little")  # of the header, which `load` has checked and does not give
+
+    # `load` checks the header but does not return it. Its length comes first.
+    length = int.from_bytes(content[:8], "little")
     return arrays, _checked(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
 
 def packed(prefix: str, state: State) -> tuple[Arrays, Facts]:
-    """A State's arrays, their names begun with a prefix, and its description under that name."""
+    """Return a State's arrays and description.
+
+    The arrays' names begin with the prefix. The description is under the prefix.
+    """
     arrays, description = pack(state)
     return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
 
 
 def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Facts]:
-    """A projection's arrays, their names begun with a prefix, and what `projection_of` takes."""
+    """Return a projection's arrays and the facts that `projection_of` takes.
+
+    The arrays' names begin with the prefix.
+    """
     arrays, facts = packed(prefix, projection)
     return arrays, {"class": type(projection).__name__, "fields": facts[prefix]}
 
 
 def projection_of(prefix: str, arrays: Arrays, facts: Facts) -> Projection:
-    """The projection that `packed_projection` was given. Raises DamagedFile, and what `unpack` raises."""
+    """Return the projection that `packed_projection` packed.
+
+    Raises DamagedFile, and the errors of `unpack`.
+    """
     kinds = {"Linear": Linear, "Columns": Columns, **STATES}
     projection = unpack(kinds[facts["class"]], part(prefix, arrays), facts["fields"])
     if not isinstance(projection, Projection):
@@ -100,7 +120,10 @@ def projection_of(prefix: str, arrays: Arrays, facts: Facts) -> Projection:
 
 @contextmanager
 def contents_of(what: object) -> Iterator[None]:
-    """Raise DamagedFile in the place of whatever the contents of a file lead to, which may say anything."""
+    """Raise DamagedFile in place of any error that a file's contents lead to.
+
+    The contents may be anything, so the error may be, too.
+    """
     try:
         yield
     except (DamagedFile, ForeignFile, SourceMissing, UnknownFormat, MemoryError, OSError):
@@ -110,17 +133,20 @@ def contents_of(what: object) -> Iterator[None]:
 
 
 def part(prefix: str, arrays: Arrays) -> Arrays:
-    """The arrays whose names begin with a prefix, without it."""
+    """Return the arrays whose names begin with a prefix, under names without it."""
     return {n.removeprefix(f"{prefix}."): a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys and no spaces; floats as repr, so they come back bit-equal."""
+    """Return JSON with sorted keys and no spaces.
+
+    Floats are written as repr, so they come back bit-equal.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def arrays_digest(arrays: Arrays, text: str = "") -> str:
-    """sha256 (hex) over text and the arrays' names, types, shapes and bytes, by name."""
+    """Return the sha256 (hex) over text and all arrays, sorted by name."""
     total = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -130,27 +156,27 @@ def arrays_digest(arrays: Arrays, text: str = "") -> str:
 
 
 def _bytes(array: np.ndarray) -> memoryview | bytes:
-    """A C-ordered array's bytes, not copied."""
+    """Return a C-ordered array's bytes without copying them."""
     return array.data.cast("B") if array.size else b""
 
 
 def _checked(what: str, arrays: Arrays, metadata: dict[str, str] | None) -> Facts:
-    """The facts, once format and checksum are right."""
-    told = _told(what, (metadata or {}).get(KEY))
-    if arrays_digest(arrays, canonical_json(told["facts"])) != told.get("sha256"):
+    """Return the facts, after checking format and checksum."""
+    contents = _parse_metadata(what, (metadata or {}).get(KEY))
+    if arrays_digest(arrays, canonical_json(contents["facts"])) != contents.get("sha256"):
         raise DamagedFile(f"{what}: its bytes are not those its checksum names. Use an older copy.")
-    facts: Facts = told["facts"]
+    facts: Facts = contents["facts"]
     return facts
 
 
-def _told(path: str, text: str | None) -> Facts:
-    """The metadata, of the format that is read."""
+def _parse_metadata(path: str, text: str | None) -> Facts:
+    """Return the content of the metadata key, after checking its format."""
     if text is None:
         raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")
     try:
-        told = json.loads(text)
-        version = told["format"]
-        if not isinstance(told["facts"], dict):
+        contents = json.loads(text)
+        version = contents["format"]
+        if not isinstance(contents["facts"], dict):
             raise TypeError("its facts are no object")
     except (ValueError, TypeError, KeyError, RecursionError) as e:
         raise DamagedFile(f"{path}: its metadata cannot be read ({e}). Use an older copy.") from e
@@ -158,11 +184,11 @@ def _told(path: str, text: str | None) -> Facts:
         raise UnknownFormat(
             f"{path} is of format {version}; this version reads format {SNAPSHOT_FORMAT}. Use the version it is from."
         )
-    return told
+    return contents
 
 
 def _not_read(path: str, head: bytes, reason: str) -> DamagedFile | ForeignFile:
-    """Which error an unreadable file deserves: ours once, or never."""
+    """Return the error for an unreadable file: damaged if it was ours, else foreign."""
     if f'"{KEY}"'.encode() in head:
         return DamagedFile(f"{path} is damaged ({reason}). Use an older copy.")
     return ForeignFile(f"{path} was not written by stream_dr ({reason}); name a file of its save or a snapshot.")

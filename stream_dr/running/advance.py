@@ -36,7 +36,7 @@ from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRErr
 from stream_dr.estimators.fitting.mapping import subtracts_exactly
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model
-from stream_dr.models.schema import columns_in_order, learned_by
+from stream_dr.models.schema import block_for, columns_in_order
 from stream_dr.models.snapshot import first_accumulator
 from stream_dr.rows.block import Block
 from stream_dr.threads import ahead
@@ -229,7 +229,7 @@ def _take_out(model: Model, position: int, removal: Removal, directory: Director
         left = model.estimator.accumulator(model.accumulator.freeze())
         try:
             for block in directory.history.removed_blocks(removal, model.start - 1, position):
-                left.remove(learned_by(model.estimator, block))
+                left.remove(block_for(model.estimator, block))
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
         else:
@@ -242,6 +242,6 @@ def _take_out(model: Model, position: int, removal: Removal, directory: Director
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):
         if not rebuild():
             return False
-        left.add(learned_by(model.estimator, block))
+        left.add(block_for(model.estimator, block))
     model.resume(left.freeze(), position, unlearn_horizon)
     return True

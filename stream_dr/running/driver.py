@@ -149,7 +149,7 @@ class Driver:
 
     def publish_soon(self, model: Model) -> None:
         """Publish a model as it is now, on a worker, where its policy publishes unasked and there is something new."""
-        if model.soon and model.stale and not model.publishing and model.attempted < model.position:
+        if model.auto_publishes and model.stale and not model.publishing and model.attempted < model.position:
             self._work.submit(self._publish, model, model.begin_publishing())
 
     def write(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
@@ -158,7 +158,7 @@ class Driver:
         self._directory.log.check_writer()
         errors: list[Exception] = []
         for model, state in frozen:
-            if not model.snapshotted(state.position) and self._directory.holds(model):
+            if not model.has_snapshot_of(state.position) and self._directory.holds(model):
                 self._snapshot(model, state, errors)
         self._retain(errors)
         if errors:
@@ -211,7 +211,7 @@ class Driver:
     def _publish_for_good(self, model: Model) -> None:
         if model.stale:
             self._publish(model, model.begin_publishing())
-        if not model.kept:
+        if not model.is_snapshotted:
             with suppress(Exception):
                 self.write([(model, model.freeze())])
 
@@ -278,4 +278,4 @@ class Driver:
 
 def _lacking(model: Model) -> bool:
     """Whether its last snapshot lacks something that there is now."""
-    return model.failure is None and not model.snapshotted(model.position)
+    return model.failure is None and not model.has_snapshot_of(model.position)

@@ -22,7 +22,7 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import PassSums, Refining, check_method, is_exact, refine_steps
 from stream_dr.evaluation.held_out import scores_of_refining
 from stream_dr.models.model import Frozen, Model
-from stream_dr.models.schema import Facts, learned_by
+from stream_dr.models.schema import Facts, block_for
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
 from stream_dr.models.snapshot_file import contents_of, read_file, write_file
 from stream_dr.models.versions import Published
@@ -190,7 +190,7 @@ class _Learned:
             for position, block in blocks:
                 if self._cancelled():
                     raise _Cancelled
-                yield position, learned_by(self._model.estimator, block)
+                yield position, block_for(self._model.estimator, block)
 
 
 def _remember(path: Path, frozen: Frozen, refining: Refining) -> None:

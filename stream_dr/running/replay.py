@@ -135,7 +135,7 @@ class Replay:
             self.directory.table.end_replay(self.identity)
         for model in self.models:
             if model.failure is not None:
-                raise model.failed(model.failure)
+                raise model.failure_error(model.failure)
         seconds, lists = time.monotonic() - begun, (tuple(self.batches.skipped), tuple(self.missing))
         return ReplayReport(self.rows, self.events, self.caught_up, seconds, self.passes, *lists)
 

@@ -91,7 +91,7 @@ class Running:
         self._models.stop(seconds)
         self._long.shutdown()
         try:
-            self._models.driver.finish(self.directory.models.values(), lambda model: model.soon)
+            self._models.driver.finish(self.directory.models.values(), lambda model: model.auto_publishes)
         finally:
             self._work.shutdown()
             self._advance.shutdown()
@@ -169,8 +169,8 @@ class Running:
         rows have no solution), TimeoutError."""
         model = self.directory.model(name)
         if model.failure is not None:
-            raise model.failed(model.failure)
-        if model.stale or not model.kept:
+            raise model.failure_error(model.failure)
+        if model.stale or not model.is_snapshotted:
             self._models.driver.publish_for_good(model).result(timeout)
         if model.published is None or (model.stale and model.solve_error is not None):
             raise why_unpublished(model)
@@ -323,7 +323,7 @@ class Running:
 
     def _hindered(self, position: int) -> str | None:
         """Why not every model will publish what includes a position; None where nothing is known to keep one from it."""
-        return next((why for m in self.directory.models.values() if (why := m.why_never(position))), None)
+        return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
     def _refine_again(self, model: Model) -> None:
         """What a model's policy asks for; why it could not be done is in its job, or in the log."""

@@ -26,7 +26,7 @@ from stream_dr.directory.draft import Removal
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Facts, learned_by
+from stream_dr.models.schema import Facts, block_for
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import Step
@@ -209,7 +209,7 @@ class TestThenTrain:
         for model in models:
             if self._may_solve(model, 0.0):
                 accumulator = model.estimator.accumulator()
-                accumulator.add(learned_by(model.estimator, half))
+                accumulator.add(block_for(model.estimator, half))
                 self._solve(model, accumulator.freeze(), half.rows)
         numbers = _spread(numbers)
         rows = block.take(numbers)

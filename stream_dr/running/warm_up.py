@@ -27,7 +27,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps import feature_map
-from stream_dr.models.schema import learned_by
+from stream_dr.models.schema import block_for
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
@@ -65,12 +65,12 @@ def _use(estimator: Estimator, block: Block) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             accumulator = estimator.accumulator()
-            accumulator.add(learned_by(estimator, block))
-            accumulator.add(learned_by(estimator, block))
+            accumulator.add(block_for(estimator, block))
+            accumulator.add(block_for(estimator, block))
             estimator.solve(accumulator.freeze()).apply(block.X)
             # Refining has a loop of its own over sparse rows.
             if block.sparse and getattr(estimator, "refined_by", None) is not None:
-                refined = clone(estimator).set_params(scatter="diagonal").fit(learned_by(estimator, block))
+                refined = clone(estimator).set_params(scatter="diagonal").fit(block_for(estimator, block))
                 refined.refine([block], max_passes=1)
     except StreamDRError as e:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)

@@ -61,7 +61,7 @@ def eventually(true: Callable[[], bool]) -> None:
 def settled(run: Running, position: int) -> None:
     """Every model includes a position, or never will; some never will, and who waits is told so."""
     models = run.directory.models
-    eventually(lambda: all(m.includes(position) or m.why_never(position) for m in models.values()))
+    eventually(lambda: all(m.includes(position) or m.blocking_reason(position) for m in models.values()))
     assert not run.wait_applied(position, WAIT)
 
 
@@ -736,7 +736,7 @@ def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_time(tmp_pat
         run.submit(draft(dense(1))).result(WAIT)
         eventually(lambda: model.snapshot_position == 1)
         assert run.wait_applied(1, WAIT)
-        eventually(lambda: model.kept)
+        eventually(lambda: model.is_snapshotted)
         assert model.published_version == 2
 
 
