@@ -1,1 +1,5 @@
-"""directory: what is on disk: the log's events, the table of models, shards of its own, records; and what may be dropped."""
+"""Directory: a stream on disk.
+
+The package has the log's events, the table of models, a directory's own shards, its records, and
+the rules for what may be dropped.
+"""

@@ -307,6 +307,7 @@ def _check_limits(schema: Schema, limits: Limits) -> None:
             needed=schema.features,
             limit=limits.max_features,
         )
+
     if schema.n_targets > limits.max_labels:
         raise LimitExceeded(
             f"the batch would make {schema.n_targets} labels; at most {limits.max_labels} are allowed (max_labels). "

@@ -28,9 +28,9 @@ def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
 
 
 def _zeros(schema: Schema) -> Block:
-    """Return a row of zeros as the stream might send it, with its first label.
+    """Return a row of zeros with the stream's first label.
 
-    A table's row has no values.
+    It has the stream's layout. A table's row has no values.
     """
     shape = (1, schema.features)
     X: Any = table_of(schema)

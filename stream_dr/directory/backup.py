@@ -117,7 +117,9 @@ def _size(path: Path) -> int:
 
 
 def _relative_paths(path: Path, models: list[tuple[str, int]]) -> list[Path]:
-    """Return the paths of the files to copy in addition to the log and models.db.
+    """Return the paths of the files other than the log and models.db.
+
+    The paths are relative to the directory.
 
     models: (name, id) of each model.
     """

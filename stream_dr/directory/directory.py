@@ -294,7 +294,7 @@ class Directory(AbstractContextManager["Directory"]):
             return model, True
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
-        """Return the model that begins with a saved estimator, and True if it is new.
+        """Return the model that begins with a saved estimator, and whether it is new.
 
         The model answers at once and goes on with the next event. The estimator, as `load` returns
         it, is not changed. Its state is stored in the directory, durable on return. An empty
@@ -457,6 +457,7 @@ class Directory(AbstractContextManager["Directory"]):
             self.recent.put(position, draft)
 
     def _release(self) -> None:
+        """Release the lock of a writing process."""
         if self._lock is not None:
             self._lock.release()
 

@@ -271,6 +271,7 @@ class History:
                     after = page[-1].position
                     ids = dict[int, np.ndarray]()
                     unread = list[int]()
+
                     for event in page:
                         try:
                             block = decoder.decode(event, self._schema())

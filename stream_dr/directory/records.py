@@ -71,7 +71,7 @@ _LASTING_PREFIXES = (b'{"kind":"pass"', b'{"kind":"failed"')
 class Records:
     """Records of a directory, in the file at `path`.
 
-    Any thread may add. Readers get complete lines only.
+    All threads may add. Readers get complete lines only.
     """
 
     def __init__(self, path: Path) -> None:

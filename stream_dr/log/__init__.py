@@ -1,1 +1,1 @@
-"""The durable record of everything a directory was given, and the queue between appending and learning."""
+"""Log: the durable record of events, and the queue between appending and learning."""

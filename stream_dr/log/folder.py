@@ -18,7 +18,7 @@ from stream_dr.log.sqlite_file import damaged_file, unknown_format
 
 
 def prepare(folder: Path, writable: bool, at_least: int) -> None:
-    """Create the log if there is none, and check that it ends where it should.
+    """Create the log if there is none, and check its end.
 
     at_least: position that the log has reached.
 

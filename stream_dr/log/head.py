@@ -2,7 +2,7 @@
 
 SQLite takes a WAL with a flipped bit for one that a crash cut short, and opens the part before it
 without an error. So the log could lose its end unnoticed. An error can be answered by restoring a
-copy; rows that are silently gone cannot. Therefore the last acknowledged position is written after
+copy. Rows that are silently gone cannot. Therefore the last acknowledged position is written after
 each commit, as 16 bytes of a file. They survive a killed process. After a power cut they may be
 older than the log, but never newer.
 
@@ -40,7 +40,7 @@ class Head:
         self._file = os.open(self._path, flags, 0o666) if writable else -1
 
     def read(self) -> int:
-        """Return the last position written, −1 if there is none or it is not legible."""
+        """Return the last position written, −1 if none is legible."""
         with suppress(struct.error, OSError):
             position, check = _FORM.unpack_from(self._bytes())
             if row_digest(position) == check:

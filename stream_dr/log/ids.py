@@ -1,4 +1,6 @@
-"""Index of row ids: finds the events that may have rows with an id. Two tables of index.sqlite.
+"""Index of row ids, in two tables of index.sqlite.
+
+It finds the events that may have rows with an id.
 
 An entry of the table `ids` covers the rows of some events, up to position `last`. It has a hash of
 32 bits of each row's id, and the position of its event. Whether an event really has the id, and in

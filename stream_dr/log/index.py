@@ -329,9 +329,9 @@ def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[in
 
 
 def give_back(connection: sqlite3.Connection, folder: Path, files: Iterable[int]) -> bool:
-    """Remove files of bodies, and give a few free pages back to the file system.
+    """Remove files of bodies and free pages of the index.
 
-    Return True if more pages can be given back.
+    Return True if more pages can be given back to the file system.
     """
     for file in files:
         bodies_path(folder, file).unlink(missing_ok=True)
@@ -495,7 +495,10 @@ class Index:
         return Current(first, BodyFile(bodies_path(self._folder, first), identity), end)
 
     def _rows(self, query: str, values: Row = ()) -> list[Row]:
-        """Return the rows of a query without their last field, a digest, which is checked."""
+        """Return the rows of a query, without their digests.
+
+        The last field of each row is its digest, which is checked.
+        """
         return [self._check_row(row) for row in self._connection.execute(query, values).fetchall()]
 
     def _check_row(self, row: Sequence[Any]) -> Row:

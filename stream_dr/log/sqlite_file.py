@@ -289,7 +289,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _from_sqlite(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
-    """Return SQLite's error about a file as one of ours, or None if none fits."""
+    """Return SQLite's error about a file as ours, or None if none fits."""
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
@@ -325,7 +325,7 @@ def _not_opened(path: Path) -> StreamDRError | None:
 
 
 def _from_system(error: OSError, path: Path) -> StreamDRError | None:
-    """Return the system's error about a file as one of ours, or None if none fits."""
+    """Return the system's error about a file as ours, or None if none fits."""
     if is_full(error):
         return no_room(path, str(error))
     if error.errno in (errno.EISDIR, errno.ENOTDIR):

@@ -1,1 +1,1 @@
-"""models: one model's life, from its entry in the table to what it has published."""
+"""Models: from a model's entry in the table to what it has published."""

@@ -64,7 +64,7 @@ class Learner(Protocol):
 class Model:
     """Live model.
 
-    Any thread may read the attributes. Only the model's own methods change them, and one thread at
+    All threads may read the attributes. Only the model's own methods change them, and one thread at
     a time learns (tests/stream_dr/models/test_changes.py).
 
     Parameters
@@ -168,16 +168,18 @@ class Model:
         self.snapshotting = threading.Lock()
 
     def live(self) -> None:
-        """Mark the model as live: at the log's end or near it, advanced with the others.
+        """Mark the model as live.
 
-        A failed model stays failed.
+        A live model is at the log's end or near it, and is advanced with the others. A failed
+        model stays failed.
         """
         self.status = "live" if self.failure is None else "failed"
 
     def catch_up(self) -> None:
-        """Mark the model as catching up: behind or to be rebuilt, advanced by itself.
+        """Mark the model as catching up.
 
-        A failed model stays failed.
+        Such a model is behind or to be rebuilt, and is advanced by itself. A failed model stays
+        failed.
         """
         self.status = "catching_up" if self.failure is None else "failed"
 
@@ -374,7 +376,7 @@ class Model:
         return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
 
     def freeze(self) -> Frozen:
-        """Return the state between two events. Any thread may call it.
+        """Return the state between two events. All threads may call it.
 
         Raises ModelFailed if the model has failed, because its state may be half new.
         """
@@ -540,6 +542,7 @@ class Model:
         published = self.published
         accumulator = self.accumulator
         projection = published.projection if published else None
+
         return {
             "name": self.name,
             "estimator": self.spec.estimator,

@@ -50,19 +50,19 @@ def saved_bytes(estimator: Any) -> bytes:
 
 
 def _contents(estimator: Any) -> tuple[Arrays, Facts]:
-    """Return the arrays and facts of a saved estimator."""
+    """Return the arrays and metadata of a saved estimator."""
     arrays: Arrays = {}
-    facts: Facts = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
+    metadata: Facts = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
     holder: Holder | None = getattr(estimator, "holder_", None)
     if holder is not None:
         holder.check(estimator)
         arrays, described = packed("state", holder.accumulator.freeze())
-        facts |= described | {"names": list(holder.names) if holder.names else None}
+        metadata |= described | {"names": list(holder.names) if holder.names else None}
         for name, projection in (("refined", holder.refined), ("shown", holder.shown)):
             if projection is not None and (name == "refined" or projection is not holder.refined):
-                more, facts[name] = packed_projection(name, projection)
+                more, metadata[name] = packed_projection(name, projection)
                 arrays |= more
-    return arrays, facts
+    return arrays, metadata
 
 
 def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_bytes) -> Estimator | KNearest:
@@ -78,16 +78,16 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile or LimitExceeded. Raises
     UnknownEstimator or InvalidParameter for parameters that this version does not have.
     """
-    arrays, facts = read_bytes(source) if isinstance(source, bytes) else read_file(Path(source))
+    arrays, metadata = read_bytes(source) if isinstance(source, bytes) else read_file(Path(source))
     what = "the file that was sent" if isinstance(source, bytes) else source
-    if facts.get("kind") not in ("estimator", "model"):
-        raise ForeignFile(f"{what} holds no estimator ({facts.get('kind')}); name a file of save or a snapshot.")
+    if metadata.get("kind") not in ("estimator", "model"):
+        raise ForeignFile(f"{what} holds no estimator ({metadata.get('kind')}); name a file of save or a snapshot.")
 
-    estimator = _unfitted(what, facts)
-    if "state" in facts:
-        _check_size(what, estimator, facts, max_bytes)
+    estimator = _unfitted(what, metadata)
+    if "state" in metadata:
+        _check_size(what, estimator, metadata, max_bytes)
         with contents_of(what):
-            estimator.holder_ = _holder(estimator, arrays, facts)
+            estimator.holder_ = _holder(estimator, arrays, metadata)
     return estimator
 
 
@@ -162,23 +162,23 @@ def same_model(known: Spec, spec: Spec) -> bool:
     return every_parameter(completed(spec._replace(defaults=known.defaults))) == every_parameter(known)
 
 
-def _unfitted(what: object, facts: Facts) -> Any:
+def _unfitted(what: object, metadata: Facts) -> Any:
     """Return the unfitted estimator of a file's spec.
 
     Raises UnknownEstimator, InvalidParameter, or DamagedFile if the file holds no spec.
     """
     with contents_of(what):
-        spec = stored_spec(facts["spec"])
+        spec = stored_spec(metadata["spec"])
     return estimator_of(completed(spec))
 
 
-def _check_size(what: object, estimator: Any, facts: Facts, max_bytes: int | None) -> None:
+def _check_size(what: object, estimator: Any, metadata: Facts, max_bytes: int | None) -> None:
     """Raise LimitExceeded if the state may take more than `max_bytes` bytes.
 
     The bound follows from the width and the labels that the file tells.
     """
     with contents_of(what):
-        state = facts["state"]
+        state = metadata["state"]
         targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
         needed = estimator.state_bytes(state["n_features"], targets)
     if max_bytes is not None and needed > max_bytes:
@@ -190,23 +190,23 @@ def _check_size(what: object, estimator: Any, facts: Facts, max_bytes: int | Non
         )
 
 
-def _holder(estimator: Any, arrays: Arrays, facts: Facts) -> Holder:
+def _holder(estimator: Any, arrays: Arrays, metadata: Facts) -> Holder:
     """Return what the estimator had learned and shown last.
 
-    Raises DamagedFile, and any error that wrong facts lead to.
+    Raises DamagedFile, and any error that wrong metadata leads to.
     """
-    state = unpack(estimator.state_type, part("state", arrays), facts["state"])
-    names = facts.get("names") or None
+    state = unpack(estimator.state_type, part("state", arrays), metadata["state"])
+    names = metadata.get("names") or None
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")
 
     holder = held(estimator, state, tuple(names) if names else None)
-    if "refined" in facts:
-        holder.refined = holder.shown = projection_of("refined", arrays, facts["refined"])
-    if "shown" in facts:
-        holder.shown = projection_of("shown", arrays, facts["shown"])
+    if "refined" in metadata:
+        holder.refined = holder.shown = projection_of("refined", arrays, metadata["refined"])
+    if "shown" in metadata:
+        holder.shown = projection_of("shown", arrays, metadata["shown"])
     # A model's snapshot has a published projection.
-    if "published" in facts:
-        holder.shown = projection_of("published", arrays, facts["published"]["projection"])
-        holder.refined = holder.shown if facts["published"]["refined_at"] is not None else None
+    if "published" in metadata:
+        holder.shown = projection_of("published", arrays, metadata["published"]["projection"])
+        holder.refined = holder.shown if metadata["published"]["refined_at"] is not None else None
     return holder

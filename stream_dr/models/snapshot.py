@@ -56,10 +56,10 @@ log = logging.getLogger("stream_dr.snapshot")
 
 
 def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
-    """Write a model's frozen state to its folder, and drop all but the last two.
+    """Write a model's frozen state to its folder, and return the path.
 
-    Nothing is written if there is a newer snapshot, or one of that position with the published
-    projection. Return the snapshot's path. Raises InsufficientStorage.
+    All but the last two snapshots are dropped. Nothing is written if there is a newer snapshot, or
+    one of that position with the published projection. Raises InsufficientStorage.
     """
     folder = snapshot_folder(directory_path, model.name, model.id)
     path = folder / f"{frozen.position:020d}.safetensors"
@@ -81,12 +81,13 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
 
 
 def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, Facts]:
-    """Return a snapshot's arrays and facts."""
-    arrays, facts = packed("state", frozen.state)
+    """Return a snapshot's arrays and metadata."""
+    arrays, metadata = packed("state", frozen.state)
     if published is not None:
-        more, facts["published"] = _packed_published(published)
+        more, metadata["published"] = _packed_published(published)
         arrays |= more
-    facts |= {
+
+    metadata |= {
         "kind": "model",
         "name": model.name,
         "spec": plain_spec(model.spec),
@@ -97,7 +98,7 @@ def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tupl
         "stream_dr": __version__,
         "numpy": np.__version__,
     }
-    return arrays, facts
+    return arrays, metadata
 
 
 def export_model(model: Model) -> bytes:
@@ -120,22 +121,22 @@ def write_published(model: Model, directory_path: Path) -> None:
     folder = snapshot_folder(directory_path, model.name, model.id)
     folder.mkdir(parents=True, exist_ok=True)
     arrays, description = _packed_published(model.published)
-    facts = {
+    metadata = {
         "kind": "published",
         "spec": plain_spec(model.spec),
         "next_version": model.next_version,
         "published": description,
     }
-    write_file(folder / FAILED, arrays, facts)
+    write_file(folder / FAILED, arrays, metadata)
 
 
 def restore_published(model: Model, directory_path: Path) -> None:
     """Restore the projection that a failed model had published."""
     path = snapshot_folder(directory_path, model.name, model.id) / FAILED
     try:
-        arrays, facts = read_file(path)
+        arrays, metadata = read_file(path)
         with contents_of(path):
-            _restore_published_from(model, arrays, facts)
+            _restore_published_from(model, arrays, metadata)
     except StreamDRError as e:
         log.warning("%s passed over (%s): %s", path, e.code, e)
 
@@ -275,34 +276,38 @@ def state_sha256(state: State) -> str:
 
 def _restore_file(model: Model, path: Path, last: int) -> None:
     """Restore a model from one snapshot."""
-    arrays, facts = read_file(path)
-    if facts.get("kind") != "model" or plain_spec(completed(stored_spec(facts["spec"]))) != plain_spec(model.spec):
-        raise ForeignFile(f"{path} is of another model ({facts.get('spec')}).")
+    arrays, metadata = read_file(path)
+    if metadata.get("kind") != "model" or plain_spec(completed(stored_spec(metadata["spec"]))) != plain_spec(
+        model.spec
+    ):
+        raise ForeignFile(f"{path} is of another model ({metadata.get('spec')}).")
 
     # Snapshots of earlier releases lack the key.
-    unlearn_horizon = facts.get("removed_to", -1)
-    if max(facts["position"], unlearn_horizon) > last:
-        raise DamagedFile(f"{path} is at position {max(facts['position'], unlearn_horizon)}, the log ends at {last}.")
+    unlearn_horizon = metadata.get("removed_to", -1)
+    if max(metadata["position"], unlearn_horizon) > last:
+        raise DamagedFile(
+            f"{path} is at position {max(metadata['position'], unlearn_horizon)}, the log ends at {last}."
+        )
 
-    state = unpack(model.estimator.state_type, part("state", arrays), facts["state"])
-    model.resume(state, facts["position"], unlearn_horizon)
-    model.set_log_end(model.log_end, model.names or (tuple(facts["names"]) if facts.get("names") else None))
-    _restore_published_from(model, arrays, facts)
+    state = unpack(model.estimator.state_type, part("state", arrays), metadata["state"])
+    model.resume(state, metadata["position"], unlearn_horizon)
+    model.set_log_end(model.log_end, model.names or (tuple(metadata["names"]) if metadata.get("names") else None))
+    _restore_published_from(model, arrays, metadata)
     model.note_snapshot(model.position, model.published_version)
 
 
-def _restore_published_from(model: Model, arrays: Arrays, facts: Facts) -> None:
-    """Restore a model's published projection from a file's arrays and facts."""
+def _restore_published_from(model: Model, arrays: Arrays, metadata: Facts) -> None:
+    """Restore a model's published projection from a file's arrays and metadata."""
     published = None
-    if "published" in facts:
-        fields = dict(facts["published"])
+    if "published" in metadata:
+        fields = dict(metadata["published"])
         projection = projection_of("published", arrays, fields.pop("projection"))
         published = Published(projection=projection, **fields)
-    model.restore_published(published, facts["next_version"])
+    model.restore_published(published, metadata["next_version"])
 
 
 def _packed_published(published: Published) -> tuple[Arrays, Facts]:
-    """Return the arrays and facts of a published projection."""
-    arrays, facts = packed_projection("published", published.projection)
+    """Return the arrays and metadata of a published projection."""
+    arrays, metadata = packed_projection("published", published.projection)
     fields = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
-    return arrays, fields | {"projection": facts}
+    return arrays, fields | {"projection": metadata}

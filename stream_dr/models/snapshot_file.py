@@ -1,9 +1,9 @@
-"""SnapshotFile: named arrays and JSON facts in one safetensors file, checked when read.
+"""SnapshotFile: named arrays and JSON metadata in one safetensors file, checked when read.
 
 Models' snapshots and saved estimators have this format. Any safetensors library can read it.
 safetensors writes arrays that are not C-ordered scrambled, checks no bytes, and orders metadata at
-random. So arrays are made C-ordered, all facts stand in one metadata key as canonical JSON, and a
-sha256 covers names, types, shapes, bytes and facts. A file that is not ours, of another version,
+random. So arrays are made C-ordered, all metadata stands in one metadata key as canonical JSON, and a
+sha256 covers names, types, shapes, bytes and metadata. A file that is not ours, of another version,
 or damaged raises an error of its own. Nothing is pickled.
 
 Memory: the size of the file once more while it is written.
@@ -38,25 +38,25 @@ SNAPSHOT_FORMAT = 1
 KEY = "stream_dr"
 
 
-def write_file(path: Path, arrays: Arrays, facts: Facts) -> None:
-    """Write arrays and facts to `path`, durable on return.
+def write_file(path: Path, arrays: Arrays, metadata: Facts) -> None:
+    """Write arrays and metadata to `path`, durable on return.
 
     Raises InsufficientStorage, before anything is written if the file does not fit.
     """
-    content = file_bytes(arrays, facts)
+    content = file_bytes(arrays, metadata)
     check_room(path.parent, len(content))
     write_atomically(path, lambda file: file.write(content), "snapshot")
 
 
-def file_bytes(arrays: Arrays, facts: Facts) -> bytes:
+def file_bytes(arrays: Arrays, metadata: Facts) -> bytes:
     """Return the bytes that `write_file` writes."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    contents = {"format": SNAPSHOT_FORMAT, "facts": facts, "sha256": arrays_digest(arrays, canonical_json(facts))}
+    contents = {"format": SNAPSHOT_FORMAT, "facts": metadata, "sha256": arrays_digest(arrays, canonical_json(metadata))}
     return save(arrays, {KEY: canonical_json(contents)})
 
 
 def read_file(path: Path) -> tuple[Arrays, Facts]:
-    """Return the arrays and facts of a file that `write_file` wrote, after checking its bytes.
+    """Return the arrays and metadata of a file, after checking its bytes.
 
     Raises SourceMissing, ForeignFile (not ours), UnknownFormat (another version) or DamagedFile.
     """
@@ -64,16 +64,16 @@ def read_file(path: Path) -> tuple[Arrays, Facts]:
         raise SourceMissing(f"{path} is not a file; name one that save or a snapshot has written.")
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata()
+            file_metadata = file.metadata()
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except _UNREADABLE as e:
         with path.open("rb") as head:
             raise _not_read(str(path), head.read(1 << 20), str(e)) from e
-    return arrays, _checked(str(path), arrays, metadata)
+    return arrays, _checked(str(path), arrays, file_metadata)
 
 
 def read_bytes(content: bytes) -> tuple[Arrays, Facts]:
-    """Return the arrays and facts of a file's content, as `read_file` does.
+    """Return the arrays and metadata of a file's content, as `read_file` does.
 
     The arrays are copies.
     """
@@ -98,21 +98,21 @@ def packed(prefix: str, state: State) -> tuple[Arrays, Facts]:
 
 
 def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Facts]:
-    """Return a projection's arrays and the facts that `projection_of` takes.
+    """Return a projection's arrays and the metadata that `projection_of` takes.
 
     The arrays' names begin with the prefix.
     """
-    arrays, facts = packed(prefix, projection)
-    return arrays, {"class": type(projection).__name__, "fields": facts[prefix]}
+    arrays, metadata = packed(prefix, projection)
+    return arrays, {"class": type(projection).__name__, "fields": metadata[prefix]}
 
 
-def projection_of(prefix: str, arrays: Arrays, facts: Facts) -> Projection:
+def projection_of(prefix: str, arrays: Arrays, metadata: Facts) -> Projection:
     """Return the projection that `packed_projection` packed.
 
     Raises DamagedFile, and the errors of `unpack`.
     """
     kinds = {"Linear": Linear, "Columns": Columns, **STATES}
-    projection = unpack(kinds[facts["class"]], part(prefix, arrays), facts["fields"])
+    projection = unpack(kinds[metadata["class"]], part(prefix, arrays), metadata["fields"])
     if not isinstance(projection, Projection):
         raise DamagedFile(f"{prefix} is {type(projection).__name__}; it must be a projection. Use an older copy.")
     return projection
@@ -160,17 +160,17 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
     return array.data.cast("B") if array.size else b""
 
 
-def _checked(what: str, arrays: Arrays, metadata: dict[str, str] | None) -> Facts:
-    """Return the facts, after checking format and checksum."""
-    contents = _parse_metadata(what, (metadata or {}).get(KEY))
+def _checked(what: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> Facts:
+    """Return the metadata, after checking format and checksum."""
+    contents = _parse_metadata(what, (file_metadata or {}).get(KEY))
     if arrays_digest(arrays, canonical_json(contents["facts"])) != contents.get("sha256"):
         raise DamagedFile(f"{what}: its bytes are not those its checksum names. Use an older copy.")
-    facts: Facts = contents["facts"]
-    return facts
+    metadata: Facts = contents["facts"]
+    return metadata
 
 
 def _parse_metadata(path: str, text: str | None) -> Facts:
-    """Return the content of the metadata key, after checking its format."""
+    """Return the content of safetensors' metadata key, after checking its format."""
     if text is None:
         raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")
     try:

@@ -82,7 +82,7 @@ class Versions:
 
     folder: path of the folder for older ones. None keeps them in memory.
 
-    One thread at a time adds. Any thread reads.
+    One thread at a time adds. All threads may read.
     """
 
     def __init__(self, most: int, folder: Path | None = None) -> None:
