@@ -165,7 +165,8 @@ class Directory(AbstractContextManager["Directory"]):
         # Label sets admitted for each model since the directory was opened, by model id.
         self._label_sets: dict[int, set[frozenset[Label]]] = {}
 
-        # True if an append raised, so that the log may hold events that the schema does not reflect.
+        # True if an append raised, so that the log may hold events that the schema does not
+        # reflect.
         self._append_uncertain = False
 
         self.models: dict[str, Model] = {}

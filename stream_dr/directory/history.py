@@ -139,7 +139,8 @@ class History:
         self._active_models = active_models
         self._lock = threading.Lock()
 
-        # For each position, the unlearn events that name it: (position of the unlearn event, row numbers).
+        # For each position, the unlearn events that name it: (position of the unlearn event, row
+        # numbers).
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1
 

@@ -110,8 +110,8 @@ class ModelTable:
         """
         id = None
         if write is not None:
-            # Until the model is added, its id counts as that of a removed model. So the next start deletes
-            # the file if this process is killed in between.
+            # Until the model is added, its id counts as that of a removed model. So the next start
+            # deletes the file if this process is killed in between.
             id = self._reserve_id(name)
             write(id)
             failpoint("models.begun")

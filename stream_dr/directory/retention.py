@@ -128,7 +128,8 @@ class Retention:
 
             for position, rows in parse_removal(event.body).items():
                 with self.lock:
-                    # A model that was added meanwhile may still have to learn and unlearn the rows.
+                    # A model that was added meanwhile may still have to learn and unlearn the
+                    # rows.
                     if self._pinned or self.snapshotted_position() < event.position:
                         return rewritten
                     rewritten += self._erase_rows(position, rows)

@@ -58,8 +58,8 @@ class BodyFile(NamedTuple):
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
 
-                # Drop the bytes from the page cache: hardly anything reads them again, and a stream
-                # larger than memory would push out what is read. macOS lacks the call.
+                # Drop the bytes from the page cache: hardly anything reads them again, and a
+                # stream larger than memory would push out what is read. macOS lacks the call.
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file, end, starts[-1] - end, os.POSIX_FADV_DONTNEED)
             except BaseException as e:

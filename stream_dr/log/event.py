@@ -80,7 +80,8 @@ def draft(kind: str, body: Body, rows: int, key: str | None = None, schema: str 
 
 def event_at(position: int, d: EventDraft) -> Event:
     """Return the event that a draft becomes at a position."""
-    # Only of rows is the fingerprint sure to be that of the body. Other bodies are small, so they are hashed here.
+    # Only of rows is the fingerprint sure to be that of the body. Other bodies are small, so they
+    # are hashed here.
     checksum = d.checksum if d.checksum or d.kind == "rows" else sha256_of(d.body)
     return Event(position, d.kind, d.key, d.fingerprint, d.rows, d.body, d.schema, checksum)
 

@@ -46,8 +46,8 @@ def prepare(folder: Path, writable: bool, at_least: int) -> None:
 
 def check_end(folder: Path, known: int) -> None:
     """Raise DamagedFile if the log ends before the position `known`."""
-    # SQLite deletes a WAL that it does not believe when the last writing connection closes. So the end is
-    # read by a reader before a writer opens the file.
+    # SQLite deletes a WAL that it does not believe when the last writing connection closes. So the
+    # end is read by a reader before a writer opens the file.
     database = tables.database(folder, writable=False)
     with database.connection() as connection:
         last = Index(folder, connection).ends().last

@@ -394,8 +394,8 @@ class Index:
 
     def find_key(self, key: str) -> Known | None:
         """Return what is known of a key, or None."""
-        # A damaged key is not found in its place, but the row in that place is. So both neighbours are checked
-        # before the key counts as new.
+        # A damaged key is not found in its place, but the row in that place is. So both neighbours
+        # are checked before the key counts as new.
         for query in ("key >= ? ORDER BY key", "key <= ? ORDER BY key DESC"):
             for nearest, *known, _ in self._rows(f"SELECT * FROM keys WHERE {query} LIMIT 1", (key,)):
                 if nearest == key:

@@ -107,8 +107,8 @@ class Log(AbstractContextManager["Log"]):
         self._ends = Ends(0, -1, 0)
         self._current: Current | None = None
 
-        # A write that raised may be committed nevertheless. Then the log ends at `_possible_end`, and
-        # `_reconcile` reads from the files where it does.
+        # A write that raised may be committed nevertheless. Then the log ends at `_possible_end`,
+        # and `_reconcile` reads from the files where it does.
         self._commit_uncertain = writable
         self._possible_end = self._ends
 
@@ -512,7 +512,8 @@ class Log(AbstractContextManager["Log"]):
         if not self._commit_uncertain:
             return
 
-        # Within a transaction no other process is about to commit, so bytes past the end belong to nobody.
+        # Within a transaction no other process is about to commit, so bytes past the end belong to
+        # nobody.
         with self._transaction() as (_, index):
             ends = index.ends()
             files = index.files()

@@ -64,7 +64,8 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
     folder = snapshot_folder(directory_path, model.name, model.id)
     path = folder / f"{frozen.position:020d}.safetensors"
 
-    # Two snapshots of one position have the same temporary file, so they are written one after the other.
+    # Two snapshots of one position have the same temporary file, so they are written one after the
+    # other.
     with model.snapshotting:
         # Another thread may have written it meanwhile.
         if model.has_snapshot_of(frozen.position):
