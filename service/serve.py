@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 import stream_dr
 from service import auth
-from service.settings import PREFIX, Settings
+from service.settings import Settings
 
 log = logging.getLogger("stream_dr.serve")
 
@@ -56,9 +56,6 @@ def serve(
     raise_file_limit(settings)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     listening = listen(settings)
-    # Readers of files and shards ask the environment. This holds for the whole process, so only the process's own command
-    # sets it: a service in a thread of another program leaves that program's budget as it is.
-    os.environ[f"{PREFIX}MAX_READ_BYTES"] = str(settings.max_read_bytes)
     try:
         with _one_blas_thread(), open_directory(settings) as directory:
             prepare(directory)

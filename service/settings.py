@@ -77,12 +77,6 @@ class Settings(BaseSettings):
         "request bodies held in memory at once; above it 429, for a body that alone is above it 413",
         ge=1,
     )
-    max_read_bytes: Count = _setting(
-        256 * MIB,
-        "bytes",
-        "what reading a file or shard works on at once; it takes four times as much at most (the command line's, too)",
-        ge=MIB,
-    )
     max_lag: Count = _setting(
         10_000, "events", "events a live model may be behind the log before posts are answered 429", ge=1
     )
