@@ -108,7 +108,7 @@ def cluster(scratch: Path, workers: int) -> Iterator[tuple[str, Callable[[], dic
     """A cluster's address and its counters; its workers are warm: they have imported all and compiled what they need."""
     from distributed import Client
 
-    from tests.stream_dr.distributed.processes import Cluster
+    from tests.support.processes import Cluster
 
     made = Cluster(scratch)
     try:

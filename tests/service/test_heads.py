@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.service.serving import Process
+from tests.support.serving import Process
 
 pytestmark = pytest.mark.test_all
 

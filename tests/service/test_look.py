@@ -14,7 +14,7 @@ from sklearn.datasets import load_wine
 
 import stream_dr
 from service.routes.look import PAGES
-from tests.service.serving import Served, arrow, in_thread, post
+from tests.support.serving import Served, arrow, in_thread, post
 
 X, y = load_wine(return_X_y=True)
 LABELS = ["<b>&one" if label == 1 else str(label) for label in y]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import stream_dr
-from tests.service.serving import Process, arrow, in_thread, post
+from tests.support.serving import Process, arrow, in_thread, post
 
 X = np.random.default_rng(2).normal(size=(50, 4))
 Y = ["ab"[i % 2] for i in range(50)]

@@ -12,8 +12,8 @@ from service.app import run_settings
 from service.serve import tell_passed_over
 from service.settings import Settings
 from stream_dr.directory.directory import Directory
-from tests.service.serving import Served, arrow, in_thread, post
-from tests.stream_dr.directory.batches import SMALL, dense, put
+from tests.support.batches import SMALL, dense, put
+from tests.support.serving import Served, arrow, in_thread, post
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
 

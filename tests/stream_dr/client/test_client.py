@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from stream_dr import LDA, Client, errors, table
 from stream_dr.client.connection import error_of
-from tests.service.serving import in_thread
+from tests.support.serving import in_thread
 
 RANDOM = np.random.default_rng(8)
 Y = RANDOM.choice(["low", "mid", "top"], size=60)

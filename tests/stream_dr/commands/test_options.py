@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stream_dr.directory.batches import shards
+from tests.support.batches import shards
 from tests.test_cli import Done
 
 LEARN = "learn bad.csv --label y --dir D"

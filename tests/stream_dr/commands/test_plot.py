@@ -15,7 +15,7 @@ from stream_dr.plotting.of_directory import KINDS, OF_ALL, Wanted, figure_of
 from stream_dr.rows.block import Block
 from stream_dr.running.query import transform
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 X = np.ones((3, 4))
 SCRIPT = "<script>alert(1)</script>"

@@ -33,8 +33,8 @@ from stream_dr.running.query import project
 from stream_dr.running.refine import refine_model
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from tests.stream_dr.directory.batches import SMALL, dense, put, shards
-from tests.stream_dr.distributed.processes import Cluster, eight_tasks, kills, run
+from tests.support.batches import SMALL, dense, put, shards
+from tests.support.processes import Cluster, eight_tasks, kills, run
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed", reason="needs the extra [distributed]")

@@ -19,7 +19,7 @@ from stream_dr.rows.block import Block
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
-from tests.stream_dr.directory.batches import SMALL, dense, shards, sparse
+from tests.support.batches import SMALL, dense, shards, sparse
 
 
 class Ended(Exception):

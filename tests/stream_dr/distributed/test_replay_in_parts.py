@@ -16,7 +16,7 @@ from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.directory.batches import SMALL, dense, put, shards, sparse
+from tests.support.batches import SMALL, dense, put, shards, sparse
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lda": ("lda", {}),

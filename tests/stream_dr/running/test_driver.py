@@ -16,7 +16,7 @@ from stream_dr.running import driver as driver_module
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import Driver, Happened, RunSettings, nobody
 from stream_dr.running.replay import ON_DEMAND
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 
 class Clock:

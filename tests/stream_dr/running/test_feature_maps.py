@@ -11,7 +11,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.running.advance import Step, advance
 from stream_dr.running.query import export_projection, transform
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 FOURIER = random_fourier(40, gamma=0.1)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

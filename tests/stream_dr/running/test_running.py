@@ -33,7 +33,7 @@ from stream_dr.running import ingest, model_thread
 from stream_dr.running.advance import Steps, backfill
 from stream_dr.running.query import transform
 from stream_dr.running.running import Running, RunSettings
-from tests.stream_dr.directory.batches import SMALL, body, dense, draft, opened, put
+from tests.support.batches import SMALL, body, dense, draft, opened, put
 
 WAIT = 20.0
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)

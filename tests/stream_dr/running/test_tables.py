@@ -23,7 +23,7 @@ from stream_dr.running.predict import predict
 from stream_dr.running.query import export_projection, transform
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 LEARNER: tuple[str, dict[str, Any]] = ("lda", {"gamma": 1.0, "feature_map": table(n_words=8)})
 

@@ -8,10 +8,10 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from benchmarks.memory import peak
 from stream_dr.datasets.readers.mulan import read_arff
 from stream_dr.datasets.sources import open_source
 from stream_dr.errors import MalformedInput
+from tests.campaigns.memory import peak
 
 
 def refused(path, match):

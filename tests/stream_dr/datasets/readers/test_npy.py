@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from benchmarks.memory import peak
 from stream_dr.datasets.sources import open_source
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing
+from tests.campaigns.memory import peak
 
 X = np.random.default_rng(0).normal(size=(2_300, 4))
 Y = np.arange(2_300) % 3

@@ -17,7 +17,7 @@ from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.directory.batches import SMALL, dense
+from tests.support.batches import SMALL, dense
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("pca", {}), "walk": ("ccipca", {})}
 
