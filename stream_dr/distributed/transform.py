@@ -22,7 +22,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
-from stream_dr.running.query import given_fields, projected_batch, published
+from stream_dr.running.query import carried_fields, projected_batch, require_published
 from stream_dr.shards.dataset import Dataset, open_shard
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, manifest_bytes
 from stream_dr.shards.uri import filesystem, write_whole
@@ -37,13 +37,13 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     system, folder = filesystem(out)
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
         raise OutputExists(f"{out} holds a data set already; name a new folder, or delete that one.")
-    projection, schema = published(model).projection, directory.schema
+    projection, schema = require_published(model).projection, directory.schema
     each = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
     tasks = tasks_of([r for r, _ in each], [size * r.rows for r, size in each], 0)
     write_whole(out, UNFINISHED, b"")
     with connected(address) as client:
         check_workers(client)
-        sent = client.scatter(_Given(projection, schema, given_fields(dataset), out), broadcast=True)
+        sent = client.scatter(_Given(projection, schema, carried_fields(dataset), out), broadcast=True)
         entries = gathered(client, [submit(client, _part, t, n, sent) for n, t in enumerate(tasks)])
     rows = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
