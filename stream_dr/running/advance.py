@@ -12,16 +12,16 @@ too. Those later events then change nothing. A sum is rebuilt as well
 - if its map has filled or weighed the remaining rows by the removed ones,
 - if subtraction would lose too much precision.
 
-A caller that advances several models may hand a rebuild to another thread, so that it does not hold
-up the others.
+A caller that advances several models may hand a rebuild to another thread, so that it does not
+hold up the others.
 
 Events in the log were admitted, so applying one must not raise. If it does, the model becomes
 `failed` with the event's position and the error's code and message. Its last projection stays in
-use and the other models go on. The failure is stored, so that a restart does not try the same event
-for ever.
+use and the other models go on. The failure is stored, so that a restart does not try the same
+event for ever.
 
-Cost: subtracting costs as much as learning those rows. Rebuilding costs as much as learning the log
-again, once for all unlearn events that have arrived by then.
+Cost: subtracting costs as much as learning those rows. Rebuilding costs as much as learning the
+log again, once for all unlearn events that have arrived by then.
 """
 
 import logging
@@ -167,11 +167,11 @@ def backfill(
     Each model skips the events that it has applied. A model that cannot apply an event is failed,
     and so is one whose shard cannot be read.
 
-    after_page: called when all models have applied a page. If it returns True, the pass ends early.
+    after_page: called when all models have applied a page. True ends the pass early.
     rebuild: as in `advance`.
 
-    Returns the models that stopped at an event because they need a rebuild. Raises HistoryGone if a
-    model needs events that are no longer in the log.
+    Returns the models that stopped at an event because they need a rebuild. Raises HistoryGone if
+    a model needs events that are no longer in the log.
     """
     behind = [m for m in models if m.status != "failed" and m.position < until]
     blocked: list[Model] = []
@@ -223,8 +223,8 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
 
     rebuild: if None, the model is not rebuilt here.
 
-    Returns False if the model needs a rebuild that was not done. It is then unchanged. A model that
-    cannot apply the event is failed, and nothing is raised.
+    Returns False if the model needs a rebuild that was not done. It is then unchanged. A model
+    that cannot apply the event is failed, and nothing is raised.
     """
     if model.status == "failed" or step.position <= model.position:
         return True
@@ -263,7 +263,10 @@ def _failing(model: Model, position: int, directory: Directory) -> Iterator[None
 def _unlearn(
     model: Model, position: int, removal: Removal, directory: Directory, rebuild: ShouldContinue | None
 ) -> bool:
-    """Apply an unlearn event. Return False if that takes a rebuild that is not wanted."""
+    """Apply an unlearn event.
+
+    Return False if that takes a rebuild that is not wanted.
+    """
     if model.subtracts and subtracts_exactly(model.accumulator):
         accumulator = model.estimator.accumulator(model.accumulator.freeze())
         try:

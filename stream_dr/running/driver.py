@@ -30,10 +30,10 @@ log = logging.getLogger("stream_dr.driver")
 
 # At most a twentieth of one processor is spent on solving each model, however many rows come.
 SOLVING_SHARE = 20
-"""Least pause between two solutions of a model, in multiples of the time that the last one took."""
+"""Least pause between two solutions of a model, in multiples of the last one's time."""
 
 SNAPSHOT_SHARE = 10
-"""Least pause between two snapshots, in multiples of the time that the last one took."""
+"""Least pause between two snapshots, in multiples of the last one's time."""
 
 
 class RunSettings(NamedTuple):
@@ -50,7 +50,8 @@ class RunSettings(NamedTuple):
     retain_rows : int or None
         Number of rows to keep in the log once every snapshot is past them. None: all.
     workers : int
-        Number of threads that solve and snapshot. A service backfills and refines in twice as many.
+        Number of threads that solve and snapshot. A service backfills and refines in twice as
+        many.
     test_then_train : bool
         True if live models are tested on rows before they learn them.
     """

@@ -1,8 +1,8 @@
 """Ingest: the queue of drafts, and the thread that appends them to the log.
 
-The thread takes all drafts that wait, admits them in order, commits them as one group, then answers
-them. While one group is being committed the next one gathers, so many small posts share one fsync.
-The queue is bounded in bytes, as sent or as unpacked.
+The thread takes all drafts that wait, admits them in order, commits them as one group, then
+answers them. While one group is being committed the next one gathers, so many small posts share
+one fsync. The queue is bounded in bytes, as sent or as unpacked.
 
 There is one writer, so positions have one order. An answer is given only after the commit.
 """

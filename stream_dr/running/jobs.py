@@ -13,7 +13,10 @@ from stream_dr.models.schema import Facts
 log = logging.getLogger("stream_dr.jobs")
 
 JOBS_KEPT = 1_000
-"""Maximum number of jobs that can be looked up. The oldest ended jobs are dropped first."""
+"""Maximum number of jobs that can be looked up.
+
+The oldest ended jobs are dropped first.
+"""
 
 
 class Job:
@@ -61,7 +64,10 @@ class Job:
         return self._ended.is_set()
 
     def cancel(self) -> None:
-        """Ask the job to stop at its next safe point. An ended job does not change."""
+        """Ask the job to stop at its next safe point.
+
+        An ended job does not change.
+        """
         self._cancel_requested.set()
 
     def run(self, work: Callable[["Job"], None], after: "Job | None" = None) -> None:

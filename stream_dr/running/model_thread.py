@@ -82,7 +82,10 @@ class ModelThread:
         self._thread.start()
 
     def stop(self, seconds: float | None) -> None:
-        """Apply the rest of the log, for at most `seconds`, and end. None: without a limit."""
+        """Apply the rest of the log, for at most `seconds`, and end.
+
+        None: without a limit.
+        """
         self._stop_at = time.monotonic() + (1e9 if seconds is None else seconds)
         self.wake()
         if self._thread.ident is not None:
@@ -108,7 +111,10 @@ class ModelThread:
         return max(0, self._directory.position - self.cursor)
 
     def join(self, models: Sequence[Model]) -> list[Model]:
-        """Make models live that are within a page of the live ones. Return the others."""
+        """Make models live that are within a page of the live ones.
+
+        Return the others.
+        """
         with self._lock:
             cursor = self.cursor
             for model in models:
@@ -151,7 +157,10 @@ class ModelThread:
                 self._long.submit(self._rebuild, model)
 
     def _rebuild(self, model: Model) -> None:
-        """Rebuild a model, then catch up. Stops if it is removed or the engine stops."""
+        """Rebuild a model, then catch up.
+
+        Stops if it is removed or the engine stops.
+        """
 
         def should_continue() -> bool:
             return not self._stopping and self._directory.holds(model)

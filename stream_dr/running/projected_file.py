@@ -2,8 +2,8 @@
 
 In CSV a list (a row's labels or targets) is written as JSON.
 
-An npz has the array z (rows, components), and id and label, labels or target if rows have them. If a
-row has none, a text is empty and a number is NaN.
+An npz has the array z (rows, components), and id and label, labels or target if rows have them. If
+a row has none, a text is empty and a number is NaN.
 
 Cost: one batch in memory. For npz all rows, since the format states their number first.
 """

@@ -1,7 +1,7 @@
 """Query: rows through a model's published projection, and the projection itself.
 
-HTTP answers and the files of `stream-dr transform` have the same values from the same functions. The
-projection is taken once, by reference, so all rows of one answer come from one version.
+HTTP answers and the files of `stream-dr transform` have the same values from the same functions.
+The projection is taken once, by reference, so all rows of one answer come from one version.
 
 An exported projection has these arrays.
 
@@ -12,11 +12,11 @@ An exported projection has these arrays.
   now,). They carry its answers to the newest version: z_new ≈ z_old · map + offset.
 
 Its metadata is in `ExportedProjection`. A mapped projection adds `feature_map`, the map's spec as
-JSON. A map of tables adds `columns`, the names of the columns that it makes, as JSON. An older version
-adds `map_residual`.
+JSON. A map of tables adds `columns`, the names of the columns that it makes, as JSON. An older
+version adds `map_residual`.
 
-In Arrow it is one row, with each array in a `fixed_shape_tensor` column of its name and the metadata in
-the schema's. In safetensors it is arrays and the file's metadata.
+In Arrow it is one row, with each array in a `fixed_shape_tensor` column of its name and the
+metadata in the schema's. In safetensors it is arrays and the file's metadata.
 """
 
 import json
@@ -247,8 +247,8 @@ def project(
 
     watch: receives the number of rows so far.
 
-    Raises as check_out, InvalidParameter (no rows, or no column to write), NotFitted (no row learned
-    yet), NeedsRefine, and what reading or projecting a batch raises.
+    Raises as check_out, InvalidParameter (no rows, or no column to write), NotFitted (no row
+    learned yet), NeedsRefine, and what reading or projecting a batch raises.
     """
     check_out(out)
     if isinstance(source, Dataset) and not source.rows:

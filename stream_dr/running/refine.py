@@ -1,12 +1,12 @@
 """Refine: a model's exact projection, by passes over the log.
 
 The passes go up to the position at which the model was frozen. After each pass a checkpoint is
-written beside the snapshots. A refine that was killed or cancelled goes on at its next pass when it
-is asked for again at the same position. So does one that ended before it reached its tolerance, if
-it is given more passes. The refined projection stays published until the next refine.
+written beside the snapshots. A refine that was killed or cancelled goes on at its next pass when
+it is asked for again at the same position. So does one that ended before it reached its tolerance,
+if it is given more passes. The refined projection stays published until the next refine.
 
-The numerics are in estimators/fitting/refining.py. They are a generator over any Source, which yields
-after each pass.
+The numerics are in estimators/fitting/refining.py. They are a generator over any Source, which
+yields after each pass.
 
 Cost: a pass reads every event that the model has learned, and rewrites the checkpoint once.
 """

@@ -1,14 +1,14 @@
 """Replay: learns shards with any number of models in one pass, resumable after a kill.
 
-Each batch of each shard becomes a reference event (sha256 of the shard, batch, pass). It is appended
-only if the log does not hold it. Then the models advance. The same command, given again, catches the
-models up from their snapshots, appends what is missing and ends with the same bits as an
-uninterrupted run.
+Each batch of each shard becomes a reference event (sha256 of the shard, batch, pass). It is
+appended only if the log does not hold it. Then the models advance. The same command, given again,
+catches the models up from their snapshots, appends what is missing and ends with the same bits as
+an uninterrupted run.
 
 Four stages overlap: checking the next shard's bytes, reading and checking batches, the log's
-commits, and learning (models side by side, as many as there are processors). Meanwhile snapshots are
-written from frozen states. Appended batches are held in memory, parsed, until they are learned.
-Groups of batches are bounded in bytes, and so is their number between two stages.
+commits, and learning (models side by side, as many as there are processors). Meanwhile snapshots
+are written from frozen states. Appended batches are held in memory, parsed, until they are
+learned. Groups of batches are bounded in bytes, and so is their number between two stages.
 
 Progress is read off the log and the snapshots. The only other thing stored is how many passes an
 unfinished replay was to reach.
@@ -156,7 +156,10 @@ class Replay:
         self.recorder: Recorder = Recorder(directory, self.driver.scores)
 
     def run(self, learn: Callable[[], None]) -> ReplayReport:
-        """Catch up, learn, publish and snapshot. After an error, models are snapshotted as they are."""
+        """Catch up, learn, publish and snapshot.
+
+        After an error, models are snapshotted as they are.
+        """
         started_at = time.monotonic()
         with switching(), threadpool_limits(1), self.recorder:
             try:
@@ -280,7 +283,8 @@ class Replay:
     def _complete_passes(self) -> int:
         """Return the number of passes that the log holds.
 
-        If damaged shards are skipped, one batch of a pass is enough: no unfinished pass is recorded.
+        If damaged shards are skipped, one batch of a pass is enough, since no unfinished pass is
+        recorded then.
         """
         passes = 0
         enough = any if self.settings.skip_damaged else all

@@ -183,7 +183,10 @@ class Running:
         return self._joined(*self.directory.add_model(name, key, params, start, policy, refine))
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
-        """Add a saved estimator, as Directory.add_saved. It goes on with the next batch."""
+        """Add a saved estimator, as Directory.add_saved.
+
+        It goes on with the next batch.
+        """
         return self._joined(*self.directory.add_saved(name, estimator, policy))
 
     def remove_model(self, name: str) -> None:
@@ -199,8 +202,8 @@ class Running:
     def publish(self, name: str, timeout: float = 30.0) -> Published:
         """Solve, publish and snapshot a model as it is now.
 
-        A projection that includes all its rows already, or was refined, stays. Raises UnknownModel,
-        ModelFailed, NotFitted (also if its rows have no solution), TimeoutError.
+        A projection that includes all its rows already, or was refined, stays. Raises
+        UnknownModel, ModelFailed, NotFitted (also if its rows have no solution), TimeoutError.
         """
         model = self.directory.model(name)
         if model.failure is not None:
@@ -249,7 +252,10 @@ class Running:
 
     @property
     def jobs(self) -> list[Job]:
-        """Jobs that can be looked up, oldest first. At most jobs.JOBS_KEPT that have ended."""
+        """Jobs that can be looked up, oldest first.
+
+        At most jobs.JOBS_KEPT that have ended.
+        """
         return list(self._jobs)
 
     @property
@@ -275,22 +281,22 @@ class Running:
         return None
 
     def listen(self, callback: Callable[[Facts], None]) -> Callable[[], None]:
-        """Call `callback` on each of these events, from engine threads. Return a function that ends it.
+        """Call `callback` on each of these events, and return a function that ends it.
 
         - {"event": "appended", "position", "rows"}
         - {"event": "published", "model", "version", "position"}
         - {"event": "failed", "model", "position", "code"}
         - {"event": "snapshot", "model", "position"}
 
-        The callback must return at once.
+        It is called from engine threads and must return at once.
         """
         return self._listeners.add(callback)
 
     def figures(self) -> dict[str, float]:
         """Return counters and gauges since start, under stable names.
 
-        They are rows_appended, events_appended, commits, duplicates, refused, publishes, snapshots,
-        queued_bytes and lag.
+        They are rows_appended, events_appended, commits, duplicates, refused, publishes,
+        snapshots, queued_bytes and lag.
         """
         return {**self._appender.figures, **self._figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
 
@@ -395,7 +401,10 @@ class Running:
         return next((why for m in self.directory.models.values() if (why := m.why_never(position))), None)
 
     def _refine_again(self, model: Model) -> None:
-        """Start the refine that a model's policy asks for. Errors are in its job or logged."""
+        """Start the refine that a model's policy asks for.
+
+        Errors are in its job or logged.
+        """
         model.begin_refine()
         try:
             self.refine(model.name)
@@ -469,7 +478,10 @@ class Waits:
         self._ended = False
 
     def add(self, position: int) -> "Future[str | None]":
-        """Return a future of `position`. `end` cancels it if it is not done."""
+        """Return a future of `position`.
+
+        `end` cancels it if it is not done.
+        """
         future: Future[str | None] = Future()
         future.add_done_callback(self._drop)
         with self._lock:

@@ -1,17 +1,18 @@
 """test_then_train: how well the models of a stream predict rows that they have not learned yet.
 
-Before an event is learned, some of its rows with a target are projected as each model has published.
-A row is predicted to have the label of the nearest class mean. Where targets are numbers, least squares
-on the projected rows predicts them. The means and the least squares are of the rows tested before. If
-rows have several labels, a predicted label is right if it is among them.
+Before an event is learned, some of its rows with a target are projected as each model has
+published. A row is predicted to have the label of the nearest class mean. Where targets are
+numbers, least squares on the projected rows predicts them. The means and the least squares are of
+the rows tested before. If rows have several labels, a predicted label is right if it is among
+them.
 
 Two baselines need no model: the target of the row before, and the most frequent label.
 
-Rows that are unlearned leave the scores. Nothing that is learned or published depends on the tests. One
-thread tests, and any thread reads `scores`.
+Rows that are unlearned leave the scores. Nothing that is learned or published depends on the
+tests. One thread tests, and any thread reads `scores`.
 
-Memory: MOST_ROWS rows, at most MOST_BYTES. Time: after FREE_SECONDS, one part in SHARE of the time. When
-batches are small and come fast, not every one is tested.
+Memory: MOST_ROWS rows, at most MOST_BYTES. Time: after FREE_SECONDS, one part in SHARE of the
+time. When batches are small and come fast, not every one is tested.
 """
 
 import logging
@@ -44,15 +45,18 @@ MOST_BYTES = 16 << 20
 """Upper bound on the bytes of the rows held."""
 
 SHARE, FREE_SECONDS = 50, 0.5
-"""One part in SHARE of the time goes to testing. The first FREE_SECONDS are free, so that short runs are tested too."""
+"""One part in SHARE of the time goes to testing.
+
+The first FREE_SECONDS are free, so that short runs are tested too.
+"""
 
 SOLVING_SHARE, CHEAP_BYTES = 10, 16 << 20
-"""One part in SOLVING_SHARE of the time goes to solving for tests. A state above CHEAP_BYTES is never solved for them,
-because the cost of its first solution is not known beforehand."""
+"""One part in SOLVING_SHARE of the time goes to solving for tests. A state above CHEAP_BYTES is
+never solved for them, because the cost of its first solution is not known beforehand."""
 
 FEWEST_ROWS = 200
-"""Number of tested rows from which scores replace those of an earlier process. A model with fewer does
-not narrow the rows that models are compared on."""
+"""Number of tested rows from which scores replace those of an earlier process. A model with fewer
+does not narrow the rows that models are compared on."""
 
 FEWEST_HALVED = 40
 """Number of rows with a target from which the first event is tested by halves."""
@@ -73,7 +77,8 @@ class _Part(NamedTuple):
     numbers: (rows,) row numbers within the event.
     block: the rows.
     targets: (rows,) codes of the label whose mean a row counts for, or (rows, q) numbers.
-    errors: (rows,) 1.0 where a prediction was wrong, or (rows, q) squared errors, by model id or name of a baseline.
+    errors: (rows,) 1.0 where a prediction was wrong, or (rows, q) squared errors, by model id or
+        name of a baseline.
     predicted: (rows,) codes of the predicted labels by model id. Empty where targets are numbers.
     """
 
@@ -96,8 +101,9 @@ class TestThenTrain:
     """Tests of a directory's live models.
 
     earlier: scores by model id that an earlier process measured last.
-    solves: whether models are solved for the tests, because they publish at the end alone, as in a replay. They are solved
-        each time that their rows have doubled. Of the first event, every second row teaches what is tested on the others.
+    solves: whether models are solved for the tests, because they publish at the end alone, as in a
+        replay. They are solved each time that their rows have doubled. Of the first event, every
+        second row teaches what is tested on the others.
     """
 
     __test__ = False  # pytest: this is no test class
@@ -117,7 +123,10 @@ class TestThenTrain:
         self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
 
     def test(self, models: Sequence[Model], steps: Sequence[Step]) -> None:
-        """Test events that are about to be learned. An event that cannot be tested is logged."""
+        """Test events that are about to be learned.
+
+        An event that cannot be tested is logged.
+        """
         for step in steps:
             if step.removal is not None:
                 self._remove(step.removal)
@@ -135,16 +144,18 @@ class TestThenTrain:
     def scores(self, model: Model) -> Facts:
         """Return a model's scores on the rows tested last.
 
-        accuracy: share of rows with the right label. Or r2: R² averaged over targets, where targets are numbers.
+        accuracy: share of rows with the right label. Or r2: R² averaged over targets, where
+            targets are numbers.
         error: standard error of the accuracy. None for R².
-        baseline, most_frequent: the same score of the two baselines. None for the second where targets are numbers.
+        baseline, most_frequent: the same score of the two baselines. None for the second where
+            targets are numbers.
         tested: number of rows. tested_at: time of the last test, seconds since 1970.
         curve: [rows learned, score] over time.
-        confusion: "labels" (c,), "counts" (c, c) number of rows of a label that were predicted to have each, and "rows" (c,)
-            of each label. None unless a row has one label.
+        confusion: "labels" (c,), "counts" (c, c) number of rows of a label that were predicted to
+            have each, and "rows" (c,) of each label. None unless a row has one label.
 
-        Models are compared on rows that all of them were tested on. Until FEWEST_ROWS rows are tested,
-        the scores are those of the earlier process. {} if there are none.
+        Models are compared on rows that all of them were tested on. Until FEWEST_ROWS rows are
+        tested, the scores are those of the earlier process. {} if there are none.
         """
         parts, earlier = self._common_parts(model), self._earlier.get(model.id)
         tested = sum(len(part.numbers) for part in parts)
@@ -357,7 +368,8 @@ def _score(parts: Sequence[_Part], targets: np.ndarray, key: int | str) -> float
 
 
 def _predict(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
-    """Return the predicted targets of projected rows X, from those of projected rows Z with these targets.
+    """Return the predicted targets of projected rows X, from those of projected rows Z with these
+    targets.
 
     None if least squares has more coefficients than half the rows.
     """

@@ -4,8 +4,8 @@ Two tiny batches of each form that can arrive go through every registered estima
 solve, project, refine. The forms are Arrow and JSON, dense and sparse, float64 and float32, and
 tables if a model's feature map takes them.
 
-Numba compiles per argument type, and a read-only array over an Arrow buffer is another type than one
-from JSON. Only bytes that went through the codec compile what a request will use. An estimator
+Numba compiles per argument type, and a read-only array over an Arrow buffer is another type than
+one from JSON. Only bytes that went through the codec compile what a request will use. An estimator
 without a solution on such rows is compiled as far as it went.
 
 Cost: about a second if the kernels are in numba's cache, otherwise up to a minute.
@@ -88,7 +88,7 @@ def _use(estimator: Estimator, block: Block) -> None:
 
 
 def _tables(estimator: Estimator, kind: str | None) -> Iterator[Block]:
-    """Yield rows of categories, and rows of texts, if the estimator's feature map takes a table."""
+    """Yield rows of categories and of texts, if the feature map takes a table."""
     spec = estimator.get_params().get("feature_map")
     if spec is None or not feature_map(spec).learns:
         return
