@@ -1,10 +1,10 @@
 """Refine on Dask: each pass is one map and reduce.
 
-The columns are sent once and one product comes back. Workers read the shards that the log refers to.
-Rows that the log itself holds are summed in this process.
+The columns are sent once and one product comes back. Workers read the shards that the log refers
+to. Rows that the log itself holds are summed in this process.
 
-Tasks, and the tree in which their sums are merged, depend on the log alone, so any number of workers
-gives the same bits.
+Tasks, and the tree in which their sums are merged, depend on the log alone, so any number of
+workers gives the same bits.
 """
 
 from collections.abc import Callable
@@ -81,7 +81,10 @@ class _TaskContext(NamedTuple):
 
 
 class _ClusterSums:
-    """The rows that a model has learned, split into tasks. Called once a pass."""
+    """The rows that a model has learned, split into tasks.
+
+    Called once a pass.
+    """
 
     def __init__(self, client: "Client", directory: Directory, model: Model, frozen: Frozen) -> None:
         if getattr(frozen.state, "table", None) is not None:

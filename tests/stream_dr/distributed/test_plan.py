@@ -41,7 +41,7 @@ def test_every_task_is_merged_once_in_order(tasks: int) -> None:
     for level, number in made.nodes():
         if level:
             under = [parts.pop((level - 1, 2 * number)), parts.pop((level - 1, 2 * number + 1), [])]
-            assert made.alone((level - 1, 2 * number)) == (under[1] == [])
+            assert made.has_no_neighbour((level - 1, 2 * number)) == (under[1] == [])
             parts[level, number] = under[0] + under[1]
     assert parts == {made.root: list(range(tasks))}
 
@@ -52,7 +52,14 @@ def test_a_key_says_what_is_computed_and_not_where_from() -> None:
     moved = [r._replace(uri="file:///elsewhere.arrow") for r in made.whole.references]
     assert made.key(made.root) == made._replace(tasks=tasks_of(moved, [1.0] * 5, 0)).key(made.root)
     assert (
-        len({made.key(node) for node in made.nodes() if not (node[0] and made.alone((node[0] - 1, 2 * node[1])))}) == 9
+        len(
+            {
+                made.key(node)
+                for node in made.nodes()
+                if not (node[0] and made.has_no_neighbour((node[0] - 1, 2 * node[1])))
+            }
+        )
+        == 9
     )
 
 
