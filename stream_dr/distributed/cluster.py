@@ -31,11 +31,12 @@ from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Limits, Schema, bytes_needed
+from stream_dr.statistics.protocol import State
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-ALONE = 3
+SOLO_ATTEMPTS = 3
 """How often a task that lost its workers is tried while nothing else runs."""
 
 # Two states that are merged, and the result.
@@ -292,8 +293,11 @@ class _ClusterRun:
         return submit(client, _merge, older, newer, self._context, key, plan.specs, key=f"{TOPIC}-{key}")
 
     def _submit(self, key: str, times: int = 0) -> "Future":
-        """Submit a task or a recurrence by its key. times: how often it was sent alone."""
-        states: list[Any] = []
+        """Submit a task or a recurrence by its key.
+
+        times: number of the attempt to run it alone, or 0.
+        """
+        states: list[Future] = []
         if key in self._tasks:
             task = self._tasks[key]
             specs = self._plan.specs
@@ -313,7 +317,7 @@ class _ClusterRun:
         """
         from distributed import KilledWorker
 
-        while (key in self._tasks or key in self._recurrences) and tries.setdefault(key, 0) < ALONE:
+        while (key in self._tasks or key in self._recurrences) and tries.setdefault(key, 0) < SOLO_ATTEMPTS:
             tries[key] += 1
             future = self._submit(key, tries[key])
             # This waits for the task.
@@ -379,7 +383,7 @@ class TaskWatchdog:
                 )
 
 
-def _learn(task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[Any], key: str) -> PartialResult:
+def _learn(task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], key: str) -> PartialResult:
     """Learn a task on a worker."""
     with _reporting(context, key, task.rows) as on_batch:
         return load_or_compute(

@@ -5,9 +5,10 @@ sequence, so the evaluation of one model cannot be split.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stream_dr.distributed.cluster import check_workers, connected, gathered, submit
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, Shuffled, evaluate
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
@@ -63,6 +64,6 @@ def _evaluate(
 ) -> tuple[list[Score], list[Point]]:
     """Evaluate models on a worker."""
     points: list[Point] = []
-    estimators: dict[str, Any] = {name: estimator_of(spec) for name, spec in specs.items()}
+    estimators: dict[str, Estimator] = {name: estimator_of(spec) for name, spec in specs.items()}
     rows = Shuffled(evaluation.source, settings.seed) if evaluation.shuffle else evaluation.source
     return evaluate(rows, estimators, settings, None, evaluation.test, points.append), points

@@ -7,15 +7,13 @@ directory has what was learned.
 The inputs of a merge stay until the end, since they are needed again if the worker that has the
 merge is lost.
 
-Cost: each result is written once, and read when the plan is continued. Size: two states for each
-    task,
-which is at most half of the shards' bytes (plan.py).
+Cost: each result is written once, and read when the plan is continued. The files take two states
+for each task, which is at most half of the shards' bytes (plan.py).
 """
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pyarrow import fs
@@ -31,7 +29,7 @@ from stream_dr.models.snapshot_file import Arrays, contents_of, file_bytes, pack
 from stream_dr.rows.block import Block
 from stream_dr.shards.uri import filesystem, write_whole
 from stream_dr.statistics.protocol import unpack
-from stream_dr.targets.label_codes import distinct_within
+from stream_dr.targets.label_codes import Label, distinct_within
 from stream_dr.targets.targets import Targets
 
 SUFFIX = ".part"
@@ -175,7 +173,7 @@ def _block(content: bytes) -> Block:
     return block
 
 
-def _reencode(targets: Targets, labels: tuple[Any, ...]) -> Targets:
+def _reencode(targets: Targets, labels: tuple[Label, ...]) -> Targets:
     """Re-encode the targets against `labels`, a superset of their own labels."""
     if targets.values is not None:
         return targets

@@ -4,14 +4,14 @@ A partial result also has an outline of every batch, which is a row or a few wit
 batch would change in the stream (features, labels, kind of targets). The process that appends the
 batches to a log can admit them by their outlines, without their rows.
 
-Memory: a state for each model. Cost: of learning, what the models cost. Of a merge, two passes
-    over the
-states.
+Memory: a state for each model.
+
+Cost: learning costs what the models cost, a merge takes two passes over the states.
 """
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def learn(
     specs: Sequence[Spec],
     schema: Schema,
     limits: Limits,
-    states: Sequence[Any] = (),
+    states: Sequence[State | None] = (),
     on_batch: ProgressCallback | None = None,
 ) -> PartialResult:
     """Learn a task's batches.

@@ -15,7 +15,7 @@ and in whatever order tasks end.
 import hashlib
 import json
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,11 +24,12 @@ from stream_dr.directory.draft import Reference
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits, Schema
 from stream_dr.models.snapshot import state_sha256
+from stream_dr.statistics.protocol import State
 
 LEAST_ROWS = 50_000
 """Minimum number of rows of a task."""
 
-STATES = 4
+ROW_BYTES_RATIO = 4
 """Minimum bytes of a task's rows, in multiples of the bytes of its states."""
 
 Node = tuple[int, int]
@@ -55,7 +56,7 @@ class Recurrence(NamedTuple):
     """
 
     spec: Spec
-    state: Any
+    state: State | None
 
 
 class Plan(NamedTuple):
@@ -116,7 +117,7 @@ class Plan(NamedTuple):
             yield from self.starting_nodes(stored, (level - 1, child))
 
     def has_no_neighbour(self, node: Node) -> bool:
-        """Return True if a node has nothing to be merged with, and so equals its parent."""
+        """Return True if a node has nothing to be merged with."""
         level, number = node
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
@@ -149,7 +150,7 @@ class Plan(NamedTuple):
         """Return the keys of all nodes and recurrences."""
         return frozenset(map(self.key, self.nodes())) | set(map(self.recurrence_key, range(len(self.recurrences))))
 
-    def _key(self, models: Any, tasks: Sequence[Task]) -> str:
+    def _key(self, models: object, tasks: Sequence[Task]) -> str:
         batches = [[(r.sha256, r.batch, r.passed) for r in task.references] for task in tasks]
         inputs = [__version__, np.__version__, models, self.schema.describe(), batches]
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
@@ -170,7 +171,7 @@ def tasks_of(references: Iterable[Reference], row_bytes: Sequence[float], state_
         run.append(reference)
         rows += reference.rows
         run_bytes += size
-        if rows >= LEAST_ROWS and run_bytes >= STATES * state_bytes:
+        if rows >= LEAST_ROWS and run_bytes >= ROW_BYTES_RATIO * state_bytes:
             tasks.append(Task(tuple(run)))
             run = []
             rows = 0

@@ -7,9 +7,9 @@ Tasks, and the tree in which their sums are merged, depend on the log alone, so 
 workers gives the same bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Schema, bytes_needed, columns_in_order, learned_by
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
+from stream_dr.rows.source import Source
 from stream_dr.running.refine import PassCallback, refine_model
 from stream_dr.shards.dataset import open_shard
+from stream_dr.statistics.protocol import State
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -77,7 +79,7 @@ class _TaskContext(NamedTuple):
 
     spec: Spec
     schema: Schema
-    state: Any
+    state: State
 
 
 class _ClusterSums:
@@ -121,7 +123,7 @@ class _ClusterSums:
 
 
 def _locate(directory: Directory, reference: Reference) -> tuple[Reference, float]:
-    """Return the reference with its shard's current place, and the number of bytes of its rows."""
+    """Return the reference with its shard's current place, and its rows' bytes."""
     shard = find_shard(directory.path, reference.uri, reference.sha256)
     return reference._replace(uri=uri_of(shard)), shard.bytes / shard.rows * reference.rows
 
@@ -138,7 +140,7 @@ class _LoggedRows:
         self.positions = positions
         self._frozen = frozen
 
-    def events(self, after: int = -1, until: int | None = None) -> Any:
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of all events."""
         first = min(self.positions) - 1
         last = self._frozen.position
@@ -153,7 +155,7 @@ class _ShardRows:
         self._task = task
         self._context = context
 
-    def events(self, after: int = -1, until: int | None = None) -> Any:
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (number, Block) of all batches."""
         estimator = estimator_of(self._context.spec)
         for number, r in enumerate(self._task.references):
@@ -165,7 +167,7 @@ def _sum_task(task: Task, context: _TaskContext, columns: np.ndarray, check: boo
     return _sum_source(context, _ShardRows(task, context), columns, check)
 
 
-def _sum_source(context: _TaskContext, source: Any, columns: np.ndarray, check: bool) -> Sums:
+def _sum_source(context: _TaskContext, source: Source, columns: np.ndarray, check: bool) -> Sums:
     estimator = estimator_of(context.spec)
     moments = estimator.moments(context.state)
     estimator, state, source, names = unmapped(estimator, context.state, source, context.schema.names)

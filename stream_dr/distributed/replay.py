@@ -89,7 +89,7 @@ class _PartedReplay:
             self._store.remove(plan.keys())
 
     def _schema(self, shard: Shard, reference: Reference) -> Schema:
-        """Return the stream's schema with its first batch, so that all tasks order columns alike."""
+        """Return the stream's schema with its first batch. All tasks order columns by it."""
         try:
             return admit_block(
                 shard.read(reference.batch), self._directory.schema, self._models, self._directory.limits

@@ -30,7 +30,9 @@ from stream_dr.shards.uri import filesystem, write_whole
 
 
 def transform_on(address: str, directory: Directory, model: Model, dataset: Dataset, out: str) -> int:
-    """Write the projected rows of a data set into a folder or under a URI. Return their number.
+    """Write the projected rows of a data set. Return their number.
+
+    out: folder or URI.
 
     Raises OutputExists if there is a manifest, ClusterError, and what `running.query.project`
     raises.

@@ -106,7 +106,7 @@ def test_a_worker_that_does_not_return_is_named(folder: Path, tmp_path: Path) ->
 def test_a_batch_that_ends_its_worker_is_named(
     cluster: Cluster, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_cluster, "ALONE", 1)
+    monkeypatch.setattr(on_cluster, "SOLO_ATTEMPTS", 1)
     (tmp_path / "end.py").write_text(END)
     made = Cluster(tmp_path)
     made.start(2, "--preload", str(tmp_path / "end.py"))

@@ -29,7 +29,7 @@ class Ended(Exception):
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "LEAST_ROWS", 40)
-    monkeypatch.setattr(planning, "STATES", 0)
+    monkeypatch.setattr(planning, "ROW_BYTES_RATIO", 0)
 
 
 def run(path: Path, folder: Path, work: Path | None) -> dict[str, tuple[int, str]]:

@@ -28,9 +28,9 @@ def test_tasks_are_whole_consecutive_batches_and_hold_enough(rows: list[int], st
     assert [r for task in tasks for r in task.references] == references
     for task in tasks[:-1]:
         assert task.rows >= planning.LEAST_ROWS
-        assert 100 * task.rows >= planning.STATES * state_bytes
+        assert 100 * task.rows >= planning.ROW_BYTES_RATIO * state_bytes
         smaller = task.rows - task.references[-1].rows  # no more than is needed
-        assert smaller < planning.LEAST_ROWS or 100 * smaller < planning.STATES * state_bytes
+        assert smaller < planning.LEAST_ROWS or 100 * smaller < planning.ROW_BYTES_RATIO * state_bytes
 
 
 @settings(derandomize=True)

@@ -33,7 +33,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of two batches of 20 rows."""
     monkeypatch.setattr(planning, "LEAST_ROWS", 40)
-    monkeypatch.setattr(planning, "STATES", 0)
+    monkeypatch.setattr(planning, "ROW_BYTES_RATIO", 0)
 
 
 def run(
