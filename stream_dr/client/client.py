@@ -168,7 +168,9 @@ class Client:
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None, wait: bool = False
     ) -> Acknowledgement:
-        """Take rows out again, by the positions of their batches or by their ids, not both.
+        """Take rows out again, by positions of their batches or by ids.
+
+        Positions and ids cannot be given together.
 
         key, wait: as in `partial_fit`.
         """
@@ -399,7 +401,7 @@ class Client:
     def livez(self) -> bool:
         """Return True if the process answers."""
         try:
-            return self._service.once("/livez").is_success
+            return self._service.get_once("/livez").is_success
         except errors.RemoteError:
             return False
 
@@ -408,7 +410,7 @@ class Client:
 
         Raises RemoteError if the service does not answer.
         """
-        return self._service.once("/readyz").is_success
+        return self._service.get_once("/readyz").is_success
 
     def close(self) -> None:
         """Close the connections."""
@@ -467,7 +469,7 @@ class Client:
         return names[0]
 
 
-def _file(estimator: Any) -> bytes:
+def _file(estimator: "os.PathLike[str] | Estimator") -> bytes:
     """Return the content of a saved estimator's file."""
     if isinstance(estimator, os.PathLike):
         return Path(estimator).read_bytes()
@@ -476,7 +478,7 @@ def _file(estimator: Any) -> bytes:
     return saved_bytes(estimator)
 
 
-def _json(content: Any, headers: dict[str, str] | None = None) -> dict[str, Any]:
+def _json(content: object, headers: dict[str, str] | None = None) -> dict[str, Any]:
     """Return the arguments of httpx for a JSON body, which may hold numpy's numbers.
 
     Raises InvalidParameter.

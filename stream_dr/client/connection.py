@@ -60,7 +60,7 @@ class Connection:
             return response
         raise error_of(response)
 
-    def once(self, path: str) -> httpx.Response:
+    def get_once(self, path: str) -> httpx.Response:
         """Send GET without retries and return the response, whatever its status.
 
         Raises RemoteError if the service does not answer.

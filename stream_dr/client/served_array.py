@@ -26,11 +26,11 @@ class ServedArray(np.ndarray):
         nothing.
     """
 
-    model: str
-    version: int
-    position: int
-    solution: str
-    unseen: int
+    model: str = ""
+    version: int = 0
+    position: int = -1
+    solution: str = ""
+    unseen: int = 0
 
     @classmethod
     def of(cls, values: Any, response: dict[str, Any]) -> Self:
@@ -48,8 +48,9 @@ class ServedArray(np.ndarray):
 
     def __array_finalize__(self, source: Any) -> None:
         """Copy the attributes of the array from which this one was made."""
-        self.model = getattr(source, "model", "")
-        self.solution = getattr(source, "solution", "")
-        self.version = getattr(source, "version", 0)
-        self.position = getattr(source, "position", -1)
-        self.unseen = getattr(source, "unseen", 0)
+        if isinstance(source, ServedArray):
+            self.model = source.model
+            self.solution = source.solution
+            self.version = source.version
+            self.position = source.position
+            self.unseen = source.unseen

@@ -1,4 +1,4 @@
-"""Accuracy: how well models predicted rows that they had not learned, by the number of rows they had learned."""
+"""Accuracy: of models on rows that they had not learned yet, by rows learned."""
 
 from collections.abc import Collection
 
@@ -11,6 +11,7 @@ def accuracy_of(records: list[Facts], models: Collection[str], title: str) -> Fi
     last = {f["model"]: f for f in records if f["kind"] == "tested" and f["model"] in models and f["curve"]}
     if not last:
         return empty_figure(title, "not tested yet: rows with a target are, before they are learned")
+
     traces = [
         _line(name, last[name]["curve"], COLOURS[i % len(COLOURS)]) for i, name in enumerate(models) if name in last
     ]
@@ -23,6 +24,7 @@ def accuracy_of(records: list[Facts], models: Collection[str], title: str) -> Fi
                 "x": [min(rows), max(rows)], "y": [newest["most_frequent"]] * 2, "line": {"dash": "dot", "color": "#888"},
             }
         )  # fmt: skip
+
     percent = {"tickformat": ".0%", "range": [0, 1.02]} if newest["most_frequent"] is not None else {}
     return figure_dict(
         traces,

@@ -4,6 +4,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from stream_dr.estimators.fitting.refining import RefineReport
 from stream_dr.models.schema import Facts
 from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text, whole_numbers
 from stream_dr.plotting.recorded import recorded, records_of
@@ -26,7 +27,7 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     """
     runs = (
         {"": [p._asdict() for p in source.passes]}
-        if hasattr(source, "passes")
+        if isinstance(source, RefineReport)
         else _last_refines(records_of(source), model)
     )
     return go.Figure(_describe(runs, title))

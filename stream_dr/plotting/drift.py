@@ -44,7 +44,7 @@ def _describe(versions: list[tuple[int, list[float]]], title: str) -> FigureDict
         return empty_figure(title, "no two versions of a linear projection yet")
 
     degrees = [np.degrees(angles) for _, angles in versions]
-    shown = {"largest angle": [d.max() for d in degrees], "median angle": [np.median(d) for d in degrees]}
+    lines = {"largest angle": [d.max() for d in degrees], "median angle": [np.median(d) for d in degrees]}
     traces = [
         {
             "type": "scatter",
@@ -54,7 +54,7 @@ def _describe(versions: list[tuple[int, list[float]]], title: str) -> FigureDict
             "name": name,
             "line": {"color": COLOURS[i * 2]},
         }
-        for i, (name, y) in enumerate(shown.items())
+        for i, (name, y) in enumerate(lines.items())
     ]
 
     axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}

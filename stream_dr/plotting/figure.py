@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from stream_dr.projection import Mapped
+
 COLOURS = (
     *("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951"),
     *("#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0"),
@@ -32,15 +34,15 @@ FigureDict = dict[str, Any]
 
 
 def text(value: object) -> str:
-    """Return a name, a label or an error so that plotly shows it as it is, without markup.
+    """Return a name, a label or an error as plotly must get it.
 
-    Long texts are cut.
+    What plotly would read as markup is escaped. Long texts are cut.
     """
     line = " ".join(str(value).split()) or "(empty)"
     return html.escape(line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…", quote=False)
 
 
-def figure_dict(traces: Sequence[Trace], title: str, **layout: Any) -> FigureDict:
+def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:
     """Return the figure of these traces. The title may hold markup."""
     defaults = {
         "title": {"text": title, "x": 0, "xref": "paper", "font": {"size": 15}},
@@ -63,7 +65,7 @@ def empty_figure(title: str, why: str) -> FigureDict:
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
 
-def whole_numbers(name: str, count: int) -> dict[str, Any]:
+def whole_numbers(name: str, count: int) -> dict[str, object]:
     """Describe an axis of `count` whole numbers, without ticks between them."""
     return {"title": {"text": name}, "tickformat": "d", **({"dtick": 1} if count <= 20 else {})}
 
@@ -71,7 +73,7 @@ def whole_numbers(name: str, count: int) -> dict[str, Any]:
 def inner(model: Any) -> Any:
     """Return a fitted estimator's projection without its feature map, or the model itself."""
     projection = model.projection() if hasattr(model, "projection") else model
-    return getattr(projection, "inner", projection)
+    return projection.inner if isinstance(projection, Mapped) else projection
 
 
 def array(model: Any, name: str) -> np.ndarray | None:

@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.plotting.figure import COLOURS, FigureDict, array, empty_figure, figure_dict, inner, text
+from stream_dr.projection import Columns, Mapped
 
 
 def loadings(
@@ -46,7 +47,7 @@ def loadings_of(
     A large loading of a feature that hardly varies says little.
     """
     projection = inner(model)
-    if hasattr(projection, "columns"):
+    if isinstance(projection, Columns):
         features = projection.columns
         values = projection.scores
         label = "score"
@@ -80,8 +81,8 @@ def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:
     if names is not None:
         return names
     projection = model.projection() if hasattr(model, "projection") else model
-    if getattr(projection, "kind", "") == "mapped":
-        return getattr(projection, "feature_names", None) or ()
+    if isinstance(projection, Mapped):
+        return projection.feature_names or ()
     return list(getattr(model, "feature_names_in_", ()))
 
 
@@ -90,5 +91,5 @@ def _distinct(features: list[int], names: Sequence[object]) -> list[str]:
 
     Names that would look alike get their number.
     """
-    shown = [text(names[i]) if i < len(names) else f"feature {i}" for i in features]
-    return [f"{name} ({i})" if shown.count(name) > 1 else name for i, name in zip(features, shown, strict=True)]
+    labels = [text(names[i]) if i < len(names) else f"feature {i}" for i in features]
+    return [f"{name} ({i})" if labels.count(name) > 1 else name for i, name in zip(features, labels, strict=True)]

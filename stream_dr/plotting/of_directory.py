@@ -50,7 +50,9 @@ def figure_of(
     newest: Newest | None = None,
     records: Sequence[Facts] | None = None,
 ) -> go.Figure:
-    """Draw a figure of one of KINDS of a model, or of all models for kinds in OF_ALL.
+    """Draw a figure of a model, or of all models for kinds in OF_ALL.
+
+    kind: one of KINDS.
 
     newest, records: pass them if they were read already.
 

@@ -113,7 +113,7 @@ def _is_continuous(targets: Targets | None) -> bool:
 
 
 def _codes(targets: Targets) -> np.ndarray:
-    """Return the code of each row's first label (rows,), −1 for a row without a label."""
+    """Return the code of each row's first label (rows,), or −1."""
     if targets.indptr is None:
         codes = targets.codes
     else:
@@ -143,16 +143,16 @@ def _groups(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) ->
     codes = _codes(targets)
     sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
     largest = np.argsort(-sizes, kind="stable")[:MAX_CLASSES]
-    shown = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
+    coloured = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
     groups = [
         _Group(
             text(targets.labels[code]), np.flatnonzero(codes == code), COLOURS[i % len(COLOURS)],
             SYMBOLS[i // len(COLOURS) % len(SYMBOLS)], means.get(code),
         )
-        for i, code in enumerate(shown)
+        for i, code in enumerate(coloured)
     ]  # fmt: skip
 
-    others = np.flatnonzero((codes >= 0) & ~np.isin(codes, shown))
+    others = np.flatnonzero((codes >= 0) & ~np.isin(codes, coloured))
     if len(others):
         groups.append(_Group(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
     unlabelled = np.flatnonzero(codes < 0)

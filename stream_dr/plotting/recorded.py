@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from stream_dr.directory.directory import Directory
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.models.schema import Facts
 
@@ -16,7 +17,7 @@ def records_of(source: Any) -> list[Facts]:
     """
     if isinstance(source, str | Path):
         return Records(Path(source) / RECORDS).read()
-    return source.records.read() if hasattr(source, "records") else list(source)
+    return source.records.read() if isinstance(source, Directory) else list(source)
 
 
 def recorded(records: Sequence[Facts], kind: str, model: str | None = None) -> list[Facts]:

@@ -44,10 +44,10 @@ th,.how{opacity:.75}.how{max-width:60rem}h2{border-top:1px solid #8886;padding-t
 
 _DARK = """const draw=()=>{const text=getComputedStyle(document.body).color;
 for(const plot of document.querySelectorAll(".js-plotly-plot")){
-const told={paper_bgcolor:"#0000",plot_bgcolor:"#0000","font.color":text};
+const colours={paper_bgcolor:"#0000",plot_bgcolor:"#0000","font.color":text};
 for(const axis of Object.keys(plot.layout).filter(n=>/^[xy]axis\\d*$/.test(n)))
-Object.assign(told,{[axis+".gridcolor"]:"#8884",[axis+".zerolinecolor"]:"#8888",[axis+".linecolor"]:"#8888"});
-Plotly.relayout(plot,told);if(plot.data[0].type==="heatmap")Plotly.restyle(plot,{"textfont.color":text})}};
+Object.assign(colours,{[axis+".gridcolor"]:"#8884",[axis+".zerolinecolor"]:"#8888",[axis+".linecolor"]:"#8888"});
+Plotly.relayout(plot,colours);if(plot.data[0].type==="heatmap")Plotly.restyle(plot,{"textfont.color":text})}};
 draw();matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);"""
 """Script that gives figures the page's colours, as the dashboard does."""
 
@@ -79,19 +79,19 @@ def _page(directory: Directory, rows: int, watch: Callable[[int, int], None]) ->
     yield from _stream(directory)
 
     for kind in OF_ALL:
-        yield from _shown(kind, figure_of(directory, kind, records=records))
+        yield from _figure_section(kind, figure_of(directory, kind, records=records))
 
     for number, model in enumerate(_ranked(directory)):
         watch(number, len(directory.models))
         yield from _model(directory, model)
         for kind in KINDS:
             if kind not in OF_ALL:
-                yield from _shown(kind, figure_of(directory, kind, model, options, newest, records))
+                yield from _figure_section(kind, figure_of(directory, kind, model, options, newest, records))
     yield f"<script>{_DARK}</script></body></html>\n"
 
 
 def _summary(directory: Directory, records: list[Facts]) -> Iterator[str]:
-    """Yield which model is best and since when, and a table of the models, the best first."""
+    """Yield the best model, and a table of all models, the best first."""
     tested = directory.records.last_tested()
     best = leader(records, directory.models.keys())
     if best is not None:
@@ -196,7 +196,7 @@ def _table(*rows: tuple[str, object]) -> str:
     return f"<table>{''.join(cells)}</table>"
 
 
-def _shown(kind: str, figure: go.Figure) -> Iterator[str]:
+def _figure_section(kind: str, figure: go.Figure) -> Iterator[str]:
     """Yield a figure and how its numbers were obtained."""
     if not figure.data:
         yield f"<p class=how>{escape(kind)}: {figure.layout.annotations[0].text}</p>"
