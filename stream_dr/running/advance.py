@@ -109,6 +109,7 @@ class Steps:
             after = steps[-1].position
 
     def _read_log(self, after: int, until: int, limit: int) -> list[Step]:
+        """Return the next events of the log."""
         steps: list[Step] = []
         remaining_bytes = PAGE_BYTES
         try:
@@ -162,7 +163,7 @@ def backfill(
     after_page: Callable[[list[Step]], bool | None] | None = None,
     rebuild: ShouldContinue | None = always,
 ) -> list[Model]:
-    """Apply the log's events up to `until` to each model that is behind, in one pass.
+    """Apply the log's events up to `until` to all models, in one pass.
 
     Each model skips the events that it has applied. A model that cannot apply an event is failed,
     and so is one whose shard cannot be read.
@@ -242,7 +243,7 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
 
 
 def _remaining(step: Step, removed_to: int, directory: Directory) -> Block | None:
-    """Return the rows of an event that no unlearn event up to `removed_to` takes out, or None."""
+    """Return the rows of an event without those unlearned up to `removed_to`, or None."""
     if step.block is None or step.position >= removed_to:
         return step.block
     remaining = directory.history.left(step.position, step.block, numbers_of(step.block, step.gone), removed_to)

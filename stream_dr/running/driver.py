@@ -214,7 +214,7 @@ class Driver:
         return self._work.submit(self._publish_and_snapshot, model)
 
     def submit_publish(self, model: Model) -> None:
-        """Publish a model on a worker, if its policy publishes by itself and it has news."""
+        """Publish a model on a worker, if its policy allows and it has changed."""
         if model.soon and model.stale and not model.publishing and model.attempted < model.position:
             self._work.submit(self._publish, model, model.begin_publishing())
 
@@ -318,7 +318,7 @@ class Driver:
         return self._checkpoint_started_at + max(pause, SNAPSHOT_SHARE * self._checkpoint_seconds)
 
     def _published_first(self, models: Sequence[Model]) -> list[Model]:
-        """Return the models that have published for the first time and have no snapshot of it.
+        """Return the models whose first publication has no snapshot yet.
 
         Empty if the last snapshots could not be written.
         """

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stream_dr.datasets.sources import are_shards, open_source
 from stream_dr.errors import InvalidParameter
@@ -12,6 +12,9 @@ from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.shards.dataset import open_dataset
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 AnyEstimator = TypeVar("AnyEstimator", bound=Estimator)
 
@@ -77,10 +80,10 @@ def _blocks(source: Any, label: str | None, format: str | None, options: dict[st
     return batches(as_block(source, label))
 
 
-def _bar(shown: bool) -> Any:
+def _bar(visible: bool) -> "Progress":
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,.0f} rows"), TimeElapsedColumn())
-    return Progress(*columns, console=console, disable=not (shown and console.is_terminal), transient=True)
+    return Progress(*columns, console=console, disable=not (visible and console.is_terminal), transient=True)

@@ -132,6 +132,7 @@ class ModelThread:
         self._long.submit(self._catch_up, models)
 
     def _catch_up(self, models: Sequence[Model]) -> None:
+        """Advance models until they join the live ones."""
         behind = list(models)
         driver = self._new_driver()
 
@@ -187,6 +188,7 @@ class ModelThread:
         return self._stop_at < math.inf
 
     def _run(self) -> None:
+        """Take turns until the thread is stopped."""
         while True:
             behind = self.cursor < self._directory.position
             if self._stopping and (not behind or time.monotonic() > self._stop_at):

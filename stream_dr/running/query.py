@@ -209,12 +209,10 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
         "refined_at": published.refined_at,
         "residual": published.residual,
     }
-    spec = getattr(projection, "feature_map", None)
-    if spec is not None:
-        metadata["feature_map"] = spec
-    columns = getattr(projection, "feature_names", None)
-    if columns is not None:
-        metadata["columns"] = json.dumps(columns)
+    if isinstance(projection, Mapped):
+        metadata["feature_map"] = projection.feature_map
+        if projection.feature_names is not None:
+            metadata["columns"] = json.dumps(projection.feature_names)
 
     arrays = _arrays(projection)
     # Clients with stored embeddings need the map to the newest version, not the versions between.
@@ -334,7 +332,7 @@ def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which a column of ids or targets is written, that of Python's values."""
+    """Return the type in which a column of ids or targets is written."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     if pa.types.is_fixed_size_list(kind) and kind.list_size == 1:
@@ -349,7 +347,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _carried_columns(block: Block, fields: dict[str, pa.DataType]) -> dict[str, pa.Array]:
-    """Return the block's ids and targets as columns of these types, null if it has none."""
+    """Return the block's ids and targets as columns of these types, or nulls."""
     values: dict[str, object] = {"id": block.ids}
     if isinstance(block.y, Targets):
         rows = block.y.row_labels()

@@ -196,7 +196,7 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
 
 
 def publish_unrefined(directory: Directory, model: Model) -> None:
-    """Publish the solution from one pass in place of a refined one, and snapshot the model."""
+    """Publish the one-pass solution in place of a refined one, and snapshot the model."""
     frozen = model.freeze()
     model.publish(frozen)
     snapshot(model, frozen, directory.path)
@@ -240,7 +240,7 @@ def _write_checkpoint(path: Path, frozen: Frozen, refining: Refining) -> None:
 
 
 def _load_checkpoint(path: Path, frozen: Frozen, max_passes: int) -> Refining | None:
-    """Return the checkpoint of an earlier refine of the same rows, or None if none can be used."""
+    """Return the usable checkpoint of an earlier refine of the same rows, or None."""
     if not path.exists():
         return None
     try:

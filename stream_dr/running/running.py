@@ -180,14 +180,14 @@ class Running:
             known = self.directory.models.get(name)
             if known is not None:
                 check_model(self.directory, known)
-        return self._joined(*self.directory.add_model(name, key, params, start, policy, refine))
+        return self._join(*self.directory.add_model(name, key, params, start, policy, refine))
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
         """Add a saved estimator, as Directory.add_saved.
 
         It goes on with the next batch.
         """
-        return self._joined(*self.directory.add_saved(name, estimator, policy))
+        return self._join(*self.directory.add_saved(name, estimator, policy))
 
     def remove_model(self, name: str) -> None:
         """Remove a model, as Directory.remove_model, and cancel its jobs.
@@ -269,7 +269,7 @@ class Running:
         return self._appender.queued_bytes
 
     def ready(self) -> str | None:
-        """Return a sentence that says why no batch can be taken, or None if batches can."""
+        """Return why no batch can be taken, as a sentence, or None."""
         if self._stopping:
             return "the engine is stopping"
         if self.directory.log.displaced is not None:
@@ -363,8 +363,8 @@ class Running:
         if event in _COUNTED:
             self._figures[_COUNTED[event]] += 1
 
-    def _joined(self, model: Model, new: bool) -> tuple[Model, bool]:
-        """Let a new model join the live ones, by a backfill if it is far behind."""
+    def _join(self, model: Model, new: bool) -> tuple[Model, bool]:
+        """Let a new model join the live ones. Backfill it if it is far behind."""
         if new:
             self._set_default_policy(model)
             model.catch_up()
