@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from stream_dr.distributed.local import threads
+from stream_dr.distributed.local import thread_runner
 from tests.support.processes import Cluster, eight_tasks, kills, run
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         folder = eight_tasks(scratch / "shards")
-        wanted = run(scratch / "threads", folder, threads(2))
+        wanted = run(scratch / "threads", folder, thread_runner(2))
         cluster = Cluster(scratch)
         try:
             cluster.start(2)
