@@ -20,8 +20,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from tests.service.serving import Process, arrow, post
-from tests.service.test_look import unpacked
+from tests.support.serving import Process, arrow, post
 
 
 def processor_seconds(pid: int) -> float:
@@ -43,9 +42,7 @@ class Clients:
             while not self._ended.wait(wait):
                 wait = 2.0
                 answer = http.get("/figures", params={"model": "lda", "have": ",".join(tags.values())})
-                tags = {
-                    kind: told["tag"] for kind, told in unpacked(answer.raise_for_status().content)["figures"].items()
-                }
+                tags = {kind: told["tag"] for kind, told in answer.raise_for_status().json()["figures"].items()}
                 self.asked += 1
 
     def __enter__(self) -> "Clients":

@@ -14,13 +14,11 @@ import time
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.news20 import data
+from benchmarks.news20 import tfidf_shards
 from benchmarks.papers.two_stage_methods import by_lsqr
-from stream_dr.datasets.convert import convert
-from stream_dr.datasets.sources import Options
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import refine_steps
-from stream_dr.shards.dataset import Dataset, open_dataset
+from stream_dr.shards.dataset import Dataset
 from stream_dr.solve.conjugate_gradient import angle
 
 
@@ -42,8 +40,7 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=40)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        convert([data("news20") / "20Newsgroups.mat"], "mat", folder + "/d", Options(subset="trainIdx"), tfidf=True)
-        dataset = open_dataset(folder + "/d")
+        dataset, _ = tfidf_shards(folder)
         for gamma in (float(text) for text in given.gammas.split(",")):
             began = time.perf_counter()
             reference, iterations = in_memory(dataset, gamma)

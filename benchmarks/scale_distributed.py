@@ -26,10 +26,10 @@ from stream_dr.datasets.generate import write_rcv1_like
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed import local, parts
-from stream_dr.distributed.cluster import workers_of
-from stream_dr.distributed.kept import Kept, Run
-from stream_dr.distributed.local import threads
-from stream_dr.distributed.parts import Part, Told
+from stream_dr.distributed.cluster import cluster_runner
+from stream_dr.distributed.local import thread_runner
+from stream_dr.distributed.part_store import PartStore, PlanRunner
+from stream_dr.distributed.parts import PartialResult, ProgressCallback
 from stream_dr.distributed.plan import Plan
 from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.models.snapshot import state_sha256
@@ -82,13 +82,13 @@ def spent() -> dict[str, float]:
     return {**SPENT, "cpu": time.process_time()}
 
 
-def measured(name: str, folder: Path, scratch: Path, run: Run, counters: Callable[[], dict[str, float]]) -> Line:
+def measured(name: str, folder: Path, scratch: Path, run: PlanRunner, counters: Callable[[], dict[str, float]]) -> Line:
     """One replay into a new directory. counters: `spent` and `moved` of all processes, summed."""
     seen: dict[str, Any] = {}
 
-    def timed_run(plan: Plan, told: Told, kept: Kept | None) -> Any:
+    def timed_run(plan: Plan, told: ProgressCallback, kept: PartStore | None) -> Any:
         before, began = counters(), time.perf_counter()
-        found: Part = run(plan, told, kept)[0]
+        found: PartialResult = run(plan, told, kept)[0]
         seen["wall"] = time.perf_counter() - began
         seen.update({kind: value - before[kind] for kind, value in counters().items()})
         seen["state"] = sum(array.nbytes for array in pack(found.states[0])[0].values())
@@ -108,7 +108,7 @@ def cluster(scratch: Path, workers: int) -> Iterator[tuple[str, Callable[[], dic
     """A cluster's address and its counters; its workers are warm: they have imported all and compiled what they need."""
     from distributed import Client
 
-    from tests.stream_dr.distributed.processes import Cluster
+    from tests.support.processes import Cluster
 
     made = Cluster(scratch)
     try:
@@ -138,16 +138,20 @@ def table(rows: int, scratch: Path, say: Callable[[str], object] = print) -> lis
     write_rcv1_like(scratch / "few", 2_000, "topics")
     lines = []
     for count in (1, 2):
-        measured(f"warm {count}", scratch / "few", scratch, threads(count), spent)
-        lines.append(measured(f"{count} threads", scratch / "shards", scratch, threads(count), spent))
+        measured(f"warm {count}", scratch / "few", scratch, thread_runner(count), spent)
+        lines.append(measured(f"{count} threads", scratch / "shards", scratch, thread_runner(count), spent))
     for count in (1, 2):
         (scratch / f"cluster{count}").mkdir()
         with cluster(scratch / f"cluster{count}", count) as (address, counters):
             for turn in range(2 * count):  # a small plan is one task: both workers get some
                 measured(
-                    f"warm {count} {turn}", scratch / "few", scratch / f"cluster{count}", workers_of(address), counters
+                    f"warm {count} {turn}",
+                    scratch / "few",
+                    scratch / f"cluster{count}",
+                    cluster_runner(address),
+                    counters,
                 )
-            lines.append(measured(f"{count} workers", scratch / "shards", scratch, workers_of(address), counters))
+            lines.append(measured(f"{count} workers", scratch / "shards", scratch, cluster_runner(address), counters))
     zeroing = _zeroing(lines[0].state)
     for line in lines:
         merging, zeros = (100 * seconds / line.cpu for seconds in (line.merging, line.tasks * zeroing))

@@ -19,7 +19,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -31,7 +30,7 @@ from pydantic import ValidationError
 
 import stream_dr
 from service import auth
-from service.settings import PREFIX, Settings
+from service.settings import Settings
 
 log = logging.getLogger("stream_dr.serve")
 
@@ -57,9 +56,6 @@ def serve(
     raise_file_limit(settings)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     listening = listen(settings)
-    # Readers of files and shards ask the environment. This holds for the whole process, so only the process's own command
-    # sets it: a service in a thread of another program leaves that program's budget as it is.
-    os.environ[f"{PREFIX}MAX_READ_BYTES"] = str(settings.max_read_bytes)
     try:
         with _one_blas_thread(), open_directory(settings) as directory:
             prepare(directory)
@@ -114,18 +110,13 @@ class Serving:
     """uvicorn over the application, ended in good order by a signal: the process goes on to exit 0, where uvicorn would
     raise a signal that it took itself again after its shutdown.
 
-    It closes connections that uvicorn would keep for ever: those whose head is not there after `head_timeout`, and, while
-    there are as many connections as are served, all that have no request, for each takes a file. ready: called, on
-    the event loop, once every kernel is compiled.
+    ready: called, on the event loop, once every kernel is compiled.
     """
 
     def __init__(self, app: FastAPI, settings: Settings, ready: Callable[[], None]) -> None:
         self._settings, self._shared, self._ready = settings, app.state.shared, ready
         self._server = uvicorn.Server(_configuration(app, settings))
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: dict[
-            Any, tuple[Any, float]
-        ] = {}  # connections without a request: the last one's cycle, since when
 
     @property
     def started(self) -> bool:
@@ -150,11 +141,10 @@ class Serving:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._stop)
-        beginning, watching = asyncio.create_task(self._begin()), asyncio.create_task(self._watch())
+        beginning = asyncio.create_task(self._begin())
         try:
             await serving
         finally:
-            watching.cancel()
             if not self._server.started:  # the application could not start
                 beginning.cancel()
         if self._server.started:
@@ -180,23 +170,6 @@ class Serving:
         except BaseException:
             self._stop()
             raise
-
-    async def _watch(self) -> None:
-        while True:
-            self._close_waiting(time.monotonic())
-            await asyncio.sleep(0.1)
-
-    def _close_waiting(self, now: float) -> None:
-        connections: set[Any] = set(self._server.server_state.connections)
-        waiting = {c: c.cycle for c in connections if c.cycle is None or c.cycle.response_complete}
-        before, self._waiting = self._waiting, {}
-        for connection, cycle in waiting.items():  # another cycle: there was a request since the last look
-            last, since = before.get(connection, (cycle, now))
-            self._waiting[connection] = (cycle, since if last is cycle else now)
-        full = len(connections) >= self._settings.max_connections + 1
-        for connection, (_, since) in self._waiting.items():
-            if full or now - since > self._settings.head_timeout:
-                connection.shutdown()
 
 
 def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:

@@ -77,12 +77,6 @@ class Settings(BaseSettings):
         "request bodies held in memory at once; above it 429, for a body that alone is above it 413",
         ge=1,
     )
-    max_read_bytes: Count = _setting(
-        256 * MIB,
-        "bytes",
-        "what reading a file or shard works on at once; it takes four times as much at most (the command line's, too)",
-        ge=MIB,
-    )
     max_lag: Count = _setting(
         10_000, "events", "events a live model may be behind the log before posts are answered 429", ge=1
     )
@@ -125,7 +119,6 @@ class Settings(BaseSettings):
     max_head_bytes: Count = _setting(
         64 * KIB, "bytes", "longest head of a request, its query included; above it uvicorn's plain 400", ge=1024
     )
-    head_timeout: Seconds = _setting(10.0, "seconds", "longest that a connection may be without a whole head", gt=0)
     body_timeout: Seconds = _setting(30.0, "seconds", "longest that a request body may take to arrive", gt=0)
     stop_timeout: Seconds = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)
     drain_timeout: Seconds = _setting(
@@ -135,9 +128,7 @@ class Settings(BaseSettings):
         ge=0,
     )
     max_listeners: Count = _setting(32, "connections", "open /events connections; above it 429", ge=0)
-    max_connections: Count = _setting(
-        1_000, "connections", "connections served at once; above it 503, and those without a request are closed", ge=1
-    )
+    max_connections: Count = _setting(1_000, "connections", "connections served at once; above it 503", ge=1)
     warm_up: bool = _setting(True, "yes or no", "compile every kernel at the start; /readyz is 503 until then")
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "least severe line logged")
 

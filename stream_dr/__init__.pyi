@@ -51,7 +51,7 @@ from .models.saved import save as save
 from .models.schema import Limits as Limits
 from .models.snapshot import export_model as export_model
 from .plotting.live import LiveFigures as LiveFigures
-from .plotting.of_directory import Wanted as Wanted
+from .plotting.of_directory import FigureOptions as FigureOptions
 from .rows.block import Block as Block
 from .running.driver import RunSettings as RunSettings
 from .running.fit import fit as fit

@@ -13,7 +13,7 @@ Why this way: what a newcomer sees work is what the product is made of; there is
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,7 +129,7 @@ def replay_shards(
         return {m.name: m.advanced_rows / m.advance_seconds for m in opened.models.values() if m.advanced_rows}
 
 
-def post_shards(address: str, shards: list[Path]) -> Iterator[dict[str, Any]]:
+def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, Any]]:
     """Post each batch of the shards as Arrow, the very last as JSON, under fixed keys; the service's answers."""
     blocks = [block for _, block in open_dataset(shards).events()]
     with Client(address) as client:

@@ -20,7 +20,7 @@ import stream_dr
 from stream_dr.cli import COMMANDS, main, make_app
 from stream_dr.commands.specs import parse_spec, parse_value
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.directory.batches import dense, shards, sparse
+from tests.support.batches import dense, shards, sparse
 
 
 def told(err: str) -> str:

@@ -222,8 +222,12 @@ def missing_names(path: Path) -> Iterator[str]:
                     yield name
 
 
-def test_what_a_benchmark_imports_of_ours_is_there() -> None:
-    found = ((path, name) for path in sorted((ROOT / "benchmarks").rglob("*.py")) for name in missing_names(path))
+def test_what_benchmarks_and_campaigns_import_of_ours_is_there() -> None:
+    found = (
+        (path, name)
+        for path in sorted([*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "tests/campaigns").glob("*.py")])
+        for name in missing_names(path)
+    )
     assert [f"{path.relative_to(ROOT)} imports {name}" for path, name in found] == []
 
 

@@ -19,10 +19,10 @@ from stream_dr import estimators
 from stream_dr.cli import main
 from stream_dr.directory import inspect as inspecting
 from stream_dr.estimators import ESTIMATORS
-from tests.service.serving import in_thread
-from tests.stream_dr.directory.batches import dense, shards
 from tests.stream_dr.estimators import test_contract as contract
 from tests.stream_dr.estimators import test_help as told
+from tests.support.batches import dense, shards
+from tests.support.serving import in_thread
 
 PAGE = Path(__file__).parents[1] / "docs" / "new-estimator.md"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from sklearn import datasets as shipped
+from sklearn.preprocessing import normalize
 
-from stream_dr.datasets.convert import count_documents
 from stream_dr.datasets.generate import rcv1_like
 from stream_dr.datasets.sources import open_source
 from stream_dr.rows.block import Block
@@ -224,9 +224,19 @@ def load_text(name: str, rows: int | None = None) -> Set | None:
 
 
 def tfidf(train: sp.csr_matrix, test: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:
-    """Counts as unit-norm tf-idf rows, both by the training rows' frequencies."""
-    weighting = count_documents([Block(train)])
-    return weighting.apply(Block(train)).X, weighting.apply(Block(test)).X
+    """Return counts as unit-norm tf-idf rows, both by the frequencies of the training rows.
+
+    A word weighs (1 + log count) · log(documents / documents with the word).
+    """
+    documents = np.bincount(train.indices, minlength=train.shape[1])
+    idf = np.log(train.shape[0] / np.maximum(documents, 1)) * (documents > 0)
+
+    def weighted(counts: sp.csr_matrix) -> sp.csr_matrix:
+        rows = sp.csr_matrix(counts, copy=True)
+        rows.data = (1 + np.log(rows.data)) * idf[rows.indices]
+        return normalize(rows)
+
+    return weighted(train), weighted(test)
 
 
 def _stacked(blocks: Iterable[Block]) -> Set:

@@ -59,7 +59,7 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     }
 
     def drawn() -> bytes:
-        wanted = stream_dr.Wanted(query.rows, query.dimensions, query.component)
+        wanted = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
         have = query.have.split(",") if query.have else []
         return shared.figures().draw(query.model, wanted, have, rights)
 

@@ -37,7 +37,6 @@ from stream_dr.arrow.rows import (
 )
 from stream_dr.arrow.sound import check_batches, check_types, first_line
 from stream_dr.arrow.targets import arrow_from_targets, targets_from_arrow
-from stream_dr.budget import read_budget
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.table_rows import is_text, raw_from_arrow
@@ -85,7 +84,7 @@ def read_arrow(data: Any, max_bytes: int | None = None) -> Validated:
 def check_file(data: Any) -> tuple[int, ...]:
     """Rows of each batch of an IPC file that pyarrow may then read by its footer. Raises what `read_arrow` does of one."""
     view = memoryview(data).cast("B")
-    return check_footer(view, check_messages(stream_in(view), batch_bytes=read_budget()))
+    return check_footer(view, check_messages(stream_in(view)))
 
 
 def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.budget import SETTING
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
 
 MOST_BATCHES = 1_000
@@ -127,15 +126,14 @@ def stream_in(view: memoryview) -> memoryview:
     return view[8 : _footer(view)] if bytes(view[:6]) == _MAGIC else view
 
 
-def check_messages(view: memoryview, max_bytes: int | None = None, batch_bytes: int | None = None) -> list[Message]:
+def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Message]:
     """The messages of a stream up to its end-of-stream marker; the first is its schema.
 
     max_bytes bounds the bytes once unpacked, where a value counts as four at least and dictionaries count again for each
     record batch but the first; with it go MOST_BATCHES, MOST_PARTS and SMALL_VALUES. None: no bound, for files.
-    batch_bytes bounds what one compressed batch unpacks to, or one of values that take no bytes.
     Raises MalformedInput, SchemaMismatch (a type that is not the layout's, a delta dictionary) or LimitExceeded.
     """
-    seen, messages = _Seen(max_bytes, batch_bytes), list[Message]()
+    seen, messages = _Seen(max_bytes), list[Message]()
     try:
         for message in _messages(view):
             if (message.kind == _SCHEMA) == bool(messages) or message.kind not in (_SCHEMA, _DICTIONARY, _RECORD_BATCH):
@@ -212,8 +210,8 @@ def _messages(view: memoryview) -> Iterator[Message]:
 class _Seen:
     """What the messages looked at so far add up to. metadata_bytes: what their metadata takes."""
 
-    def __init__(self, max_bytes: int | None, batch_bytes: int | None = None) -> None:
-        self._max_bytes, self._batch_bytes, self.metadata_bytes = max_bytes, batch_bytes, 0
+    def __init__(self, max_bytes: int | None) -> None:
+        self._max_bytes, self.metadata_bytes = max_bytes, 0
         self._messages = self._batches = self._bytes = self._parts = self._told = self._values = self._sent = 0
         self._coded: dict[int, str] = {}
         self._dictionaries: dict[int, int] = {}
@@ -303,14 +301,7 @@ class _Seen:
             total += length if size == -1 else size
         self._values += sum(nodes)
         self._sent += total
-        total = max(total, 4 * sum(nodes))
-        if self._batch_bytes is not None and total > max(self._batch_bytes, 8 * len(body)):
-            raise LimitExceeded(
-                f"a record batch of {len(body)} bytes unpacks to {total}; write smaller batches, or set {SETTING} for more.",
-                needed=total,
-                limit=self._batch_bytes,
-            )
-        return total
+        return max(total, 4 * sum(nodes))
 
     def _bound(self, count: int, most: int | None, what: str) -> None:
         if self._max_bytes is not None and most is not None and count > most:

@@ -1,7 +1,7 @@
-"""Connection: requests to a service, sent again where that is safe, and its errors raised as their classes.
+"""Connection: requests to a service, with retries, and errors raised as their classes.
 
-An attempt that had no answer, or 429, 502, 503 or 504, is made again: what changes anything carries an idempotency key, or
-may be asked for twice.
+An attempt without an answer, or with 429, 502, 503 or 504, is repeated. That is safe: what changes
+anything carries an idempotency key, or may be repeated.
 """
 
 import random
@@ -14,12 +14,12 @@ import httpx
 
 from stream_dr import errors
 
-_AGAIN = (429, 502, 503, 504)
-"""Answers after which the same request may succeed."""
+_RETRY_STATUS = (429, 502, 503, 504)
+"""Status codes after which the same request may succeed."""
 
 
 class Connection:
-    """A service at `url`; token, timeout, retries as of Client."""
+    """HTTP connection to a service. Parameters as of Client."""
 
     def __init__(self, url: str, token: str | None, timeout: float, retries: int) -> None:
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
@@ -35,11 +35,14 @@ class Connection:
         self._http.close()
 
     def send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """The answer, after as many attempts as allowed. Raises the error it tells, or RemoteError."""
+        """Send a request, with retries, and return the response.
+
+        Raises the error that the response describes, or RemoteError.
+        """
         for attempt in range(self._retries + 1):
             last = attempt == self._retries
             try:
-                answer = self._http.request(method, path, **request)
+                response = self._http.request(method, path, **request)
             except httpx.TransportError as e:
                 if last:
                     raise errors.RemoteError(
@@ -48,15 +51,20 @@ class Connection:
                     ) from e
                 time.sleep(_pause(attempt))
                 continue
-            if answer.status_code not in _AGAIN or last:
-                break
-            time.sleep(max(_pause(attempt), _asked(answer)))
-        if answer.is_success:
-            return answer
-        raise error_of(answer)
 
-    def once(self, path: str) -> httpx.Response:
-        """What GET answers, whatever it is, asked once. Raises RemoteError where nobody answers."""
+            if response.status_code not in _RETRY_STATUS or last:
+                break
+            time.sleep(max(_pause(attempt), _retry_after(response)))
+
+        if response.is_success:
+            return response
+        raise error_of(response)
+
+    def get_once(self, path: str) -> httpx.Response:
+        """Send GET without retries and return the response, whatever its status.
+
+        Raises RemoteError if the service does not answer.
+        """
         try:
             return self._http.get(path)
         except httpx.TransportError as e:
@@ -64,34 +72,43 @@ class Connection:
 
     @contextmanager
     def lines(self, path: str) -> Iterator[Iterator[str]]:
-        """The lines that GET answers, as they come. Raises the error it tells, or RemoteError, also where they break off."""
+        """Send GET and give the response's lines as they arrive.
+
+        Raises the error that the response describes, or RemoteError, also if the connection is
+        lost.
+        """
         try:
-            with self._http.stream("GET", path) as answer:
-                if not answer.is_success:
-                    answer.read()
-                    raise error_of(answer)
-                yield answer.iter_lines()
+            with self._http.stream("GET", path) as response:
+                if not response.is_success:
+                    response.read()
+                    raise error_of(response)
+                yield response.iter_lines()
         except httpx.TransportError as e:
             raise errors.RemoteError(f"{self._http.base_url} broke off ({type(e).__name__}: {e}).") from e
 
 
-def error_of(answer: httpx.Response) -> errors.StreamDRError:
-    """The error an answer tells: the class with its code, or with the reason's where the code is of the service alone, its
-    sentence, and its facts as details."""
+def error_of(response: httpx.Response) -> errors.StreamDRError:
+    """Return the error that a response describes.
+
+    Its class has the response's code, or that of its reason for codes that only the service has.
+    Other fields become details.
+    """
     try:
-        told = answer.json()
-        code, detail = told.pop("code"), told.pop("detail")
+        problem = response.json()
+        code = problem.pop("code")
+        detail = problem.pop("detail")
     except (ValueError, KeyError, AttributeError, TypeError):
-        return errors.RemoteError(f"status {answer.status_code}: {answer.text[:200]}", status=answer.status_code)
-    facts = {name: fact for name, fact in told.items() if name not in ("type", "title")}
-    known = code if code in _CLASSES else str(facts.get("reason"))
-    if known not in _CLASSES:
-        return errors.RemoteError(f"{detail} ({code})", code=code, **facts)
-    return _CLASSES[known](detail, **facts)
+        return errors.RemoteError(f"status {response.status_code}: {response.text[:200]}", status=response.status_code)
+
+    details = {name: value for name, value in problem.items() if name not in ("type", "title")}
+    class_code = code if code in _CLASSES else str(details.get("reason"))
+    if class_code not in _CLASSES:
+        return errors.RemoteError(f"{detail} ({code})", code=code, **details)
+    return _CLASSES[class_code](detail, **details)
 
 
 def error_class(code: str) -> type[errors.StreamDRError]:
-    """The class with that code, else RemoteError."""
+    """Return the error class with that code, or RemoteError."""
     return _CLASSES.get(code, errors.RemoteError)
 
 
@@ -99,11 +116,12 @@ _CLASSES: dict[str, type[errors.StreamDRError]] = {}
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, errors.StreamDRError):
         _CLASSES.setdefault(_kind.code, _kind)
-_CLASSES["invalid_request"] = errors.InvalidParameter  # of the request, not of an estimator
+# The parameter is one of the request, not of an estimator.
+_CLASSES["invalid_request"] = errors.InvalidParameter
 
 
 def header(name: str, value: str) -> str:
-    """What stands in a header. Raises InvalidParameter."""
+    """Return a value that is valid in a header, or raise InvalidParameter."""
     if not (isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()):
         raise errors.InvalidParameter(
             f"{name} goes into a header; it must be of printable ASCII characters and neither begin nor end with a space."
@@ -111,12 +129,14 @@ def header(name: str, value: str) -> str:
     return value
 
 
-def _asked(answer: httpx.Response) -> float:
-    """Seconds that the answer asks to wait; a proxy's date is none."""
-    told = answer.headers.get("retry-after", "")
-    return float(told) if told.isdigit() else 0.0
+def _retry_after(response: httpx.Response) -> float:
+    """Return the seconds of Retry-After, or 0."""
+    # A proxy may send a date, which is ignored.
+    seconds = response.headers.get("retry-after", "")
+    return float(seconds) if seconds.isdigit() else 0.0
 
 
 def _pause(attempt: int) -> float:
-    """Seconds before the next attempt; spread, so that many clients do not come back at once."""
+    """Return the seconds to wait before the next attempt."""
+    # Spread at random, so that many clients do not return at once.
     return min(5.0, 0.1 * 2**attempt) * random.uniform(0.5, 1.0)

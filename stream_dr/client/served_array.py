@@ -1,4 +1,4 @@
-"""ServedArray: an array that a service answered, and by what."""
+"""ServedArray: an array that a service returned, with the model and version that made it."""
 
 from typing import Any, Self
 
@@ -6,38 +6,51 @@ import numpy as np
 
 
 class ServedArray(np.ndarray):
-    """An ndarray like any other, which also knows by what its rows were answered; slices and what is computed of it do, too.
+    """An ndarray that knows which projection made its rows.
+
+    Slices, and arrays that are computed from it, know it too.
 
     Attributes
     ----------
     model : str
-        The model's name.
+        Name of the model.
     version : int
-        Which of its projections: answers of one version may be compared. `Client.projection` leads from one to the newest.
+        Version of its projection. Only answers of the same version can be compared.
+        `Client.projection` leads from one version to the newest.
     position : int
-        The last event of the log that the projection includes.
+        Last event of the log that the projection includes.
     solution : str
         "exact", "diagonal", "refined" or "recurrence".
     unseen : int
-        Entries of the rows past the features that the projection knows; they contributed nothing.
+        Number of entries of the rows whose feature the projection does not know. They contribute
+        nothing.
     """
 
-    model: str
-    version: int
-    position: int
-    solution: str
-    unseen: int
+    model: str = ""
+    version: int = 0
+    position: int = -1
+    solution: str = ""
+    unseen: int = 0
 
     @classmethod
-    def of(cls, values: Any, told: dict[str, Any]) -> Self:
-        """An array of `values`, not copied where they are one, with what an answer tells of it."""
+    def of(cls, values: Any, response: dict[str, Any]) -> Self:
+        """Return an array of `values` with the fields of a response.
+
+        An array is not copied.
+        """
         array = np.asarray(values).view(cls)
-        array.model, array.solution = str(told["model"]), str(told["solution"])
-        array.version, array.position, array.unseen = (int(told[name]) for name in ("version", "position", "unseen"))
+        array.model = str(response["model"])
+        array.solution = str(response["solution"])
+        array.version = int(response["version"])
+        array.position = int(response["position"])
+        array.unseen = int(response["unseen"])
         return array
 
     def __array_finalize__(self, source: Any) -> None:
-        """Keep what is known of the array that this one is of."""
-        self.model, self.solution = getattr(source, "model", ""), getattr(source, "solution", "")
-        self.version, self.position = getattr(source, "version", 0), getattr(source, "position", -1)
-        self.unseen = getattr(source, "unseen", 0)
+        """Copy the attributes of the array from which this one was made."""
+        if isinstance(source, ServedArray):
+            self.model = source.model
+            self.solution = source.solution
+            self.version = source.version
+            self.position = source.position
+            self.unseen = source.unseen

@@ -12,10 +12,6 @@ from stream_dr.shards.manifest import Manifest
 Sources = Annotated[
     list[Path], typer.Argument(metavar="SRC…", help="Files; .gz, .bz2, .xz and archive.zip!member are unpacked.")
 ]
-Tfidf = Annotated[bool, typer.Option("--tfidf", help="Weight raw counts; reads the files once more to count.")]
-TfidfFrom = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Weight raw counts by another conversion's tfidf.safetensors.")
-]
 
 
 @reads_files
@@ -23,8 +19,6 @@ def convert(
     sources: Sources,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards; made if it is not there.")],
     read_as: ReadAs,
-    tfidf: Tfidf = False,
-    tfidf_from: TfidfFrom = None,
     rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows a file.")] = 100_000,
     rows_per_batch: Annotated[int, typer.Option(min=1, help="Rows a batch, which is an event of the log.")] = 1_000,
 ) -> None:
@@ -47,8 +41,6 @@ def convert(
             read_as.options,
             rows_per_shard=rows_per_shard,
             rows_per_batch=rows_per_batch,
-            tfidf=tfidf,
-            tfidf_from=tfidf_from,
             progress=lambda rows: bar.show(rows, rows),
         )
     result(summary(str(out), manifest))

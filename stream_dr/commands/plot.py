@@ -30,11 +30,11 @@ def plot(
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.plotting.files import check_file, write
-    from stream_dr.plotting.of_directory import Wanted, figure_of
+    from stream_dr.plotting.of_directory import FigureOptions, figure_of
 
     check_file(out)
     with Directory(directory, writable=False) as opened:
         chosen = None if model is None else opened.model(model)
-        figure = figure_of(opened, kind, chosen, Wanted(rows, dimensions, component - 1))
+        figure = figure_of(opened, kind, chosen, FigureOptions(rows, dimensions, component - 1))
     write(figure, out, width, height)
     result(f"{kind} written to {out}")

@@ -12,7 +12,7 @@ from stream_dr.commands.replaying import replay_into
 from stream_dr.commands.specs import Dir, Models, SkipDamaged, Sources, Specs, has_models, parse_specs
 
 if TYPE_CHECKING:
-    from stream_dr.distributed.kept import Kept, Run
+    from stream_dr.distributed.part_store import PartStore, PlanRunner
     from stream_dr.running.replay import ReplaySettings
 
 
@@ -91,18 +91,18 @@ def _learn(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settin
     learn_files(dir, sources, files, specs, read_as, settings)
 
 
-def _parts(workers: int | None, scheduler: str | None, task_seconds: float) -> "Run | None":
-    from stream_dr.distributed.cluster import workers_of
-    from stream_dr.distributed.local import threads
+def _parts(workers: int | None, scheduler: str | None, task_seconds: float) -> "PlanRunner | None":
+    from stream_dr.distributed.cluster import cluster_runner
+    from stream_dr.distributed.local import thread_runner
 
     if scheduler is not None:
-        return workers_of(scheduler, task_seconds)
-    return None if workers is None else threads(workers)
+        return cluster_runner(scheduler, task_seconds)
+    return None if workers is None else thread_runner(workers)
 
 
-def _kept(work: str | None, *parted: object) -> "Kept | None":
-    from stream_dr.distributed.kept import Kept
+def _kept(work: str | None, *parted: object) -> "PartStore | None":
+    from stream_dr.distributed.part_store import PartStore
 
     if work is not None and not any(parted):
         raise typer.BadParameter("a replay without --workers or --scheduler has no parts.", param_hint="--work")
-    return None if work is None else Kept(work)
+    return None if work is None else PartStore(work)

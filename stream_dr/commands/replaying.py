@@ -16,7 +16,7 @@ from stream_dr.shards.uri import RemotePath
 
 if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
-    from stream_dr.distributed.kept import Kept, Run
+    from stream_dr.distributed.part_store import PartStore, PlanRunner
     from stream_dr.models.model import Model
     from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import Dataset
@@ -35,8 +35,8 @@ def replay_into(
     specs: Specs,
     settings: "ReplaySettings",
     out: Path | None = None,
-    parts: "Run | None" = None,
-    kept: "Kept | None" = None,
+    parts: "PlanRunner | None" = None,
+    kept: "PartStore | None" = None,
     refine: bool = False,
 ) -> None:
     """Replay shards and say what was done; with `out`, project them through the first model named, too. parts: what runs a
@@ -57,7 +57,7 @@ def replay_into(
             def show(p: Progress) -> None:
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
 
-            how = run if parts is None else partial(replay_in_parts, parts, kept=kept)
+            how = run if parts is None else partial(replay_in_parts, parts, store=kept)
             report = how(directory, dataset, settings, show)
         for text in report.skipped:
             say(f"skipped: {text}")

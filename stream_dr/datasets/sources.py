@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.arrow.rows import BESIDE, is_layout
-from stream_dr.budget import read_budget
 from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.databases import read_duckdb, read_sqlite
@@ -91,6 +90,9 @@ _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
 }
 """The reader of each format, and which options it has a use for."""
 FORMATS = tuple(_READERS)
+_EVENT_BYTES = 256 << 20
+"""Bytes of a Parquet row group above which a file is read some rows at a time and not as a shard, an event a row group."""
+
 DATABASES = ("sqlite", "duckdb")
 """Formats whose files hold several tables, each a source: FILE!TABLE."""
 TABLES = ("csv", "jsonl", "parquet", "arrow", *DATABASES)
@@ -233,7 +235,7 @@ def are_shards(path: Path) -> bool:
         schema = shard.schema
     except DamagedShard:
         return True
-    if max(shard.batch_rows, default=0) * len(schema) * 8 > read_budget() and not is_layout(schema.names):
+    if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
         return False  # a row group of many rows, to be read some rows at a time
     features = [field for field in schema if field.name not in BESIDE]
     return is_layout(schema.names) or all(plain(field.type) for field in features)

@@ -1,2 +1,4 @@
-"""distributed: replay in parts that are learned side by side, in threads of this machine or on Dask, to the same bits; and
-refine, transform and evaluate on Dask."""
+"""distributed: replay in parts, in threads or on Dask, and refine, transform and evaluate on Dask.
+
+Parts are learned side by side, with the same bits as a replay.
+"""

@@ -1,13 +1,14 @@
-"""cluster: a plan on the workers of a Dask cluster (extra [distributed]).
+"""cluster: runs a plan on the workers of a Dask cluster (extra [distributed]).
 
-Tasks and merges are futures of each other, so a state goes from worker to worker, and the root's alone to the client. A
-worker that is lost takes nothing along but time: its tasks are run again elsewhere. Dask gives up a task that was running
-on four lost workers; it may only have been beside the one that is to blame, so it is sent again when nothing else runs, and
-given up for good when that has failed three times. A worker that is at one task for too long ends the run by its name. Keys
-hold what a task computes, never where from.
+Tasks and merges are futures that depend on each other. States go from worker to worker, and only
+the root's goes to the client. If a worker is lost, its tasks run again elsewhere.
 
-Every worker must see the shards under the same paths or URIs, and have the client's versions of Python, numpy and
-stream_dr: others may give other bits.
+Dask gives up a task that was running on four lost workers. Another task may have been to blame, so
+it is sent again while nothing else runs, and given up for good after three such failures. A worker
+that runs one task for too long ends the run with its name.
+
+Every worker must see the shards under the same paths or URIs. It must also have the client's
+versions of Python, numpy and stream_dr, since others may give other bits.
 """
 
 import platform
@@ -23,52 +24,65 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.kept import Kept, Run, once
-from stream_dr.distributed.parts import Part, Told, learn, merge
+from stream_dr.distributed.part_store import PartStore, PlanRunner, load_or_compute
+from stream_dr.distributed.parts import PartialResult, ProgressCallback, learn, merge
 from stream_dr.distributed.plan import LEAST_ROWS, Node, Plan, Task
 from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Limits, Schema, bytes_needed
+from stream_dr.statistics.protocol import State
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-ALONE = 3
-"""How often a task that took workers with it is tried while nothing else runs."""
+SOLO_ATTEMPTS = 3
+"""How often a task that lost its workers is tried while nothing else runs."""
 
+# Two states that are merged, and the result.
 STATES_HELD = 3
-"""A worker holds two states that it merges, and what comes of them."""
+"""Number of states that a worker holds in memory."""
 
 CONNECT_SECONDS = 10
 
 TASK_SECONDS = 600.0
-"""What a task of LEAST_ROWS rows may take, unless told otherwise."""
+"""Default limit for the time of a task of LEAST_ROWS rows."""
 
 ENDED = -1
+"""Number of rows that a worker reports when a task has ended."""
 
 TOPIC = "stream_dr"
+"""Prefix of the topics on which workers report, and of the keys of futures."""
 
 
-def workers_of(address: str, seconds: float = TASK_SECONDS) -> Run:
-    """What runs plans on the workers of the scheduler at an address (tcp://host:port). seconds: as in Pace. Raises
-    ClusterError."""
+def cluster_runner(address: str, seconds: float = TASK_SECONDS) -> PlanRunner:
+    """Return a function that runs plans on the workers of a scheduler.
 
-    def run(plan: Plan, told: Told, kept: Kept | None = None) -> Sequence[Part]:
+    address: tcp://host:port.
+    seconds: as in TaskWatchdog.
+
+    The function raises ClusterError.
+    """
+
+    def run(plan: Plan, on_batch: ProgressCallback, store: PartStore | None = None) -> Sequence[PartialResult]:
         with connected(address) as client:
             check_workers(client, STATES_HELD * _state_bytes(plan))
-            return _Run(client, plan, told, kept, seconds).result()
+            return _ClusterRun(client, plan, on_batch, store, seconds).result()
 
     return run
 
 
 @contextmanager
 def connected(address: str) -> Iterator["Client"]:
-    """A client of the scheduler at an address. Raises ClusterError where none answers, or where it is lost meanwhile."""
+    """Connect to the scheduler at an address.
+
+    Raises ClusterError if there is none, or if it is lost meanwhile.
+    """
     try:
         from distributed import Client
     except ImportError as e:
         raise ClusterError("Dask is not installed; install stream-dr[distributed].") from e
+
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
@@ -76,10 +90,12 @@ def connected(address: str) -> Iterator["Client"]:
             f"no Dask scheduler answers at {address} ({type(e).__name__}). Start one with `dask scheduler`, or give its "
             "address."
         ) from e
+
     with client, client.as_current():
         try:
             yield client
-        except Exception as e:  # by what it was asked at that moment: a KeyError, an AttributeError …
+        # A lost scheduler raises a KeyError, an AttributeError … depending on the call.
+        except Exception as e:
             if isinstance(e, CancelledError) or (client.status != "running" and not isinstance(e, StreamDRError)):
                 raise ClusterError(
                     "the scheduler was lost. Start it and its workers, and give the command again."
@@ -88,22 +104,28 @@ def connected(address: str) -> Iterator["Client"]:
 
 
 def versions() -> dict[str, str]:
-    """What the bits of a state depend on, here."""
+    """Return the versions in this process on which the bits of a state depend."""
     return {"stream_dr": __version__, "numpy": np.__version__, "Python": platform.python_version()}
 
 
 def check_workers(client: "Client", needed: int = 0) -> None:
-    """Raise ClusterError where there is no worker, or one has other versions, or less memory than so many bytes."""
+    """Raise ClusterError if the workers cannot be used.
+
+    There must be one, and all must have the client's versions and `needed` bytes of memory.
+    """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:
         raise ClusterError("the cluster has no workers; start some with `dask worker`.")
+
     here = versions()
     for address, there in client.run(versions, on_error="return").items():
-        if not isinstance(there, dict):  # it was lost meanwhile
+        # A worker that was lost meanwhile gives an error.
+        if not isinstance(there, dict):
             continue
         _check_versions(address, there, here)
-    for address, facts in workers.items():
-        limit = facts["memory_limit"]
+
+    for address, info in workers.items():
+        limit = info["memory_limit"]
         if limit and limit < needed:
             raise ClusterError(
                 f"worker {address} may take {limit} bytes of memory; these models need {needed} (three states). Give it "
@@ -112,7 +134,7 @@ def check_workers(client: "Client", needed: int = 0) -> None:
 
 
 def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -> None:
-    """Raise ClusterError where a worker's versions are not the client's."""
+    """Raise ClusterError if a worker's versions are not the client's."""
     other = [f"{name} {version}" for name, version in there.items() if version != here[name]]
     if other:
         mine = ", ".join(f"{name} {here[name]}" for name in here)
@@ -120,12 +142,16 @@ def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -
 
 
 def _state_bytes(plan: Plan) -> int:
+    """Return the bytes of one state of every model."""
     specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
     return sum(bytes_needed(estimator_of(spec), plan.schema) for spec in specs)
 
 
 def gathered(client: "Client", futures: "Sequence[Future]") -> list[Any]:
-    """What futures give. Raises what their tasks raise, and ClusterError where worker after worker is lost."""
+    """Return the results of futures.
+
+    Raises what their tasks raise, and ClusterError if one worker after the other is lost.
+    """
     from distributed import KilledWorker
 
     try:
@@ -137,203 +163,264 @@ def gathered(client: "Client", futures: "Sequence[Future]") -> list[Any]:
 
 
 def submit(client: "Client", act: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
-    """What a function gives of these arguments, on a worker; ClusterError where that has other versions than the client."""
+    """Call a function on a worker.
+
+    The future raises ClusterError if its versions differ.
+    """
     return client.submit(_on_worker, versions(), act, *arguments, key=key, pure=False)
 
 
-def _on_worker(wanted: dict[str, str], act: Callable[..., Any], *arguments: Any) -> Any:
-    """Workers that join during a run are checked here, and what one cannot see is told with its address."""
+def _on_worker(client_versions: dict[str, str], act: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a worker. A SourceMissing error names the worker."""
     from distributed import get_worker
 
+    # Workers that joined during the run were not checked before.
     address = get_worker().address
-    _check_versions(address, versions(), wanted)
-    threadpool_limits(1)  # for good: more threads of BLAS sum in another order
+    _check_versions(address, versions(), client_versions)
+    # For the life of the process, since more threads of BLAS sum in another order.
+    threadpool_limits(1)
     try:
         return act(*arguments)
     except SourceMissing as e:
         raise SourceMissing(f"worker {address}: {e} Every worker must see it under that path.") from e
 
 
-class _Given(NamedTuple):
-    """What every task of a run is given: the stream's schema and limits, the topic of what is told, where parts are kept."""
+class _RunContext(NamedTuple):
+    """What all tasks of a run share.
+
+    topic: topic on which workers report.
+    store: where results are stored, or None.
+    """
 
     schema: Schema
     limits: Limits
     topic: str
-    kept: Kept | None
+    store: PartStore | None
 
 
-class _Run:
+class _ClusterRun:
     """One run of a plan."""
 
-    def __init__(self, client: "Client", plan: Plan, told: Told, kept: Kept | None, seconds: float) -> None:
-        self._client, self._plan, self._told, self._seconds = client, plan, told, seconds
-        self._there = frozenset[str]() if kept is None else kept.keys()
-        self._given = _Given(plan.schema, plan.limits, f"{TOPIC}-{plan.key(plan.root)}", kept)
+    def __init__(
+        self,
+        client: "Client",
+        plan: Plan,
+        on_batch: ProgressCallback,
+        store: PartStore | None,
+        seconds: float,
+    ) -> None:
+        self._client = client
+        self._plan = plan
+        self._on_batch = on_batch
+        self._stored = frozenset[str]() if store is None else store.keys()
+        self._context = _RunContext(plan.schema, plan.limits, f"{TOPIC}-{plan.key(plan.root)}", store)
         self._tasks = {plan.key((0, n)): task for n, task in enumerate(plan.tasks)} if plan.specs else {}
-        self._alone = {plan.recurrence_key(n): recurrence for n, recurrence in enumerate(plan.recurrences)}
-        self._counted = self._tasks or dict.fromkeys(list(self._alone)[:1])  # what is told of: every batch once
-        self._pace = Pace(seconds)
+        self._recurrences = {plan.recurrence_key(n): recurrence for n, recurrence in enumerate(plan.recurrences)}
+        # Each batch is reported once, by the tasks or else by the first recurrence.
+        self._reporting = self._tasks or dict.fromkeys(list(self._recurrences)[:1])
+        self._watchdog = TaskWatchdog(seconds)
 
-    def result(self) -> Sequence[Part]:
-        """The parts of the root and of the recurrences."""
-        self._client.subscribe_topic(self._given.topic, self._hear)
+    def result(self) -> Sequence[PartialResult]:
+        """Return the results of the root and of the recurrences."""
+        self._client.subscribe_topic(self._context.topic, self._on_report)
         try:
-            return self._gathered()
+            return self._run()
         finally:
-            self._client.unsubscribe_topic(self._given.topic)
+            self._client.unsubscribe_topic(self._context.topic)
 
-    def _gathered(self) -> Sequence[Part]:
+    def _run(self) -> Sequence[PartialResult]:
+        """Submit all tasks, again after a task has lost its workers, and return the results."""
         from distributed import KilledWorker
 
         tries: dict[str, int] = {}
         done: dict[str, Future] = {}
         while True:
-            futures = self._submitted(done)
+            futures = self._submit_all(done)
             try:
                 return self._results(futures)
             except KilledWorker as e:
                 for future in futures:
                     future.cancel()
                 key = str(e.task).removeprefix(f"{TOPIC}-")
-                done[key] = self._on_its_own(key, tries)
+                done[key] = self._run_alone(key, tries)
             except BaseException:
                 for future in futures:
                     future.cancel()
                 raise
 
-    def _results(self, futures: "list[Future]") -> list[Part]:
-        """What the futures give. Raises ClusterError when a worker is at one task too long."""
+    def _results(self, futures: "list[Future]") -> list[PartialResult]:
+        """Return the results of futures.
+
+        Raises ClusterError if a task takes too long.
+        """
         from distributed import wait
 
         waiting = futures
         while waiting:
             with suppress(TimeoutError):
                 wait(waiting, timeout=1, return_when="FIRST_COMPLETED")
-            self._pace.check()
+            self._watchdog.check()
             for future in futures:
+                # The result of a failed task raises its error.
                 if future.status == "error":
-                    future.result()  # raises it
+                    future.result()
             waiting = [future for future in waiting if future.status == "pending"]
         return [future.result() for future in futures]
 
-    def _submitted(self, done: "dict[str, Future]") -> "list[Future]":
-        futures = [self._node(self._plan.root, done)] if self._tasks else []
-        return futures + [done.get(key) or self._submit(key) for key in self._alone]
+    def _submit_all(self, done: "dict[str, Future]") -> "list[Future]":
+        """Submit the root and the recurrences. done: futures that replace tasks."""
+        futures = [self._submit_node(self._plan.root, done)] if self._tasks else []
+        return futures + [done.get(key) or self._submit(key) for key in self._recurrences]
 
-    def _node(self, node: Node, done: "dict[str, Future]") -> "Future":
-        plan, client, key = self._plan, self._client, self._plan.key(node)
-        if key in self._there:
+    def _submit_node(self, node: Node, done: "dict[str, Future]") -> "Future":
+        """Submit a node and all nodes under it, as far as they are not stored."""
+        plan = self._plan
+        client = self._client
+        key = plan.key(node)
+        if key in self._stored:
             for reference in plan.references(node):
-                self._told(reference)
-            return submit(client, _read, self._given, key, plan.specs, key=f"{TOPIC}-kept-{key}")
+                self._on_batch(reference)
+            return submit(client, _read, self._context, key, plan.specs, key=f"{TOPIC}-kept-{key}")
+
         level, number = node
         if level == 0:
             return done.get(key) or self._submit(key)
-        older = self._node((level - 1, 2 * number), done)
-        if plan.alone((level - 1, 2 * number)):
+
+        older = self._submit_node((level - 1, 2 * number), done)
+        if plan.has_no_neighbour((level - 1, 2 * number)):
             return older
-        newer = self._node((level - 1, 2 * number + 1), done)
-        return submit(client, _merge, older, newer, self._given, key, plan.specs, key=f"{TOPIC}-{key}")
+        newer = self._submit_node((level - 1, 2 * number + 1), done)
+        return submit(client, _merge, older, newer, self._context, key, plan.specs, key=f"{TOPIC}-{key}")
 
     def _submit(self, key: str, times: int = 0) -> "Future":
-        """A task, or a recurrence, by its key. times: how often it was sent on its own."""
-        plan, client, states = self._plan, self._client, list[Any]()
-        task, specs = (self._tasks[key], plan.specs) if key in self._tasks else (plan.whole, (self._alone[key].spec,))
-        if key in self._alone and self._alone[key].state is not None:
-            states = [client.scatter(self._alone[key].state)]
-        name = f"{TOPIC}-{key}-{times}" if times else f"{TOPIC}-{key}"
-        return submit(client, _learn, task, specs, self._given, states, key, key=name)
+        """Submit a task or a recurrence by its key.
 
-    def _on_its_own(self, key: str, tries: dict[str, int]) -> "Future":
-        """The future of a task that took workers with it, done while nothing else ran. Raises ClusterError."""
+        times: number of the attempt to run it alone, or 0.
+        """
+        states: list[Future] = []
+        if key in self._tasks:
+            task = self._tasks[key]
+            specs = self._plan.specs
+        else:
+            recurrence = self._recurrences[key]
+            task = self._plan.whole
+            specs = (recurrence.spec,)
+            if recurrence.state is not None:
+                states = [self._client.scatter(recurrence.state)]
+        name = f"{TOPIC}-{key}-{times}" if times else f"{TOPIC}-{key}"
+        return submit(self._client, _learn, task, specs, self._context, states, key, key=name)
+
+    def _run_alone(self, key: str, tries: dict[str, int]) -> "Future":
+        """Run a task that lost its workers while nothing else runs.
+
+        Raises ClusterError.
+        """
         from distributed import KilledWorker
 
-        while (key in self._tasks or key in self._alone) and tries.setdefault(key, 0) < ALONE:
+        while (key in self._tasks or key in self._recurrences) and tries.setdefault(key, 0) < SOLO_ATTEMPTS:
             tries[key] += 1
             future = self._submit(key, tries[key])
-            if not isinstance(future.exception(), KilledWorker):  # waits for it
+            # This waits for the task.
+            if not isinstance(future.exception(), KilledWorker):
                 return future
         raise ClusterError(
-            f"workers are lost whenever they learn {self._pace.where(key)}, {tries.get(key, 0)} times while nothing else "
-            "ran. Look at their logs: is there memory for three states, and is the shard whole?"
+            f"workers are lost whenever they learn {self._watchdog.location(key)}, {tries.get(key, 0)} times while nothing "
+            "else ran. Look at their logs: is there memory for three states, and is the shard whole?"
         )
 
-    def _hear(self, event: tuple[float, tuple[str, str, int, Reference | None]]) -> None:
-        """A worker has begun a batch, or a merge of so many rows (0), or has ended (no rows)."""
-        key, worker, rows, told = event[1]
-        reference = None if told is None else Reference(*told)
-        self._pace.hear(key, worker, rows, reference)
-        if reference is not None and key in self._counted:
-            self._told(reference)
+    def _on_report(self, event: tuple[float, tuple[str, str, int, Reference | None]]) -> None:
+        """Handle a worker's report: key, worker, rows, and the batch that it begins or None."""
+        key, worker, rows, fields = event[1]
+        reference = None if fields is None else Reference(*fields)
+        self._watchdog.record(key, worker, rows, reference)
+        if reference is not None and key in self._reporting:
+            self._on_batch(reference)
 
 
-class Pace:
-    """Which worker is at which task since when. seconds: what a task of LEAST_ROWS rows, or a merge, may take; a larger task
-    may take longer in proportion."""
+class TaskWatchdog:
+    """Tracks which worker runs which task, and raises an error if one takes too long.
+
+    seconds: limit of a merge, and of a task of LEAST_ROWS rows. Larger tasks have more time in
+        proportion.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        # By key: worker, start by time.monotonic, and limit in seconds.
         self._running: dict[str, tuple[str, float, float]] = {}
-        self._at: dict[str, Reference] = {}
+        self._last_batch: dict[str, Reference] = {}
         self._lock = threading.Lock()
 
-    def hear(self, key: str, worker: str, rows: int, reference: Reference | None) -> None:
-        """A worker is at a task of so many rows; ENDED: it no longer is. reference: the batch that it begins."""
+    def record(self, key: str, worker: str, rows: int, reference: Reference | None) -> None:
+        """Record a worker's report on a task.
+
+        rows: number of rows of the task, or ENDED.
+        reference: batch that the worker begins, or None.
+        """
         with self._lock:
             if reference is not None:
-                self._at[key] = reference
+                self._last_batch[key] = reference
             if rows == ENDED:
                 self._running.pop(key, None)
             elif self._running.get(key, ("",))[0] != worker:
                 limit = self._seconds * max(1.0, rows / LEAST_ROWS)
                 self._running[key] = (worker, time.monotonic(), limit)
 
-    def where(self, key: str) -> str:
-        """The last batch that was begun of a task."""
-        at = self._at.get(key)
-        return "a merge" if at is None else f"{at.uri}, batch {at.batch}"
+    def location(self, key: str) -> str:
+        """Return the last batch of a task that was begun, as text."""
+        reference = self._last_batch.get(key)
+        return "a merge" if reference is None else f"{reference.uri}, batch {reference.batch}"
 
     def check(self) -> None:
-        """Raise ClusterError naming a worker that is at one task for too long."""
+        """Raise ClusterError with the name of a worker whose task takes too long."""
         with self._lock:
             running = dict(self._running)
         for key, (worker, since, limit) in running.items():
             if time.monotonic() - since > limit:
                 raise ClusterError(
-                    f"worker {worker} has not ended its task, last at {self.where(key)}, within {limit:.0f} s. Look at its "
-                    "log, end it, and give the command again, with more seconds a task if it needs them."
+                    f"worker {worker} has not ended its task, last at {self.location(key)}, within {limit:.0f} s. Look at "
+                    "its log, end it, and give the command again, with more seconds a task if it needs them."
                 )
 
 
-def _learn(task: Task, specs: Sequence[Spec], given: _Given, states: Sequence[Any], key: str) -> Part:
-    """A task, on a worker."""
-    with _said(given, key, task.rows) as say:
-        return once(given.kept, key, specs, lambda: learn(task, specs, given.schema, given.limits, states, say))
+def _learn(task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], key: str) -> PartialResult:
+    """Learn a task on a worker."""
+    with _reporting(context, key, task.rows) as on_batch:
+        return load_or_compute(
+            context.store, key, specs, lambda: learn(task, specs, context.schema, context.limits, states, on_batch)
+        )
 
 
-def _merge(older: Part, newer: Part, given: _Given, key: str, specs: Sequence[Spec]) -> Part:
-    with _said(given, key, 0):
-        return once(given.kept, key, specs, lambda: merge(older, newer))
+def _merge(
+    older: PartialResult, newer: PartialResult, context: _RunContext, key: str, specs: Sequence[Spec]
+) -> PartialResult:
+    """Merge two results on a worker."""
+    with _reporting(context, key, 0):
+        return load_or_compute(context.store, key, specs, lambda: merge(older, newer))
 
 
-def _read(given: _Given, key: str, specs: Sequence[Spec]) -> Part:
-    assert given.kept is not None
-    return given.kept.expected(key, specs)
+def _read(context: _RunContext, key: str, specs: Sequence[Spec]) -> PartialResult:
+    """Read a stored result on a worker."""
+    assert context.store is not None
+    return context.store.require(key, specs)
 
 
 @contextmanager
-def _said(given: _Given, key: str, rows: int) -> Iterator[Told]:
-    """What tells the client of each batch; it is told of begin and end as well."""
+def _reporting(context: _RunContext, key: str, rows: int) -> Iterator[ProgressCallback]:
+    """Report begin and end of a task to the client.
+
+    Give a function that reports its batches.
+    """
     from distributed import get_worker
 
     worker = get_worker()
 
-    def say(reference: Reference | None, rows: int = rows) -> None:
-        worker.log_event(given.topic, (key, worker.address, rows, None if reference is None else tuple(reference)))
+    def report(reference: Reference | None, rows: int = rows) -> None:
+        fields = None if reference is None else tuple(reference)
+        worker.log_event(context.topic, (key, worker.address, rows, fields))
 
-    say(None)
+    report(None)
     try:
-        yield say
+        yield report
     finally:
-        say(None, ENDED)
+        report(None, ENDED)

@@ -1,7 +1,8 @@
-"""local: a plan in threads of this process.
+"""local: runs a plan in threads of this process.
 
-Each thread takes the next task; who has learned a task whose neighbour is done merges both, and their parent, as far as it
-goes. So at most one part a thread and one a level of the tree are held.
+Each thread takes the next task. If the neighbour of its result is done, it merges both, then their
+parents, as far as it can. So at most one result for each thread and one for each level of the tree
+are in memory.
 """
 
 import threading
@@ -9,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.kept import Kept, Run, once
-from stream_dr.distributed.parts import Part, Told, learn, merge
+from stream_dr.distributed.part_store import PartStore, PlanRunner, load_or_compute
+from stream_dr.distributed.parts import PartialResult, ProgressCallback, learn, merge
 from stream_dr.distributed.plan import Node, Plan
 
 
@@ -18,91 +19,118 @@ class Stopped(Exception):
     """Ends a task whose plan has failed elsewhere."""
 
 
-class _Run:
-    """One run of a plan. told: called by any thread, with every batch before it is learned."""
+class _PlanRun:
+    """One run of a plan.
 
-    def __init__(self, plan: Plan, told: Told, kept: Kept | None) -> None:
-        self.plan, self._told, self._kept = plan, told, kept
-        self.there = frozenset[str]() if kept is None else kept.keys()
-        self.refusals: dict[int, Part] = {}
+    Any thread calls `on_batch` with every batch before it is learned.
+    """
+
+    def __init__(self, plan: Plan, on_batch: ProgressCallback, store: PartStore | None) -> None:
+        self.plan = plan
+        self._on_batch = on_batch
+        self._store = store
+        self.stored = frozenset[str]() if store is None else store.keys()
+        self.refusals: dict[int, PartialResult] = {}
         self.stopped = False
-        self._waiting: dict[Node, Part] = {}
+        # Results whose neighbour is not done.
+        self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
-    def begin(self, node: Node) -> Part | None:
-        """Learn a task, or read a node that is kept, and merge what can be; gives the root's part where that completes it. A
-        task after one that was refused is left out."""
-        plan, number = self.plan, node[1] << node[0]
-        if number > min(self.refusals, default=number):
+    def run_node(self, node: Node) -> PartialResult | None:
+        """Learn a task, or read a stored node, and merge as far as possible.
+
+        Returns the root's result if that completes it. A task after a refused one is skipped.
+        """
+        plan = self.plan
+        first_task = node[1] << node[0]
+        if first_task > min(self.refusals, default=first_task):
             return None
+
         key = plan.key(node)
-        if self._kept is not None and key in self.there:
-            part = self._kept.expected(key, plan.specs)
+        if self._store is not None and key in self.stored:
+            result = self._store.require(key, plan.specs)
             for reference in plan.references(node):
-                self._go_on(reference)
+                self._begin_batch(reference)
         else:
-            given = (plan.tasks[number], plan.specs, plan.schema, plan.limits)
-            part = once(self._kept, key, plan.specs, lambda: learn(*given, told=self._go_on))
-        if part.refused is not None:
-            self.refusals[number] = part
+            arguments = (plan.tasks[first_task], plan.specs, plan.schema, plan.limits)
+            result = load_or_compute(
+                self._store, key, plan.specs, lambda: learn(*arguments, on_batch=self._begin_batch)
+            )
+
+        if result.refusal is not None:
+            self.refusals[first_task] = result
             return None
-        return self._merged(part, node)
+        return self._merge_up(result, node)
 
-    def recurrence(self, number: int) -> Part:
+    def run_recurrence(self, number: int) -> PartialResult:
         """Learn all batches with one model."""
-        plan, (spec, state) = self.plan, self.plan.recurrences[number]
-        told = self._check if plan.specs or number else self._go_on
-        key = plan.recurrence_key(number)
-        return once(self._kept, key, [spec], lambda: learn(plan.whole, [spec], plan.schema, plan.limits, [state], told))
+        plan = self.plan
+        spec, state = plan.recurrences[number]
+        # Each batch is reported once, by the tasks or else by the first recurrence.
+        on_batch = self._check if plan.specs or number else self._begin_batch
+        return load_or_compute(
+            self._store,
+            plan.recurrence_key(number),
+            [spec],
+            lambda: learn(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch),
+        )
 
-    def _merged(self, part: Part, node: Node) -> Part | None:
+    def _merge_up(self, result: PartialResult, node: Node) -> PartialResult | None:
+        """Merge a result with its neighbour, then the parents, up to the root.
+
+        Returns None if a neighbour is not done. The thread that completes it goes on.
+        """
         while node != self.plan.root:
-            level, at = node
-            if not self.plan.alone(node):
+            level, number = node
+            parent = (level + 1, number // 2)
+            if not self.plan.has_no_neighbour(node):
                 with self._lock:
-                    other = self._waiting.pop((level, at ^ 1), None)
+                    other = self._unmerged.pop((level, number ^ 1), None)
                     if other is None:
-                        self._waiting[node] = part
+                        self._unmerged[node] = result
                         return None
-                pair = (other, part) if at % 2 else (part, other)
-                part = once(self._kept, self.plan.key((level + 1, at // 2)), self.plan.specs, partial(merge, *pair))
-            node = (level + 1, at // 2)
-        return part
+                pair = (other, result) if number % 2 else (result, other)
+                result = load_or_compute(self._store, self.plan.key(parent), self.plan.specs, partial(merge, *pair))
+            node = parent
+        return result
 
-    def _go_on(self, reference: Reference) -> None:
+    def _begin_batch(self, reference: Reference) -> None:
         self._check(reference)
         with self._lock:
-            self._told(reference)
+            self._on_batch(reference)
 
     def _check(self, reference: Reference) -> None:
+        """Raise Stopped if the plan has failed elsewhere."""
         if self.stopped:
             raise Stopped
 
 
-def threads(count: int) -> Run:
-    """What runs plans in so many threads."""
+def thread_runner(count: int) -> PlanRunner:
+    """Return a function that runs plans in `count` threads of this process."""
 
-    def run_in_threads(plan: Plan, told: Told, kept: Kept | None) -> tuple[Part, ...]:
-        return run(plan, count, told, kept)
+    def run_in_threads(plan: Plan, on_batch: ProgressCallback, store: PartStore | None) -> tuple[PartialResult, ...]:
+        return run(plan, count, on_batch, store)
 
     return run_in_threads
 
 
-def run(plan: Plan, threads: int, told: Told = lambda reference: None, kept: Kept | None = None) -> tuple[Part, ...]:
-    """The root's part, where the plan has models that merge, and then one of each recurrence. Raises what learning
-    raises."""
-    running = _Run(plan, told, kept)
-    nodes = plan.begun_from(running.there) if plan.specs else ()
+def run(
+    plan: Plan, threads: int, on_batch: ProgressCallback = lambda reference: None, store: PartStore | None = None
+) -> tuple[PartialResult, ...]:
+    """Run a plan in threads, as a PlanRunner. Raises what learning raises."""
+    plan_run = _PlanRun(plan, on_batch, store)
+    nodes = plan.starting_nodes(plan_run.stored) if plan.specs else ()
     with ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-part") as pool:
         try:
-            alone = [pool.submit(running.recurrence, n) for n in range(len(plan.recurrences))]
-            tasks = [pool.submit(running.begin, node) for node in nodes]
-            parts = [part for task in tasks if (part := task.result()) is not None]
-            if running.refusals:
-                return (running.refusals[min(running.refusals)],)
-            return (*parts, *(task.result() for task in alone))
+            recurrences = [pool.submit(plan_run.run_recurrence, n) for n in range(len(plan.recurrences))]
+            tasks = [pool.submit(plan_run.run_node, node) for node in nodes]
+
+            results = [result for task in tasks if (result := task.result()) is not None]
+            if plan_run.refusals:
+                return (plan_run.refusals[min(plan_run.refusals)],)
+            return (*results, *(task.result() for task in recurrences))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         finally:
-            running.stopped = True
+            plan_run.stopped = True

@@ -1,14 +1,17 @@
-"""Part: what a task has learned; how one is learned, and how two are merged into a third.
+"""Partial results: what a task has learned, and how two of them are merged.
 
-A part also has an outline of every batch: a row or a few that say what the batch would change in the stream (features,
-labels, kind of targets), so that who appends the batches to a log can admit them without their rows.
+A partial result also has an outline of every batch, which is a row or a few with all that the
+batch would change in the stream (features, labels, kind of targets). The process that appends the
+batches to a log can admit them by their outlines, without their rows.
 
-Memory: a state a model. Cost: of learning, what the models cost; of a merge, two passes over the states.
+Memory: a state for each model.
+
+Cost: learning costs what the models cost, a merge takes two passes over the states.
 """
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,23 +28,29 @@ from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import all_absent
 
-Told = Callable[[Reference], None]
-"""Called with every batch before it is learned."""
+ProgressCallback = Callable[[Reference], None]
+"""Function that receives every batch before it is learned."""
 
 
-class Part(NamedTuple):
-    """What was learned of consecutive batches. states: one a model, in the plan's order. outlines: one a batch. refused: the
-    error that names the first batch that cannot be learned; then there is nothing else."""
+class PartialResult(NamedTuple):
+    """Result of learning consecutive batches.
+
+    states: a state for each model, in the plan's order.
+    outlines: an outline for each batch.
+    refusal: error that names the first batch that cannot be learned, or None. With an error there
+        are no states and outlines.
+    """
 
     states: tuple[State, ...]
     outlines: tuple[Block, ...]
-    refused: StreamDRError | None = None
+    refusal: StreamDRError | None = None
 
 
 class _Learner(NamedTuple):
-    """What admit asks of a model. The batch that decides what the stream is was tried before there was a plan."""
+    """What admit needs of a model."""
 
     estimator: Estimator
+    # The batch that decides the stream's schema was tried before the plan was made.
     initial_state: None = None
 
 
@@ -50,18 +59,26 @@ def learn(
     specs: Sequence[Spec],
     schema: Schema,
     limits: Limits,
-    states: Sequence[Any] = (),
-    told: Told | None = None,
-) -> Part:
-    """Learn a task's batches. states: what the models go on from; none: from nothing. Raises SourceMissing and
-    DamagedShard; a batch that the stream or a model refuses is told in `refused`."""
+    states: Sequence[State | None] = (),
+    on_batch: ProgressCallback | None = None,
+) -> PartialResult:
+    """Learn a task's batches.
+
+    states: states from which the models continue. Empty: from nothing.
+    on_batch: receives every batch before it is learned.
+
+    If the stream or a model refuses a batch, the result has the `refusal`. Raises SourceMissing
+    and DamagedShard.
+    """
     learners = [_Learner(estimator_of(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
     accumulators = [e.accumulator(s) for e, s in zip(estimators, states or [None] * len(specs), strict=True)]
     outlines = []
+
     for reference in task.references:
-        if told is not None:
-            told(reference)
+        if on_batch is not None:
+            on_batch(reference)
+
         block = _shard(reference.uri, reference.sha256).read(reference.batch)
         try:
             schema = admit_block(block, schema, learners, limits)
@@ -69,23 +86,27 @@ def learn(
             for estimator, accumulator in zip(estimators, accumulators, strict=True):
                 accumulator.add(block_for(estimator, block))
         except StreamDRError as e:
-            return Part((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
+            return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(outline(block, any(e.most_label_sets(schema.features, block.sparse) for e in estimators)))
+
     states = tuple(accumulator.freeze() for accumulator in accumulators)
-    return Part(states, tuple(outlines))
+    return PartialResult(states, tuple(outlines))
 
 
-def merge(older: Part, newer: Part) -> Part:
-    """Both parts as one, `newer`'s batches after `older`'s; neither is changed."""
-    refused = older.refused or newer.refused
-    if refused is not None:
-        return Part((), (), refused)
+def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
+    """Return the merged result, with the batches of `newer` after those of `older`."""
+    refusal = older.refusal or newer.refusal
+    if refusal is not None:
+        return PartialResult((), (), refusal)
     states = tuple(a.merge(b) for a, b in zip(older.states, newer.states, strict=True))
-    return Part(states, older.outlines + newer.outlines)
+    return PartialResult(states, older.outlines + newer.outlines)
 
 
 def outline(block: Block, every_set: bool) -> Block:
-    """A few rows of a batch that have its width and all its labels. every_set: a row of each distinct set of labels."""
+    """Return a few rows of a batch that show its width and all its labels.
+
+    every_set: include a row of each distinct set of labels.
+    """
     rows = [0]
     if block.y is not None and not all_absent(block.y):
         present = np.arange(block.rows) if block.y.present is None else np.flatnonzero(block.y.present)
@@ -96,16 +117,18 @@ def outline(block: Block, every_set: bool) -> Block:
 
 
 def _row_of_each_set(block: Block, present: np.ndarray, first: list[int]) -> list[int]:
-    met, rows = set(block.y.take(np.array(first)).label_sets()), list(first)
+    """Return the first row of each distinct set of labels, starting with the rows `first`."""
+    known_sets = set(block.y.take(np.array(first)).label_sets())
+    rows = list(first)
     for row in present[1:].tolist():
-        new = block.y.take(np.array([row])).label_sets() - met
+        new = block.y.take(np.array([row])).label_sets() - known_sets
         if new:
-            met |= new
+            known_sets |= new
             rows.append(row)
     return rows
 
 
 @lru_cache(maxsize=256)
 def _shard(uri: str, sha256: str) -> Shard:
-    """A shard, whose bytes are checked once a process."""
+    """Return a shard. Its bytes are checked once in each process."""
     return open_shard(uri, sha256)

@@ -1,12 +1,15 @@
-"""Refine on Dask: a pass is one map and reduce. The columns go out once, one product comes back.
+"""Refine on Dask: each pass is one map and reduce.
 
-Workers read the shards that the log refers to; rows that the log itself holds are summed here. Tasks and the tree in which
-their sums are merged are made from the log alone, so any number of workers gives the same bits.
+The columns are sent once and one product comes back. Workers read the shards that the log refers
+to. Rows that the log itself holds are summed in this process.
+
+Tasks, and the tree in which their sums are merged, depend on the log alone, so any number of
+workers gives the same bits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,29 +27,43 @@ from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Schema, block_for, bytes_needed, columns_in_order
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
-from stream_dr.running.refine import Tell, refine_model
+from stream_dr.rows.source import Source
+from stream_dr.running.refine import PassCallback, refine_model
 from stream_dr.shards.dataset import open_shard
+from stream_dr.statistics.protocol import State
 
 if TYPE_CHECKING:
     from distributed import Client
 
 
 def refine_on(
-    address: str, directory: Directory, model: Model, tol: float, max_passes: int, tell: Tell | None = None
+    address: str,
+    directory: Directory,
+    model: Model,
+    tol: float,
+    max_passes: int,
+    on_progress: PassCallback | None = None,
 ) -> Published:
-    """As `refine_model`, its passes on the workers of the scheduler at an address. Raises CannotMerge (a recurrence),
-    CannotRefine (decay, or a map of tables: what a row counts for depends on those before it), ClusterError, and what
-    `refine_model` raises."""
+    """Refine a model with passes on the workers of the scheduler at `address`.
+
+    Raises what `refine_model` raises, and
+
+    - CannotMerge for a recurrence,
+    - CannotRefine for decay or a map of tables, whose rows count by what came before them,
+    - ClusterError.
+    """
     check_splits(model.estimator)
     with connected(address) as client:
         check_workers(client)
-        return refine_model(
-            directory, model, tol, max_passes, tell, elsewhere=lambda frozen: _Passes(client, directory, model, frozen)
-        )
+
+        def new_sums(frozen: Frozen) -> _ClusterSums:
+            return _ClusterSums(client, directory, model, frozen)
+
+        return refine_model(directory, model, tol, max_passes, on_progress, new_sums=new_sums)
 
 
 def check_splits(estimator: Estimator) -> None:
-    """Raise CannotMerge or CannotRefine where passes cannot be split."""
+    """Raise CannotMerge or CannotRefine if passes cannot be split."""
     name = type(estimator).__name__
     if not estimator.merges:
         raise CannotMerge(
@@ -57,84 +74,103 @@ def check_splits(estimator: Estimator) -> None:
         raise CannotRefine(f"{name} with decay is refined in one process, not on a cluster.")
 
 
-class _Given(NamedTuple):
-    """What every task of a refine is given."""
+class _TaskContext(NamedTuple):
+    """What all tasks of a refine share."""
 
     spec: Spec
     schema: Schema
-    state: Any
+    state: State
 
 
-class _Passes:
-    """What a model has learned, split into tasks; called once a pass."""
+class _ClusterSums:
+    """The rows that a model has learned, split into tasks.
+
+    Called once a pass.
+    """
 
     def __init__(self, client: "Client", directory: Directory, model: Model, frozen: Frozen) -> None:
         if getattr(frozen.state, "table", None) is not None:
             raise CannotRefine("a map of tables is refined in one process, not on a cluster.")
-        self._client, self._given = client, _Given(model.spec, directory.schema, frozen.state)
-        found = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
-        own = frozenset(position for position, reference in found if reference is None)
-        self._own = _Own(directory, model.estimator, own, frozen)
-        placed = [_placed(directory, reference) for _, reference in found if reference is not None]
-        size = bytes_needed(model.estimator, directory.schema)
-        check_workers(client, STATES_HELD * size)
-        self._tasks = tasks_of([r for r, _ in placed], [b for _, b in placed], size)
-        self._sent = client.scatter(self._given, broadcast=True)
+        self._client = client
+        self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
-    def __call__(self, columns: np.ndarray, check: bool, told: Callable[[int], None] | None) -> Sums:
+        # Workers cannot read the rows that are in the log itself.
+        references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
+        logged = frozenset(position for position, reference in references if reference is None)
+        self._logged = _LoggedRows(directory, model.estimator, logged, frozen)
+
+        sized = [_locate(directory, reference) for _, reference in references if reference is not None]
+        state_bytes = bytes_needed(model.estimator, directory.schema)
+        check_workers(client, STATES_HELD * state_bytes)
+        self._tasks = tasks_of([r for r, _ in sized], [size for _, size in sized], state_bytes)
+        self._sent_context = client.scatter(self._context, broadcast=True)
+
+    def __call__(self, columns: np.ndarray, check: bool, on_rows: Callable[[int], None] | None) -> Sums:
         client = self._client
-        sent = client.scatter(columns, broadcast=True)
-        parts = [submit(client, _sums, task, self._sent, sent, check) for task in self._tasks]
+        sent_columns = client.scatter(columns, broadcast=True)
+        parts = [submit(client, _sum_task, task, self._sent_context, sent_columns, check) for task in self._tasks]
+
+        # Merge neighbours on the workers until one is left.
         while len(parts) > 1:
             pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
-        own = [_summed(self._given, self._own, columns, check)] if self._own.positions else []
-        total: Sums = reduce(Sums.merge, [*gathered(client, parts), *own])
-        if told is not None:
-            told(total.rows)
+
+        here = [_sum_source(self._context, self._logged, columns, check)] if self._logged.positions else []
+        total: Sums = reduce(Sums.merge, [*gathered(client, parts), *here])
+        if on_rows is not None:
+            on_rows(total.rows)
         return total
 
 
-def _placed(directory: Directory, reference: Reference) -> tuple[Reference, float]:
-    """The reference to where its shard is now, and the bytes of its rows."""
+def _locate(directory: Directory, reference: Reference) -> tuple[Reference, float]:
+    """Return the reference with its shard's current place, and its rows' bytes."""
     shard = find_shard(directory.path, reference.uri, reference.sha256)
     return reference._replace(uri=uri_of(shard)), shard.bytes / shard.rows * reference.rows
 
 
-class _Own:
-    """The events whose rows are in the log, or are not all left, as a Source."""
+class _LoggedRows:
+    """Source of the events that workers cannot read from shards.
+
+    Their rows are in the log, or some of their rows were unlearned.
+    """
 
     def __init__(self, directory: Directory, estimator: Estimator, positions: frozenset[int], frozen: Frozen) -> None:
-        self._directory, self._estimator, self.positions, self._frozen = directory, estimator, positions, frozen
+        self._directory = directory
+        self._estimator = estimator
+        self.positions = positions
+        self._frozen = frozen
 
-    def events(self, after: int = -1, until: int | None = None) -> Any:
-        """(position, Block) of all of them."""
-        first, last, unlearn_horizon = min(self.positions) - 1, self._frozen.position, self._frozen.unlearn_horizon
-        for position, block in self._directory.history.events(first, last, self.positions, unlearn_horizon):
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """Yield (position, Block) of all events."""
+        first = min(self.positions) - 1
+        last = self._frozen.position
+        for position, block in self._directory.history.events(
+            first, last, self.positions, self._frozen.unlearn_horizon
+        ):
             yield position, block_for(self._estimator, block)
 
 
-class _Shards:
-    """A task's batches as a Source."""
+class _ShardRows:
+    """Source of a task's batches."""
 
-    def __init__(self, task: Task, given: _Given) -> None:
-        self._task, self._given = task, given
+    def __init__(self, task: Task, context: _TaskContext) -> None:
+        self._task = task
+        self._context = context
 
-    def events(self, after: int = -1, until: int | None = None) -> Any:
-        """(number, Block) of all of them."""
-        estimator = estimator_of(self._given.spec)
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """Yield (number, Block) of all batches."""
+        estimator = estimator_of(self._context.spec)
         for number, r in enumerate(self._task.references):
             block: Block = open_shard(r.uri, r.sha256).read(r.batch)
-            yield number, block_for(estimator, columns_in_order(block, self._given.schema))
+            yield number, block_for(estimator, columns_in_order(block, self._context.schema))
 
 
-def _sums(task: Task, given: _Given, columns: np.ndarray, check: bool) -> Sums:
-    return _summed(given, _Shards(task, given), columns, check)
+def _sum_task(task: Task, context: _TaskContext, columns: np.ndarray, check: bool) -> Sums:
+    return _sum_source(context, _ShardRows(task, context), columns, check)
 
 
-def _summed(given: _Given, source: Any, columns: np.ndarray, check: bool) -> Sums:
-    estimator = estimator_of(given.spec)
-    moments = estimator.moments(given.state)
-    estimator, state, source, names = unmapped(estimator, given.state, source, given.schema.names)
-    replayed = Replayed(estimator, state, moments, names)
-    return replayed.sums(source, columns, check)
+def _sum_source(context: _TaskContext, source: Source, columns: np.ndarray, check: bool) -> Sums:
+    estimator = estimator_of(context.spec)
+    moments = estimator.moments(context.state)
+    estimator, state, source, names = unmapped(estimator, context.state, source, context.schema.names)
+    return Replayed(estimator, state, moments, names).sums(source, columns, check)

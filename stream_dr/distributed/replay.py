@@ -1,12 +1,12 @@
-"""Replay in parts: what an ordinary replay would learn one batch after the other, by a plan whose tasks run side by side.
+"""Replay in parts: learns by a plan whose tasks run side by side.
 
-The directory is afterwards as after a replay: the batches' events are appended in one transaction once everything is
-learned, then every model has what its part has, merged after what it had. A batch that is refused is named, and the
-directory is as it was; so is it after a kill before that transaction. After a kill between it and the snapshot the models
-learn the new events from the log, as after any.
+Afterwards the directory is as after a replay. Once everything is learned, the events of all
+batches are appended in one transaction. Then the state of every model is merged with the result of
+its part. A batch that is refused is named.
 
-Why this way: what a plan's parts say of the stream is admitted as batches from anywhere are, so neither the log nor a model
-knows how it was learned.
+If a batch is refused, or after a kill before that transaction, the directory is as it was. After a
+kill between the transaction and the snapshots the models learn the new events from the log, as
+after any.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from stream_dr.directory.admit import admit_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
-from stream_dr.distributed.kept import Kept, Run
+from stream_dr.distributed.part_store import PartStore, PlanRunner
 from stream_dr.distributed.plan import Plan, Recurrence, Task, tasks_of
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import merges_parts
@@ -26,32 +26,43 @@ from stream_dr.statistics.protocol import State
 
 
 def replay_in_parts(
-    run: Run,
+    run: PlanRunner,
     directory: Directory,
     dataset: Dataset,
     settings: ReplaySettings,
     watch: Watch | None = None,
-    kept: Kept | None = None,
+    store: PartStore | None = None,
 ) -> ReplayReport:
-    """Replay a data set into a directory's models by a plan; see the module's text. kept: where finished parts are kept
-    until all is learned. Raises as `running.replay.replay` does, and what `run` raises."""
+    """Replay a data set into a directory's models by a plan.
+
+    run: runs the plan.
+    store: holds finished results until everything is learned.
+
+    Raises as `running.replay.replay`, and what `run` raises.
+    """
     replay = Replay(directory, dataset, settings, watch)
-    return replay.run(_Parts(replay, run, kept).learn_all)
+    return replay.run(_PartedReplay(replay, run, store).learn_all)
 
 
-class _Parts:
-    """What a replay learns by a plan."""
+class _PartedReplay:
+    """The learning of a replay, by a plan."""
 
-    def __init__(self, replay: Replay, run: Run, kept: Kept | None) -> None:
-        self._replay, self._run, self._kept = replay, run, kept
-        self._directory, self._dataset, self._models = replay.directory, replay.dataset, replay.models
-        self._begun = set[str]()
+    def __init__(self, replay: Replay, run: PlanRunner, store: PartStore | None) -> None:
+        self._replay = replay
+        self._run = run
+        self._store = store
+        self._directory = replay.directory
+        self._dataset = replay.dataset
+        self._models = replay.models
+        # Keys of the batches that were counted.
+        self._counted: set[str] = set()
 
     def learn_all(self) -> None:
-        """Append the batches that the log lacks, once models have learned them all."""
+        """Learn the batches that the log lacks, then append them."""
         missing = list(self._replay.batches.missing())
         if not missing:
             return
+
         merging = [m for m in self._models if merges_parts(m.estimator)]
         others = [m for m in self._models if not merges_parts(m.estimator)]
         plan = Plan(
@@ -61,22 +72,24 @@ class _Parts:
             self._schema(*missing[0]),
             self._directory.limits,
         )
-        parts = self._run(plan, self._learned, self._kept)
-        for part in parts:
-            if part.refused is not None:
-                raise part.refused
-        batches = zip(missing, parts[0].outlines, strict=True)
+        results = self._run(plan, self._count, self._store)
+        for result in results:
+            if result.refusal is not None:
+                raise result.refusal
+
+        batches = zip(missing, results[0].outlines, strict=True)
         drafts = [reference_draft(reference, outline) for (_, reference), outline in batches]
         self._directory.append_all(drafts)
         self._replay.events += len(drafts)
-        states = [state for part in parts for state in part.states]
+
+        states = [state for result in results for state in result.states]
         for model, state in zip(merging + others, states, strict=True):
             _take(model, state, self._directory.position)
-        if self._kept is not None:
-            self._kept.remove(plan.keys())
+        if self._store is not None:
+            self._store.remove(plan.keys())
 
     def _schema(self, shard: Shard, reference: Reference) -> Schema:
-        """The stream's schema with its first batch: tasks agree on the columns' order."""
+        """Return the stream's schema with its first batch. All tasks order columns by it."""
         try:
             return admit_block(
                 shard.read(reference.batch), self._directory.schema, self._models, self._directory.limits
@@ -85,21 +98,25 @@ class _Parts:
             raise type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details) from e
 
     def _tasks(self, missing: Sequence[tuple[Shard, Reference]], models: Sequence[Model]) -> tuple[Task, ...]:
-        width, labels = self._dataset.n_features or 0, max(1, len(self._dataset.labels))
-        states = sum(m.estimator.state_bytes(width, labels) for m in models) if width else 0
-        each = [shard.bytes / max(shard.rows, 1) * reference.rows for shard, reference in missing]
-        return tasks_of([reference for _, reference in missing], each, states)
+        """Return the tasks of a plan. models: the models that merge."""
+        width = self._dataset.n_features or 0
+        labels = max(1, len(self._dataset.labels))
+        state_bytes = sum(m.estimator.state_bytes(width, labels) for m in models) if width else 0
+        row_bytes = [shard.bytes / max(shard.rows, 1) * reference.rows for shard, reference in missing]
+        return tasks_of([reference for _, reference in missing], row_bytes, state_bytes)
 
-    def _learned(self, reference: Reference) -> None:
-        """A batch is learned, perhaps once more, after the worker that had learned it was lost."""
-        if reference.key not in self._begun:
-            self._begun.add(reference.key)
+    def _count(self, reference: Reference) -> None:
+        """Count a batch as learned."""
+        # A batch is learned again if the worker that had learned it was lost.
+        if reference.key not in self._counted:
+            self._counted.add(reference.key)
             self._replay.rows += reference.rows
         self._replay.show("learning")
 
 
 def _take(model: Model, state: State, position: int) -> None:
-    known = model.freeze().state
-    if merges_parts(model.estimator) and known.rows + known.rows_skipped:
-        state = known.merge(state)
+    """Merge the state of a model's part into the model."""
+    current = model.freeze().state
+    if merges_parts(model.estimator) and current.rows + current.rows_skipped:
+        state = current.merge(state)
     model.resume(state, position)

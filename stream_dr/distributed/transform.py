@@ -1,7 +1,8 @@
-"""Transform on Dask: shards through a projection, a Parquet part a task, into a folder that is a data set itself.
+"""Transform on Dask: writes projected shards, one Parquet file for each task.
 
-Parts are written by workers into a folder that all see, or under a URI; the manifest comes last, so a folder that has one is
-whole. Given again after an interruption, the command writes all parts anew.
+Workers write the files into a folder that all see, or under a URI. The result is a data set
+itself. Its manifest is written last, so a folder with a manifest is complete. After an
+interruption the command writes all files again.
 """
 
 import hashlib
@@ -22,29 +23,38 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
-from stream_dr.running.query import given_fields, projected_batch, published
+from stream_dr.running.query import carried_fields, projected_batch, require_published
 from stream_dr.shards.dataset import Dataset, open_shard
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, manifest_bytes
 from stream_dr.shards.uri import filesystem, write_whole
 
 
 def transform_on(address: str, directory: Directory, model: Model, dataset: Dataset, out: str) -> int:
-    """Write the projected rows of a data set into a folder or under a URI; their number. Raises OutputExists where there is
-    a manifest, ClusterError, and what `running.query.project` raises."""
+    """Write the projected rows of a data set. Return their number.
+
+    out: folder or URI.
+
+    Raises OutputExists if there is a manifest, ClusterError, and what `running.query.project`
+    raises.
+    """
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
     out = out if "://" in out else str(Path(out).absolute())
     system, folder = filesystem(out)
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
         raise OutputExists(f"{out} holds a data set already; name a new folder, or delete that one.")
-    projection, schema = published(model).projection, directory.schema
-    each = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
-    tasks = tasks_of([r for r, _ in each], [size * r.rows for r, size in each], 0)
+
+    projection = require_published(model).projection
+    schema = directory.schema
+    sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
+    tasks = tasks_of([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
+
     write_whole(out, UNFINISHED, b"")
     with connected(address) as client:
         check_workers(client)
-        sent = client.scatter(_Given(projection, schema, given_fields(dataset), out), broadcast=True)
-        entries = gathered(client, [submit(client, _part, t, n, sent) for n, t in enumerate(tasks)])
+        context = client.scatter(_TaskContext(projection, schema, carried_fields(dataset), out), broadcast=True)
+        entries = gathered(client, [submit(client, _write_file, t, n, context) for n, t in enumerate(tasks)])
+
     rows = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
     write_whole(out, MANIFEST_NAME, manifest_bytes(manifest))
@@ -52,8 +62,8 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     return rows
 
 
-class _Given(NamedTuple):
-    """What every task is given."""
+class _TaskContext(NamedTuple):
+    """What all tasks share."""
 
     projection: Projection
     schema: Schema
@@ -61,17 +71,20 @@ class _Given(NamedTuple):
     out: str
 
 
-def _part(task: Task, number: int, given: _Given) -> ShardEntry:
-    """A task's rows as a Parquet file, a row group a batch."""
-    name, sink = f"part-{number:05d}.parquet", pa.BufferOutputStream()
-    batches = (projected_batch(_block(r), given.projection, given.schema, given.fields) for r in task.references)
+def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
+    """Write a task's rows as a Parquet file, with one row group for each batch."""
+    name = f"part-{number:05d}.parquet"
+    sink = pa.BufferOutputStream()
+    batches = (projected_batch(_block(r), context.projection, context.schema, context.fields) for r in task.references)
+
     first = next(batches)
     with pq.ParquetWriter(sink, first.schema, write_page_checksum=True) as writer:
         writer.write_batch(first)
         for batch in batches:
             writer.write_batch(batch)
+
     content = sink.getvalue().to_pybytes()
-    write_whole(given.out, name, content)
+    write_whole(context.out, name, content)
     rows = tuple(r.rows for r in task.references)
     return ShardEntry(name, sum(rows), rows, len(content), hashlib.sha256(content).hexdigest())
 

@@ -1,7 +1,9 @@
-"""Plotting: one function a figure, each giving a plotly Figure; in a notebook, `stream_dr.plotting.projection(lda, X, y)`.
+"""Plotting: one function for each figure, which returns a plotly Figure.
 
-The same functions draw for `stream-dr plot`, `stream-dr report` and the service's dashboard. Names, labels and errors
-are text: what plotly would read as markup in them is escaped.
+In a notebook, call for example `stream_dr.plotting.projection(lda, X, y)`. The same functions draw
+for `stream-dr plot`, `stream-dr report` and the service's dashboard.
+
+Names, labels and errors are shown as text. What plotly would read as markup in them is escaped.
 """
 
 from stream_dr.plotting.convergence import convergence as convergence

@@ -1,16 +1,17 @@
-"""Accuracy: how well models predicted rows that they had not learned, by the number of rows they had learned."""
+"""Accuracy: of models on rows that they had not learned yet, by rows learned."""
 
 from collections.abc import Collection
 
 from stream_dr.models.schema import Facts
-from stream_dr.plotting.figure import COLOURS, Plain, Trace, nothing, plain, text
+from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text
 
 
-def accuracy_of(facts: list[Facts], models: Collection[str], title: str) -> Plain:
+def accuracy_of(records: list[Facts], models: Collection[str], title: str) -> FigureDict:
     """Describe the figure of the last recorded curve of each of these models."""
-    last = {f["model"]: f for f in facts if f["kind"] == "tested" and f["model"] in models and f["curve"]}
+    last = {f["model"]: f for f in records if f["kind"] == "tested" and f["model"] in models and f["curve"]}
     if not last:
-        return nothing(title, "not tested yet: rows with a target are, before they are learned")
+        return empty_figure(title, "not tested yet: rows with a target are, before they are learned")
+
     traces = [
         _line(name, last[name]["curve"], COLOURS[i % len(COLOURS)]) for i, name in enumerate(models) if name in last
     ]
@@ -23,8 +24,9 @@ def accuracy_of(facts: list[Facts], models: Collection[str], title: str) -> Plai
                 "x": [min(rows), max(rows)], "y": [newest["most_frequent"]] * 2, "line": {"dash": "dot", "color": "#888"},
             }
         )  # fmt: skip
+
     percent = {"tickformat": ".0%", "range": [0, 1.02]} if newest["most_frequent"] is not None else {}
-    return plain(
+    return figure_dict(
         traces,
         title,
         xaxis={"title": {"text": "rows learned"}, "type": "log", "dtick": "D2", "tickformat": "~s"},

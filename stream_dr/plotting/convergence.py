@@ -4,45 +4,59 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from stream_dr.estimators.fitting.refining import RefineReport
 from stream_dr.models.schema import Facts
-from stream_dr.plotting.figure import COLOURS, Plain, Trace, nothing, plain, text, whole_numbers
+from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text, whole_numbers
 from stream_dr.plotting.recorded import recorded, records_of
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 def convergence(source: Any, model: str | None = None, *, title: str = "Convergence of refine") -> go.Figure:
-    """Relative residual, and largest principal angle (radians) to the pass before, by pass; on a logarithmic axis.
+    """Draw residual and angle of each pass of a refine, on a logarithmic axis.
 
-    source: what `refine` reported (`estimator.refine_report_`), or a directory, or its path, or its records, of which
-    the last refine of each model is shown. model: of that one alone.
+    They are the relative residual, and the largest principal angle (radians) to the pass before.
+
+    Parameters
+    ----------
+    source : RefineReport, Directory, path or list of records
+        Report of a refine (`estimator.refine_report_`). Otherwise the last refine of each model of
+        the directory is drawn.
+    model : str or None
+        Draw only this model.
     """
-    runs = {"": [p._asdict() for p in source.passes]} if hasattr(source, "passes") else _last(records_of(source), model)
-    return go.Figure(_passes(runs, title))
+    runs = (
+        {"": [p._asdict() for p in source.passes]}
+        if isinstance(source, RefineReport)
+        else _last_refines(records_of(source), model)
+    )
+    return go.Figure(_describe(runs, title))
 
 
-def convergence_of(facts: list[Facts], model: str, title: str) -> Plain:
-    """What `convergence` draws of a model's records."""
-    return _passes(_last(facts, model), title)
+def convergence_of(records: list[Facts], model: str, title: str) -> FigureDict:
+    """Return what `convergence` draws from a model's records."""
+    return _describe(_last_refines(records, model), title)
 
 
-def _passes(runs: dict[str, list[Facts]], title: str) -> Plain:
+def _describe(runs: dict[str, list[Facts]], title: str) -> FigureDict:
     if not runs:
-        return nothing(title, "no refine has been recorded")
+        return empty_figure(title, "no refine has been recorded")
     traces = [
         t for i, (name, passes) in enumerate(runs.items()) for t in _lines(name, passes, _DASHES[i % len(_DASHES)])
     ]
     axis = {"type": "log", "exponentformat": "power"}
-    return plain(traces, title, xaxis=whole_numbers("pass", max(map(len, runs.values()))), yaxis=axis)
+    return figure_dict(traces, title, xaxis=whole_numbers("pass", max(map(len, runs.values()))), yaxis=axis)
 
 
-def _last(facts: list[Facts], model: str | None) -> dict[str, list[Facts]]:
-    """Each model's passes from the last first one on."""
+def _last_refines(records: list[Facts], model: str | None) -> dict[str, list[Facts]]:
+    """Return the passes of each model's last refine."""
     runs: dict[str, list[Facts]] = {}
-    for found in recorded(facts, "pass", model):
-        number, before = found["pass"], runs.get(found["model"], [])
-        begun = bool(before) and number > before[-1]["number"]
-        runs[found["model"]] = [*(before if begun else []), {**found, "number": number}]
+    for record in recorded(records, "pass", model):
+        number = record["pass"]
+        passes = runs.get(record["model"], [])
+        # A number that does not grow begins another refine.
+        continued = bool(passes) and number > passes[-1]["number"]
+        runs[record["model"]] = [*(passes if continued else []), {**record, "number": number}]
     return runs
 
 
@@ -50,8 +64,8 @@ def _lines(name: str, passes: list[Facts], dash: str) -> list[Trace]:
     numbers = [p["number"] for p in passes]
     return [
         {
-            "type": "scatter", "mode": "lines+markers", "x": numbers, "y": [p[what] or None for p in passes],
-            "name": f"{text(name)}: {told}" if name else told, "line": {"color": COLOURS[i * 2], "dash": dash},
+            "type": "scatter", "mode": "lines+markers", "x": numbers, "y": [p[field] or None for p in passes],
+            "name": f"{text(name)}: {label}" if name else label, "line": {"color": COLOURS[i * 2], "dash": dash},
         }
-        for i, (what, told) in enumerate((("residual", "residual"), ("angle", "angle (radians)")))
+        for i, (field, label) in enumerate((("residual", "residual"), ("angle", "angle (radians)")))
     ]  # fmt: skip

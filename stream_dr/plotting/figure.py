@@ -1,4 +1,4 @@
-"""Figure: what all figures share: colours, margins, and text that is no markup."""
+"""Figure: what all figures share, such as colours, margins and escaped text."""
 
 import html
 from collections.abc import Sequence
@@ -6,35 +6,45 @@ from typing import Any
 
 import numpy as np
 
+from stream_dr.projection import Mapped
+
 COLOURS = (
     *("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951"),
     *("#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0"),
 )
-"""Of classes and models, in order; told apart on white and on black, also by most who are colour-blind."""
+"""Colours of classes and models, in order.
+
+They differ on white and on black, and for most people who are colour-blind.
+"""
 
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross")
-"""The next of them where the colours begin anew."""
+"""Symbols, in order.
 
-LONGEST = 60
-"""Characters of a name that are shown."""
+The next one is used each time that all colours are used up.
+"""
+
+MAX_TEXT = 60
+"""Maximum number of characters of a name that are shown."""
 
 Trace = dict[str, Any]
 
-Plain = dict[str, Any]
-"""A figure before it is one: {"data": traces, "layout"}, as plotly's Figure takes it. Making a Figure costs ten times
-what describing it does, and the dashboard, which draws all the time, needs none."""
+# Making a plotly Figure takes ten times as long as the dict, and the dashboard needs no Figure.
+FigureDict = dict[str, Any]
+"""Description of a figure, {"data": traces, "layout"}, as plotly's Figure takes it."""
 
 
 def text(value: object) -> str:
-    """A name, a label or an error as plotly shows it: as it is, where plotly would read <b>, <a href=…> or &amp; as markup;
-    shortened where it is long."""
-    told = " ".join(str(value).split()) or "(empty)"
-    return html.escape(told if len(told) <= LONGEST else told[: LONGEST - 1] + "…", quote=False)
+    """Return a name, a label or an error as plotly must get it.
+
+    What plotly would read as markup is escaped. Long texts are cut.
+    """
+    line = " ".join(str(value).split()) or "(empty)"
+    return html.escape(line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…", quote=False)
 
 
-def plain(traces: Sequence[Trace], title: str, **layout: Any) -> Plain:
-    """The figure of these traces under a title, which is markup already."""
-    chosen = {
+def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:
+    """Return the figure of these traces. The title may hold markup."""
+    defaults = {
         "title": {"text": title, "x": 0, "xref": "paper", "font": {"size": 15}},
         "template": "plotly_white",
         "colorway": COLOURS,
@@ -42,35 +52,39 @@ def plain(traces: Sequence[Trace], title: str, **layout: Any) -> Plain:
         "font": {"family": "system-ui, sans-serif", "size": 13},
         "hoverlabel": {"namelength": -1},
         "legend": {"itemsizing": "constant"},
-        "uirevision": "kept",  # where a reader has moved to stays when the figure is drawn again
+        # Keeps the reader's zoom when the figure is drawn again.
+        "uirevision": "kept",
     }
-    return {"data": list(traces), "layout": chosen | layout}
+    return {"data": list(traces), "layout": defaults | layout}
 
 
-def nothing(title: str, why: str) -> Plain:
-    """A figure that says why there is nothing in it."""
-    said = {"text": text(why), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+def empty_figure(title: str, why: str) -> FigureDict:
+    """Return a figure that says why it is empty."""
+    note = {"text": text(why), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
     hidden = {"visible": False}
-    return plain([], title, annotations=[said], xaxis=hidden, yaxis=hidden)
+    return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
 
-def whole_numbers(name: str, count: int) -> dict[str, Any]:
+def whole_numbers(name: str, count: int) -> dict[str, object]:
     """Describe an axis of `count` whole numbers, without ticks between them."""
     return {"title": {"text": name}, "tickformat": "d", **({"dtick": 1} if count <= 20 else {})}
 
 
 def inner(model: Any) -> Any:
-    """The projection of a fitted estimator, or what a projection that maps rows first holds, or the model itself."""
+    """Return a fitted estimator's projection without its feature map, or the model itself."""
     projection = model.projection() if hasattr(model, "projection") else model
-    return getattr(projection, "inner", projection)
+    return projection.inner if isinstance(projection, Mapped) else projection
 
 
 def array(model: Any, name: str) -> np.ndarray | None:
-    """An array of a model's projection by its name, "loadings" or "eigenvalues"; of an estimator that is not ours, what
-    it has under scikit-learn's names. None where there is none."""
-    found = getattr(inner(model), name, None)
-    if found is None and name == "loadings" and hasattr(model, "components_"):
-        found = np.asarray(model.components_).T
-    if found is None and name == "eigenvalues":
-        found = getattr(model, "explained_variance_", None)
-    return None if found is None else np.asarray(found, dtype=np.float64)
+    """Return an array of a model's projection, or None if it has none.
+
+    name: "loadings" or "eigenvalues". Other libraries' estimators have them under scikit-learn's
+    names.
+    """
+    values = getattr(inner(model), name, None)
+    if values is None and name == "loadings" and hasattr(model, "components_"):
+        values = np.asarray(model.components_).T
+    if values is None and name == "eigenvalues":
+        values = getattr(model, "explained_variance_", None)
+    return None if values is None else np.asarray(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Files: a figure as a page of its own, or as a picture."""
+"""Files: writes a figure as an HTML page or as a picture."""
 
 import importlib.util
 from pathlib import Path
@@ -12,7 +12,11 @@ PICTURES = (".png", ".svg", ".pdf", ".webp", ".jpg")
 
 
 def check_file(path: Path) -> None:
-    """Raise InvalidParameter for a suffix that cannot be written here, SourceMissing where there is no folder."""
+    """Raise an error if a figure cannot be written to `path`.
+
+    Raises InvalidParameter for an unknown suffix or without kaleido, SourceMissing without a
+    folder.
+    """
     if path.suffix not in (".html", *PICTURES):
         raise InvalidParameter(f"{path} ends in {path.suffix!r}; name a file in .html, {', '.join(PICTURES)}.")
     if path.suffix in PICTURES and importlib.util.find_spec("kaleido") is None:
@@ -21,14 +25,17 @@ def check_file(path: Path) -> None:
 
 
 def write(figure: go.Figure, path: Path, width: int = 900, height: int = 560) -> None:
-    """Write a figure by the file's suffix: .html, which needs no network, or a picture of width × height pixels.
+    """Write a figure in the format of the file's suffix.
 
-    Raises as `check_file`, and InvalidParameter where no browser draws a picture.
+    An .html file needs no network. A picture has width × height pixels.
+
+    Raises as `check_file`, and InvalidParameter if no browser can draw the picture.
     """
     check_file(path)
     if path.suffix == ".html":
         figure.write_html(path, include_plotlyjs=True)
         return
+
     from kaleido.errors import ChromeNotFoundError
 
     try:

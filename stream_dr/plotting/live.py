@@ -1,7 +1,8 @@
-"""Live: the figures of a directory that learns, drawn once for all who look, as JSON whose arrays are plotly's typed ones
-({"dtype", "bdata"}), which a browser reads without parsing numbers.
+"""Live: the figures of a directory that learns, drawn once for all viewers.
 
-What is told, and each figure, is made at most every AGAIN seconds, when it has changed, and kept for whoever asks next.
+Figures are JSON whose arrays are plotly's typed ones ({"dtype", "bdata"}), which a browser reads
+without parsing numbers. A figure is drawn again at most every REFRESH_SECONDS, and only if it has
+changed. Until then the cached one is returned.
 """
 
 import base64
@@ -21,68 +22,92 @@ from stream_dr.directory.records import RecordsTail
 from stream_dr.errors import StreamDRError
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
-from stream_dr.plotting.figure import Plain, nothing
-from stream_dr.plotting.of_directory import OF_ALL, Wanted, plain_of
+from stream_dr.plotting.figure import FigureDict, empty_figure
+from stream_dr.plotting.of_directory import OF_ALL, FigureOptions, figure_dict_of
 from stream_dr.plotting.progress import leader
 
 SHOWN = ("projection", "spectrum", "loadings", "accuracy", "progress", "confusion")
 
-RECORDED = ("accuracy", "progress", "confusion")
-"""Those that are drawn from records."""
+FROM_RECORDS = ("accuracy", "progress", "confusion")
+"""Figures that are drawn from records."""
 
-KEPT = 32
-"""Figures that are kept, those asked for last."""
+CACHE_SIZE = 32
+"""Maximum number of cached figures. The least recently used are dropped."""
 
-AGAIN = 2.0
+REFRESH_SECONDS = 2.0
 """Seconds until anything is read or drawn again."""
 
-MOST_LABELS = 50
-"""Labels that are counted, the most frequent; the others together."""
+MAX_LABELS = 50
+"""Maximum number of labels that are counted one by one.
+
+The most frequent are.
+"""
 
 Counts = list[tuple[str, int]]
-"""Labels, and how many rows have each."""
+"""Labels, and the number of rows of each."""
 
 
 class Drawn(NamedTuple):
-    """A figure as JSON, what names this state of it, and when it was drawn."""
+    """A figure as JSON.
+
+    tag: identifies this state of the figure.
+    drawn_at: time of drawing, by time.monotonic.
+    """
 
     tag: str
     figure: bytes
-    when: float
+    drawn_at: float
 
 
 class LiveFigures:
-    """The figures of a directory. facts: gives what else is told, JSON-able. Any thread asks; figures are drawn one at
-    a time."""
+    """Figures of a directory. Any thread may draw, one at a time.
 
-    def __init__(self, directory: Directory, facts: Callable[[], Facts]) -> None:
-        self._directory, self._records = directory, RecordsTail(directory.records)
-        self._facts, self._told = facts, (0.0, b"")
-        self._life = uuid.uuid4().hex[:8]  # tags of another process are not ours
+    status: returns what else to report, JSON-able.
+    """
+
+    def __init__(self, directory: Directory, status: Callable[[], Facts]) -> None:
+        self._directory = directory
+        self._records = RecordsTail(directory.records)
+        self._status = status
+        self._status_json = b""
+        self._status_at = 0.0
+        # Tags of other processes do not match.
+        self._process_tag = uuid.uuid4().hex[:8]
+
         self._lock = threading.Lock()
         self._drawn: OrderedDict[tuple[object, ...], Drawn] = OrderedDict()
         self._newest: dict[int, tuple[float, Newest, Counts]] = {}
 
-    def draw(self, name: str | None, wanted: Wanted, have: Collection[str], rights: Facts) -> bytes:
-        """JSON: {"told": facts, "figures": {kind: {"tag", "figure"}}, "counts": [[label, rows], …], "best": a Leader or
-        None} and what `rights` holds. Of a figure whose tag the asker has the tag alone; of no model, or one that is not
-        there, the figures of all models alone."""
+    def draw(self, name: str | None, options: FigureOptions, have: Collection[str], rights: Facts) -> bytes:
+        """Return the status and the figures of a model as JSON.
+
+        They are {"told": status, "figures": {kind: {"tag", "figure"}}, "counts": [[label, rows],
+        …], "best": a Leader or None} and what `rights` holds.
+
+        Figures whose tag is in `have` are returned as the tag only. If `name` is None or unknown,
+        only the figures of all models are returned.
+        """
         model = self._directory.models.get(name or "")
         with self._lock:
-            if time.monotonic() - self._told[0] >= AGAIN:
-                self._told = time.monotonic(), orjson.dumps(self._facts())
-            told = self._told[1]
+            if time.monotonic() - self._status_at >= REFRESH_SECONDS:
+                self._status_at = time.monotonic()
+                self._status_json = orjson.dumps(self._status())
+            status = self._status_json
             best = leader(self._records.read(), self._directory.models.keys())
-            newest, counts = self._rows(wanted.rows) if model is not None else (Newest(-1), [])
-            shown = {kind: self._figure(kind, model, wanted, newest) for kind in SHOWN if model or kind in OF_ALL}
+            newest, counts = self._newest_rows(options.rows) if model is not None else (Newest(-1), [])
+            drawn_figures = {
+                kind: self._figure(kind, model, options, newest) for kind in SHOWN if model or kind in OF_ALL
+            }
+
         figures: dict[str, Facts] = {}
-        for kind, drawn in shown.items():
+        for kind, drawn in drawn_figures.items():
             figures[kind] = {"tag": drawn.tag}
             if drawn.tag not in have:
                 figures[kind]["figure"] = orjson.Fragment(drawn.figure)
+
         return orjson.dumps(
             {
-                "told": orjson.Fragment(told),
+                "told": orjson.Fragment(status),
                 "figures": figures,
                 "counts": counts,
                 "best": best and best._asdict(),
@@ -90,15 +115,20 @@ class LiveFigures:
             }
         )
 
-    def _rows(self, rows: int) -> tuple[Newest, Counts]:
-        """The newest rows, as of at most AGAIN ago, and their labels; what was unlearned is gone then, too."""
-        read, newest, counts = self._newest.get(rows, (0.0, Newest(-2), []))
-        if newest.position != self._directory.position and time.monotonic() - read >= AGAIN:
+    def _newest_rows(self, rows: int) -> tuple[Newest, Counts]:
+        """Return the newest rows and their labels, at most REFRESH_SECONDS old.
+
+        Rows that were unlearned are left out.
+        """
+        read_at, newest, counts = self._newest.get(rows, (0.0, Newest(-2), []))
+        if newest.position != self._directory.position and time.monotonic() - read_at >= REFRESH_SECONDS:
             try:
                 newest = newest_rows(self._directory, rows)
-            except StreamDRError:  # damaged, or a shard is gone: its models fail by name
+            # The log is damaged or a shard is gone. The models report that themselves.
+            except StreamDRError:
                 newest = Newest(self._directory.position)
             counts = _counts(newest)
+
             self._newest = {
                 rows: (time.monotonic(), newest, counts),
                 **{k: v for k, v in self._newest.items() if k != rows},
@@ -107,54 +137,63 @@ class LiveFigures:
                 self._newest.popitem()
         return newest, counts
 
-    def _figure(self, kind: str, model: Model | None, wanted: Wanted, newest: Newest) -> Drawn:
-        mine = model if kind not in OF_ALL else None
-        version = mine.published_version if mine is not None else 0
-        records = self._records.read() if kind in RECORDED else ()
-        seen: tuple[object, ...] = {
-            "projection": (newest.position, wanted.rows, wanted.dimensions),
-            "loadings": (newest.position, wanted.rows, wanted.component),
-            "spectrum": (newest.position, wanted.rows),
-        }.get(kind, (self._records.seen,) if kind in RECORDED else ())
-        key = (kind, mine.id if mine is not None else None, *seen[1:])
-        tag = f"{self._life}.{kind}." + ".".join(map(str, (key[1], version, *seen)))
+    def _figure(self, kind: str, model: Model | None, options: FigureOptions, newest: Newest) -> Drawn:
+        """Return a figure, drawn again if it has changed and is old enough."""
+        shown_model = model if kind not in OF_ALL else None
+        version = shown_model.published_version if shown_model is not None else 0
+        records = self._records.read() if kind in FROM_RECORDS else ()
+
+        # What the figure depends on. The first entry changes as the directory learns.
+        inputs: tuple[object, ...] = {
+            "projection": (newest.position, options.rows, options.dimensions),
+            "loadings": (newest.position, options.rows, options.component),
+            "spectrum": (newest.position, options.rows),
+        }.get(kind, (self._records.seen,) if kind in FROM_RECORDS else ())
+        key = (kind, shown_model.id if shown_model is not None else None, *inputs[1:])
+        tag = f"{self._process_tag}.{kind}." + ".".join(map(str, (key[1], version, *inputs)))
+
         drawn = self._drawn.get(key)
         now = time.monotonic()
-        if drawn is None or (drawn.tag != tag and now - drawn.when >= AGAIN):
+        if drawn is None or (drawn.tag != tag and now - drawn.drawn_at >= REFRESH_SECONDS):
             try:
-                figure = plain_of(self._directory, kind, mine, wanted, newest, records)
+                figure = figure_dict_of(self._directory, kind, shown_model, options, newest, records)
             except StreamDRError as e:
-                figure = nothing(kind, str(e))
+                figure = empty_figure(kind, str(e))
             drawn = Drawn(tag, as_json(figure), now)
+
         self._drawn[key] = drawn
         self._drawn.move_to_end(key)
-        while len(self._drawn) > KEPT:
+        while len(self._drawn) > CACHE_SIZE:
             self._drawn.popitem(last=False)
         return drawn
 
 
 def _counts(newest: Newest) -> Counts:
-    """How many of the newest rows have each label, the most frequent ones in order of the labels; rows without one are left
-    out."""
+    """Return how many of the newest rows have each label, in order of the labels.
+
+    Rare labels are counted together. Rows without a label are left out.
+    """
     targets = newest.targets
     if targets is None or targets.kind == "continuous":
         return []
-    counted = np.bincount(targets.codes[targets.codes >= 0], minlength=len(targets.labels))
-    order = np.argsort(-counted, kind="stable")
-    shown = sorted(order[:MOST_LABELS].tolist(), key=lambda code: targets.labels[code])
-    told = [(str(targets.labels[i]), int(counted[i])) for i in shown if counted[i]]
-    rest = int(counted[order[MOST_LABELS:]].sum())
-    return told + ([(f"{len(order) - MOST_LABELS} other labels", rest)] if rest else [])
+
+    rows = np.bincount(targets.codes[targets.codes >= 0], minlength=len(targets.labels))
+    order = np.argsort(-rows, kind="stable")
+    frequent = sorted(order[:MAX_LABELS].tolist(), key=lambda code: targets.labels[code])
+    counts = [(str(targets.labels[i]), int(rows[i])) for i in frequent if rows[i]]
+    rest = int(rows[order[MAX_LABELS:]].sum())
+    return counts + ([(f"{len(order) - MAX_LABELS} other labels", rest)] if rest else [])
 
 
-def as_json(figure: Plain) -> bytes:
-    """A figure as JSON, its arrays as plotly's typed arrays; without the template, for the page has one of its own."""
+def as_json(figure: FigureDict) -> bytes:
+    """Return a figure as JSON, with its arrays as plotly's typed arrays."""
+    # The page has a template of its own.
     layout = {name: value for name, value in figure["layout"].items() if name != "template"}
     return orjson.dumps({"data": figure["data"], "layout": layout}, default=_typed_array)
 
 
 def _typed_array(value: object) -> object:
-    """What orjson does not know: arrays and numbers of numpy's."""
+    """Convert arrays and numbers of numpy for orjson."""
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
         array = value.astype(np.int32) if value.dtype.kind in "iu" else value
         return {"dtype": array.dtype.str[1:], "bdata": base64.b64encode(array.tobytes()).decode()}

@@ -1,4 +1,7 @@
-"""Of a directory: each figure of one of its models, from what is published, the newest rows of the log, and the records."""
+"""Of a directory: the figures of its models.
+
+They are drawn from the published projection, the newest rows of the log, and the records.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +17,7 @@ from stream_dr.plotting.accuracy import accuracy_of
 from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.convergence import convergence_of
 from stream_dr.plotting.drift import drift_of
-from stream_dr.plotting.figure import Plain, inner, nothing, text
+from stream_dr.plotting.figure import FigureDict, empty_figure, inner, text
 from stream_dr.plotting.loadings import loadings_of
 from stream_dr.plotting.progress import progress_of
 from stream_dr.plotting.projection import points
@@ -26,8 +29,13 @@ OF_ALL = ("accuracy", "progress")
 """Kinds of figures that show all models."""
 
 
-class Wanted(NamedTuple):
-    """What a figure is to show. rows: the newest ones, at most so many. dimensions: 2 or 3. component: from 0."""
+class FigureOptions(NamedTuple):
+    """Options of a figure.
+
+    rows: maximum number of newest rows to draw.
+    dimensions: 2 or 3.
+    component: number of the component to draw, from 0.
+    """
 
     rows: int = 10_000
     dimensions: int = 2
@@ -38,61 +46,73 @@ def figure_of(
     directory: Directory,
     kind: str,
     model: Model | None = None,
-    wanted: Wanted = Wanted(),
+    options: FigureOptions = FigureOptions(),
     newest: Newest | None = None,
     records: Sequence[Facts] | None = None,
 ) -> go.Figure:
-    """The figure of that kind (KINDS) of a model; those in OF_ALL are of all.
+    """Draw a figure of a model, or of all models for kinds in OF_ALL.
 
-    newest, records: where they were read already. Raises InvalidParameter (unknown kind, no model named), and what
-    reading the log raises.
+    kind: one of KINDS.
+
+    newest, records: pass them if they were read already.
+
+    Raises InvalidParameter (unknown kind, or no model given), and what reading the log raises.
     """
-    return go.Figure(plain_of(directory, kind, model, wanted, newest, records))
+    return go.Figure(figure_dict_of(directory, kind, model, options, newest, records))
 
 
-def plain_of(
+def figure_dict_of(
     directory: Directory,
     kind: str,
     model: Model | None,
-    wanted: Wanted,
+    options: FigureOptions,
     newest: Newest | None = None,
     records: Sequence[Facts] | None = None,
-) -> Plain:
-    """What `figure_of` draws."""
+) -> FigureDict:
+    """Return what `figure_of` draws."""
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
-    told: list[Facts] = list(directory.records.read() if records is None and kind in KINDS[3:] else records or [])
+
+    history: list[Facts] = list(directory.records.read() if records is None and kind in KINDS[3:] else records or [])
     if kind == "progress":
-        return progress_of(told, 600, "Progress")
+        return progress_of(history, 600, "Progress")
     if kind == "accuracy":
-        return accuracy_of(told, directory.models, "Accuracy on rows not learned yet")
+        return accuracy_of(history, directory.models, "Accuracy on rows not learned yet")
+
     if model is None:
         raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
     name = text(model.name)
     if kind == "convergence":
-        return convergence_of(told, model.name, f"{name}: convergence of refine")
+        return convergence_of(history, model.name, f"{name}: convergence of refine")
     if kind == "drift":
-        return drift_of(told, model.name, f"{name}: drift")
+        return drift_of(history, model.name, f"{name}: drift")
     if kind == "confusion":
-        return confusion_of(told, model.id, f"{name}: given label by true one")
-    return _of_projection(directory, kind, model, wanted, newest)
+        return confusion_of(history, model.id, f"{name}: given label by true one")
+    return _of_projection(directory, kind, model, options, newest)
 
 
-def _of_projection(directory: Directory, kind: str, model: Model, wanted: Wanted, newest: Newest | None) -> Plain:
-    published, name = model.published, text(model.name)
+def _of_projection(
+    directory: Directory, kind: str, model: Model, options: FigureOptions, newest: Newest | None
+) -> FigureDict:
+    """Return a figure of the published projection and the newest rows."""
+    published = model.published
+    name = text(model.name)
     if published is None:
-        return nothing(f"{name}: {kind}", "nothing is published yet")
+        return empty_figure(f"{name}: {kind}", "nothing is published yet")
+
     projection = published.projection
     title = f"{name}: version {published.version}"
-    rows = newest if newest is not None else newest_rows(directory, wanted.rows)
+    rows = newest if newest is not None else newest_rows(directory, options.rows)
     linear = projection if inner(projection).kind == "linear" and projection.n_components and rows.blocks else None
+
     if kind == "spectrum":
         captured = None if linear is None else rows.captured(linear)
         return spectrum_of(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
         width = getattr(getattr(inner(projection), "loadings", None), "shape", (0, 0))[1]
-        component = min(wanted.component, max(0, width - 1))  # the next version may have fewer
+        # This version may have fewer components than the one that the caller has seen.
+        component = min(options.component, max(0, width - 1))
         names = directory.schema.names if projection.kind != "mapped" else None
         deviations = None if linear is None else rows.deviations(linear)
         return loadings_of(projection, component, 20, names, f"{name}: loadings", deviations)
-    return points(rows.project(projection), rows.targets, wanted.dimensions, max(1, wanted.rows), 0, title)
+    return points(rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title)

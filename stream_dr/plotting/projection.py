@@ -1,4 +1,4 @@
-"""Projection: rows as a model projects them, coloured by label or by a continuous target, with the classes' means."""
+"""Projection: projected rows, coloured by label or target, with the classes' means."""
 
 from typing import Any, NamedTuple
 
@@ -6,34 +6,60 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.plotting.figure import COLOURS, SYMBOLS, Plain, Trace, nothing, plain, text
+from stream_dr.plotting.figure import COLOURS, SYMBOLS, FigureDict, Trace, empty_figure, figure_dict, text
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
-MOST = 100_000
-"""Points that are drawn at most; of more rows, so many."""
+MAX_POINTS = 100_000
+"""Maximum number of points to draw."""
 
-MOST_CLASSES = 30
-"""Classes with a colour of their own, the largest; the others share one."""
+MAX_CLASSES = 30
+"""Maximum number of classes with a colour of their own.
 
-SHARP = 2_000
-"""Points up to which SVG draws them, sharp at any size; more are drawn by WebGL."""
+The smallest ones share one.
+"""
 
-MANY, CROWDED = 20_000, 50_000
-"""Points past which they are drawn smaller, and smaller again, so that they do not hide each other."""
+MAX_SVG_POINTS = 2_000
+"""Number of points up to which SVG draws them, sharp at any size.
+
+WebGL draws more.
+"""
+
+# Smaller points do not hide each other.
+MANY = 20_000
+CROWDED = 50_000
+"""Numbers of points past which points are smaller, and smaller again."""
 
 _OTHERS = "#9aa0a6"
 
 
 def projection(
-    model: Any, X: Any, y: Any = None, *, dimensions: int = 2, most: int = MOST, seed: int = 0, title: str | None = None
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    dimensions: int = 2,
+    most: int = MAX_POINTS,
+    seed: int = 0,
+    title: str | None = None,
 ) -> go.Figure:
-    """Rows X (rows, features) as a model projects them, on its first two or three components.
+    """Draw rows on the first two or three components of a model.
 
-    model: a fitted estimator, or a projection. y: targets as the estimators take them, or None: a class a colour, the
-    first of several labels a row, or the first column of continuous targets as a colour scale. dimensions: 2 or 3.
-    most: of more rows, so many are drawn at random (by `seed`), which the title says. Of one component a histogram is
-    drawn. Raises InvalidParameter, and what projecting the rows raises.
+    A single component is drawn as a histogram.
+
+    Parameters
+    ----------
+    model : fitted estimator or projection
+    X : rows (rows, features)
+    y : targets or None
+        Labels get a colour each, the first of several labels of a row. Continuous targets get a
+        colour scale of their first column.
+    dimensions : 2 or 3
+    most : int
+        Maximum number of rows to draw. More are sampled at random by `seed`, and the title says
+        so.
+
+    Raises InvalidParameter, and what projecting the rows raises.
     """
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
@@ -42,30 +68,38 @@ def projection(
     return go.Figure(points(z, targets, dimensions, most, seed, title))
 
 
-def points(z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str) -> Plain:
-    """The figure of projected rows z (rows, components); see `projection`."""
+def points(z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str) -> FigureDict:
+    """Return what `projection` draws from projected rows z (rows, components)."""
     if dimensions not in (2, 3):
         raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
     if not z.size:
-        return nothing(title, "no rows yet" if not len(z) else "no component yet")
+        return empty_figure(title, "no rows yet" if not len(z) else "no component yet")
+
+    # The means are those of all rows, also of those that are not drawn.
     means = _class_means(z, targets)
     rows = len(z)
     if rows > most:
         drawn = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
-        z, targets = z[drawn], None if targets is None else targets.take(drawn)
+        z = z[drawn]
+        targets = None if targets is None else targets.take(drawn)
         title += f" · {most:,} of {rows:,} rows, drawn at random"
     else:
         title += f" · {rows:,} rows"
+
     if z.shape[1] == 1:
         return _histogram(z[:, 0], targets, title)
     axes = "xyz"[: min(dimensions, z.shape[1])]
     traces = _continuous(z, targets, axes) if _is_continuous(targets) else _by_class(z, targets, axes, means)
     titles = {f"{axis}axis": {"title": {"text": f"component {i + 1}"}} for i, axis in enumerate(axes)}
-    return plain(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
+    return figure_dict(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
 
 
 class _Group(NamedTuple):
-    """Rows of one colour. name: markup. mean: (components,) or None."""
+    """Rows of one colour.
+
+    name: name of the rows, which may hold markup.
+    mean: mean of the rows (components,), or None.
+    """
 
     name: str
     rows: np.ndarray
@@ -79,7 +113,7 @@ def _is_continuous(targets: Targets | None) -> bool:
 
 
 def _codes(targets: Targets) -> np.ndarray:
-    """Each row's label, (rows,): the first of several; −1 where it has none."""
+    """Return the code of each row's first label (rows,), or −1."""
     if targets.indptr is None:
         codes = targets.codes
     else:
@@ -90,7 +124,7 @@ def _codes(targets: Targets) -> np.ndarray:
 
 
 def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
-    """Means (components,) of all rows by their label's code."""
+    """Return the mean (components,) of the rows of each label, by the label's code."""
     if targets is None or targets.kind == "continuous":
         return {}
     codes = _codes(targets)
@@ -98,21 +132,27 @@ def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray
 
 
 def _groups(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) -> list[_Group]:
-    """The rows by colour: the largest classes, in order of their labels, then the other ones, then those without a label."""
+    """Return the rows by colour.
+
+    The largest classes come first, in order of their labels, then all other classes together, then
+    rows without a label.
+    """
     if targets is None or _is_continuous(targets):
         return [_Group("rows", np.arange(rows), COLOURS[0])]
+
     codes = _codes(targets)
     sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
-    largest = np.argsort(-sizes, kind="stable")[:MOST_CLASSES]
-    shown = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
+    largest = np.argsort(-sizes, kind="stable")[:MAX_CLASSES]
+    coloured = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
     groups = [
         _Group(
             text(targets.labels[code]), np.flatnonzero(codes == code), COLOURS[i % len(COLOURS)],
             SYMBOLS[i // len(COLOURS) % len(SYMBOLS)], means.get(code),
         )
-        for i, code in enumerate(shown)
+        for i, code in enumerate(coloured)
     ]  # fmt: skip
-    others = np.flatnonzero((codes >= 0) & ~np.isin(codes, shown))
+
+    others = np.flatnonzero((codes >= 0) & ~np.isin(codes, coloured))
     if len(others):
         groups.append(_Group(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
     unlabelled = np.flatnonzero(codes < 0)
@@ -120,23 +160,27 @@ def _groups(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) ->
 
 
 def _by_class(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int, np.ndarray]) -> list[Trace]:
+    """Return the traces of rows by label, and of the class means."""
     groups = _groups(targets, len(z), means)
     traces = [
-        _kind(axes, len(z))
-        | _at(z[g.rows], axes)
+        _trace_type(axes, len(z))
+        | _coordinates(z[g.rows], axes)
         | {
             "name": g.name,
             "marker": {"color": g.colour, "size": _size(axes, len(z)), "opacity": 0.7, "symbol": _symbol(g, axes)},
         }
         for g in groups
     ]
+
     centred = [g for g in groups if g.mean is not None]
     if centred:
         marker = {"color": [g.colour for g in centred], "size": _size(axes, 0) + 6, "symbol": "x"}
-        marker["line"] = {"width": 1.5}  # in the colour of the page's text
-        at = _at(np.array([g.mean for g in centred]), axes)
+        # The line has the colour of the page's text.
+        marker["line"] = {"width": 1.5}
+        points = _coordinates(np.array([g.mean for g in centred]), axes)
         named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
-        traces.append(_kind(axes, len(z)) | at | named | {"marker": marker})  # plotly shows WebGL's above SVG's
+        # Plotly shows WebGL above SVG, so the means are drawn in the same way as the rows.
+        traces.append(_trace_type(axes, len(z)) | points | named | {"marker": marker})
     return traces
 
 
@@ -148,25 +192,25 @@ def _continuous(z: np.ndarray, targets: Targets | None, axes: str) -> list[Trace
     )
     marker = {"color": values, "colorscale": "Viridis", "showscale": True, "size": _size(axes, len(z)), "opacity": 0.8}
     marker["colorbar"] = {"title": {"text": "target"}}
-    return [_kind(axes, len(z)) | _at(z, axes) | {"name": "rows", "marker": marker}]
+    return [_trace_type(axes, len(z)) | _coordinates(z, axes) | {"name": "rows", "marker": marker}]
 
 
-def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> Plain:
+def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
     traces = [
         {"type": "histogram", "x": z[g.rows], "name": g.name, "marker": {"color": g.colour}, "opacity": 0.6}
         for g in _groups(targets, len(z), {})
     ]
     axis = {"title": {"text": "component 1"}}
-    return plain(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
+    return figure_dict(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
 
 
-def _kind(axes: str, rows: int) -> Trace:
+def _trace_type(axes: str, rows: int) -> Trace:
     if len(axes) == 3:
         return {"type": "scatter3d", "mode": "markers"}
-    return {"type": "scattergl" if rows > SHARP else "scatter", "mode": "markers"}
+    return {"type": "scattergl" if rows > MAX_SVG_POINTS else "scatter", "mode": "markers"}
 
 
-def _at(z: np.ndarray, axes: str) -> Trace:
+def _coordinates(z: np.ndarray, axes: str) -> Trace:
     return {axis: np.ascontiguousarray(z[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
 
 
@@ -177,5 +221,6 @@ def _size(axes: str, rows: int) -> int:
 
 
 def _symbol(group: _Group, axes: str) -> str:
-    """The group's symbol; 3-D plots have no triangle."""
+    """Return the group's symbol."""
+    # 3-D plots have no triangle.
     return "circle" if len(axes) == 3 and group.symbol == "triangle-up" else group.symbol

@@ -1,5 +1,7 @@
-"""Report: one page that holds every figure of a directory's models, its schema and the state of its log; no other file
-and no network is needed to read it."""
+"""Report: one page with every figure of a directory's models, its schema and its log's state.
+
+No other file and no network is needed to read it.
+"""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -14,7 +16,7 @@ from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Facts
-from stream_dr.plotting.of_directory import KINDS, OF_ALL, Wanted, figure_of
+from stream_dr.plotting.of_directory import KINDS, OF_ALL, FigureOptions, figure_of
 from stream_dr.plotting.progress import leader, score_of
 
 HOW = {
@@ -42,44 +44,54 @@ th,.how{opacity:.75}.how{max-width:60rem}h2{border-top:1px solid #8886;padding-t
 
 _DARK = """const draw=()=>{const text=getComputedStyle(document.body).color;
 for(const plot of document.querySelectorAll(".js-plotly-plot")){
-const told={paper_bgcolor:"#0000",plot_bgcolor:"#0000","font.color":text};
+const colours={paper_bgcolor:"#0000",plot_bgcolor:"#0000","font.color":text};
 for(const axis of Object.keys(plot.layout).filter(n=>/^[xy]axis\\d*$/.test(n)))
-Object.assign(told,{[axis+".gridcolor"]:"#8884",[axis+".zerolinecolor"]:"#8888",[axis+".linecolor"]:"#8888"});
-Plotly.relayout(plot,told);if(plot.data[0].type==="heatmap")Plotly.restyle(plot,{"textfont.color":text})}};
+Object.assign(colours,{[axis+".gridcolor"]:"#8884",[axis+".zerolinecolor"]:"#8888",[axis+".linecolor"]:"#8888"});
+Plotly.relayout(plot,colours);if(plot.data[0].type==="heatmap")Plotly.restyle(plot,{"textfont.color":text})}};
 draw();matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);"""
-"""Figures in the page's colours, as the dashboard has them."""
+"""Script that gives figures the page's colours, as the dashboard does."""
 
 
 def write_report(
     directory: Directory, path: Path, rows: int = 5_000, watch: Callable[[int, int], None] = lambda done, all: None
 ) -> None:
-    """Write the page. rows: the newest ones, of which projections are drawn. watch: told how many models are done, of
-    how many. Raises what reading the log raises."""
+    """Write the report of a directory.
+
+    rows: maximum number of newest rows to draw in projections.
+    watch: receives the number of models that are done, and of all.
+
+    Raises what reading the log raises.
+    """
     page = "".join(_page(directory, rows, watch))
     write_atomically(path, lambda file: file.write(page.encode()))
 
 
 def _page(directory: Directory, rows: int, watch: Callable[[int, int], None]) -> Iterator[str]:
-    newest, records = newest_rows(directory, rows), directory.records.read()
-    wanted = Wanted(rows)
+    """Yield the parts of the page."""
+    newest = newest_rows(directory, rows)
+    records = directory.records.read()
+    options = FigureOptions(rows)
+
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>stream_dr: {escape(directory.path.name)}</title><style>{_STYLE}</style>"
     yield f"<script>{get_plotlyjs()}</script></head><body><h1>{escape(directory.path.name)}</h1>"
     yield from _summary(directory, records)
     yield from _stream(directory)
+
     for kind in OF_ALL:
-        yield from _shown(kind, figure_of(directory, kind, records=records))
+        yield from _figure_section(kind, figure_of(directory, kind, records=records))
+
     for number, model in enumerate(_ranked(directory)):
         watch(number, len(directory.models))
         yield from _model(directory, model)
         for kind in KINDS:
             if kind not in OF_ALL:
-                yield from _shown(kind, figure_of(directory, kind, model, wanted, newest, records))
+                yield from _figure_section(kind, figure_of(directory, kind, model, options, newest, records))
     yield f"<script>{_DARK}</script></body></html>\n"
 
 
 def _summary(directory: Directory, records: list[Facts]) -> Iterator[str]:
-    """Yield which model is best and since when, and a table of the models, the best first."""
+    """Yield the best model, and a table of all models, the best first."""
     tested = directory.records.last_tested()
     best = leader(records, directory.models.keys())
     if best is not None:
@@ -90,6 +102,7 @@ def _summary(directory: Directory, records: list[Facts]) -> Iterator[str]:
             f"<p>{names} {verb}, since {_utc(best.since)}: {_score(scores)} on {scores.get('tested', 0):,} rows before they "
             f"were learned. {directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
         )
+
     heads = (
         "model",
         "accuracy",
@@ -103,16 +116,17 @@ def _summary(directory: Directory, records: list[Facts]) -> Iterator[str]:
     )
     yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in (*heads, "solution", "state"))
     for model in _ranked(directory):
-        facts, scores = model.describe(directory.position), tested.get(model.id, {})
+        described = model.describe(directory.position)
+        scores = tested.get(model.id, {})
         baselines = [_number(scores.get(name), scores) for name in ("baseline", "most_frequent")]
         when = (f"{scores['tested']:,}", _utc(scores["tested_at"])) if scores else ("–", "–")
         solution = (
-            f"{facts['rows']:,}",
-            facts["components"],
-            facts["solution"] or "–",
-            facts["state"].replace("_", " "),
+            f"{described['rows']:,}",
+            described["components"],
+            described["solution"] or "–",
+            described["state"].replace("_", " "),
         )
-        cells = (model.name, _score(scores), *baselines, *when, facts["estimator"], *solution)
+        cells = (model.name, _score(scores), *baselines, *when, described["estimator"], *solution)
         yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells)
     yield "</table>"
 
@@ -137,12 +151,13 @@ def _utc(seconds: float) -> str:
 
 
 def _ranked(directory: Directory) -> list[Model]:
-    """Return the models by their last score, the best first and those that were not tested last."""
+    """Return the models by their last score, the best first, untested ones last."""
     tested = directory.records.last_tested()
     return sorted(directory.models.values(), key=lambda m: -score_of(tested.get(m.id, {})))
 
 
 def _stream(directory: Directory) -> Iterator[str]:
+    """Yield the section on the stream's schema and log."""
     schema = directory.schema
     names = f" ({', '.join(schema.names[:20])}{' …' if len(schema.names) > 20 else ''})" if schema.names else ""
     labels = ", ".join(map(str, sorted(schema.labels)[:50])) + (" …" if len(schema.labels) > 50 else "")
@@ -156,32 +171,33 @@ def _stream(directory: Directory) -> Iterator[str]:
 
 
 def _model(directory: Directory, model: Model) -> Iterator[str]:
-    told = model.describe(directory.position)
-    params = ", ".join(f"{name}={value!r}" for name, value in told["params"].items())
-    facts = [
-        ("method", f"{told['estimator']}({params})"),
-        ("state", f"{told['state']}, {told['lag']} events behind the log"),
-        ("rows", f"{told['rows']:,} learned, {told['rows_skipped']:,} without a target left out"),
-        (
-            "published",
-            f"version {told['version']}, {told['components']} components, {told['solution'] or 'no solution'}",
-        ),
-        ("not in it", f"{told['stale_rows']:,} rows"),
-        ("state's size", f"{told['bytes']:,} bytes"),
+    """Yield the heading and the table of a model."""
+    described = model.describe(directory.position)
+    params = ", ".join(f"{name}={value!r}" for name, value in described["params"].items())
+    solution = described["solution"] or "no solution"
+
+    table_rows = [
+        ("method", f"{described['estimator']}({params})"),
+        ("state", f"{described['state']}, {described['lag']} events behind the log"),
+        ("rows", f"{described['rows']:,} learned, {described['rows_skipped']:,} without a target left out"),
+        ("published", f"version {described['version']}, {described['components']} components, {solution}"),
+        ("not in it", f"{described['stale_rows']:,} rows"),
+        ("state's size", f"{described['bytes']:,} bytes"),
     ]
     if model.failure is not None:
-        facts.append(
+        table_rows.append(
             ("failed", f"at position {model.failure.position} ({model.failure.code}): {model.failure.message}")
         )
-    yield f"<h2>{escape(model.name)}</h2>" + _table(*facts)
+    yield f"<h2>{escape(model.name)}</h2>" + _table(*table_rows)
 
 
-def _table(*facts: tuple[str, object]) -> str:
-    rows = (f"<tr><th scope=row>{name}<td>{escape(str(fact))}" for name, fact in facts)
-    return f"<table>{''.join(rows)}</table>"
+def _table(*rows: tuple[str, object]) -> str:
+    cells = (f"<tr><th scope=row>{name}<td>{escape(str(value))}" for name, value in rows)
+    return f"<table>{''.join(cells)}</table>"
 
 
-def _shown(kind: str, figure: go.Figure) -> Iterator[str]:
+def _figure_section(kind: str, figure: go.Figure) -> Iterator[str]:
+    """Yield a figure and how its numbers were obtained."""
     if not figure.data:
         yield f"<p class=how>{escape(kind)}: {figure.layout.annotations[0].text}</p>"
         return

@@ -1,27 +1,33 @@
-"""Spectrum: the eigenvalues of a model's components, and what share of all they capture together."""
+"""Spectrum: the eigenvalues of a model's components, and the share that they capture."""
 
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from stream_dr.plotting.figure import COLOURS, Plain, array, nothing, plain, text, whole_numbers
+from stream_dr.plotting.figure import COLOURS, FigureDict, array, empty_figure, figure_dict, text, whole_numbers
 
 
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
-    """Eigenvalues as bars and their cumulative share as a line.
+    """Draw eigenvalues as bars and their cumulative share as a line.
 
-    model: a fitted estimator, or a projection. The share is of what the estimator's `explained_variance_ratio_` is of,
-    where it has that; else of the sum of the components there are. Negative eigenvalues capture nothing.
+    The share comes from the estimator's `explained_variance_ratio_` if it has one. Otherwise it is
+    the share of the sum of these components. Negative eigenvalues capture nothing.
+
+    model: a fitted estimator or a projection.
     """
     return go.Figure(spectrum_of(model, title or f"Spectrum of {text(type(model).__name__)}"))
 
 
-def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> Plain:
-    """What `spectrum` draws. captured: share (components,) of all variance that the first components capture together."""
+def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> FigureDict:
+    """Return what `spectrum` draws.
+
+    captured: share (components,) of all variance that the first components capture together.
+    """
     values = array(model, "eigenvalues")
     if values is None or not len(values):
-        return nothing(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
+        return empty_figure(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
+
     ratio = getattr(model, "explained_variance_ratio_", None)
     positive = np.maximum(values, 0.0)
     total = positive.sum()
@@ -29,6 +35,7 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> P
     number = np.arange(1, len(values) + 1)
     shares = np.cumsum(shares) if captured is None else captured
     of = "all variance" if ratio is not None or captured is not None else "these components"
+
     bars = {"type": "bar", "x": number, "y": values, "name": "eigenvalue", "marker": {"color": COLOURS[0]}}
     line = {
         "type": "scatter",
@@ -38,7 +45,8 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> P
         "yaxis": "y2",
     }
     line |= {"name": f"captured share of {of}", "line": {"color": COLOURS[2]}}
-    return plain(
+
+    return figure_dict(
         [bars, line],
         title,
         xaxis=whole_numbers("component", len(values)),

@@ -1,1 +1,1 @@
-"""running: what runs over a directory: learning, publishing, queries, replays, refines and jobs."""
+"""running: learning, publishing, queries, replays, refines and jobs over a directory."""

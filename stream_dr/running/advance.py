@@ -1,24 +1,27 @@
-"""Advance: the log's events as Steps, and how a model applies one of them at a time; events are never batched together.
+"""Advance: reads the log's events as Steps and applies them to models, one event at a time.
 
-Live, backfill and replay get their Steps from the same code. The log is read a page at a time (short
-reads: no cursor stays open on it); an event that was just appended may be taken from the directory's `recent` drafts, whose
-rows are parsed already, from the very bytes that were written.
+Live learning, backfill and replay use the same code. Events are never batched together, so a state
+depends on the events and their boundaries alone, and is bit-equal however often the process was
+killed. A sum that was rebuilt may differ in the last digits from one that was subtracted from.
 
-An unlearn event takes rows out: a model whose state is a sum subtracts them; any other is rebuilt from the log up to this
-event, without the rows that were unlearned so far, by later events too: those then change nothing (`Model.unlearn_horizon`).
-So is a sum under decay (the rows that go have made older ones weigh less), one whose map has filled or weighed the rows that
-stay by those that go, and one that would lose too much precision by subtraction. A caller that advances several models may
-hand a rebuild to another thread, so that it does not hold up the others.
+An unlearn event takes rows out. A model whose state is a sum subtracts them. Any other model is
+rebuilt from the log up to this event, without all rows that were unlearned so far, by later events
+too. Those later events then change nothing. A sum is rebuilt as well
 
-Events here were admitted, so applying one must not raise. If it does all the same, the model becomes `failed` with the
-event's position, the error's code and message; its last projection stays in use, the other models go on, and the failure is
-written down, so that a restart does not try the same event for ever.
+- under decay, since the removed rows have reduced the weight of older ones,
+- if its map has filled or weighed the remaining rows by the removed ones,
+- if subtraction would lose too much precision.
 
-Cost: subtracting costs as much as learning those rows; rebuilding, as much as learning the log again, once for all unlearn
-events that have come by then.
+A caller that advances several models may hand a rebuild to another thread, so that it does not
+hold up the others.
 
-Why this way: a State depends on the events and their boundaries alone, so it is bit-equal however often the process was
-killed. A sum that is rebuilt where others were subtracted from may differ from theirs in the last digits.
+Events in the log were admitted, so applying one must not raise. If it does, the model becomes
+`failed` with the event's position and the error's code and message. Its last projection stays in
+use and the other models go on. The failure is stored, so that a restart does not try the same
+event for ever.
+
+Cost: subtracting costs as much as learning those rows. Rebuilding costs as much as learning the
+log again, once for all unlearn events that have arrived by then.
 """
 
 import logging
@@ -43,22 +46,35 @@ from stream_dr.threads import ahead
 
 log = logging.getLogger("stream_dr.advance")
 
+# What is compressed or in shards unpacks to more than its body.
 PAGE_BYTES = 64 << 20
-"""A page ends past so many bytes of bodies, or of their rows: what is compressed or in shards unpacks."""
+"""A page ends past this many bytes of bodies, or of their rows."""
 
 
-Going = Callable[[], bool]
-"""Whether to go on: asked at every event that a rebuild reads."""
+ShouldContinue = Callable[[], bool]
+"""Function that returns False to stop a rebuild, called at every event that the rebuild reads."""
 
 
 def always() -> bool:
-    """Go on."""
+    """Return True."""
     return True
 
 
 class Step(NamedTuple):
-    """One event, decoded: rows to learn, rows to take out, or why it could not be read. gone: numbers of its rows that are
-    no longer in the block."""
+    """One decoded event.
+
+    Attributes
+    ----------
+    position : int
+    block : Block or None
+        Rows to learn.
+    removal : Removal or None
+        Rows to take out.
+    error : Exception or None
+        Error of reading the event.
+    gone : sequence of int
+        Numbers of the event's rows that are no longer in the block.
+    """
 
     position: int
     block: Block | None = None
@@ -68,40 +84,49 @@ class Step(NamedTuple):
 
 
 class Steps:
-    """The maker of Steps of a directory's log. One owner (thread)."""
+    """Reader of a directory's log as Steps. Used by one thread."""
 
     def __init__(self, directory: Directory) -> None:
-        self._directory, self._decoder = directory, directory.history.decoder()
+        self._directory = directory
+        self._decoder = directory.history.decoder()
 
     def read(self, after: int, until: int, limit: int = PAGE) -> list[Step]:
-        """The next events, at most `limit`, up to position `until`: those held in memory, or else those of the log before
-        them. One that cannot be read is a Step with the error, which fails the models that need it."""
+        """Return the next events up to position `until`, at most `limit`.
+
+        An event that cannot be read is a Step with the error. It fails the models that need it.
+        """
+        # Rows of recently appended events are in memory, parsed from the very bytes of the log.
         recent = self._directory.recent
-        held = [(p, draft) for p, draft in recent.take(after, limit) if p <= until]
-        if held:
-            return [_step(position, partial(self._of_draft, position, draft)) for position, draft in held]
-        return self._logged(after, min(until, recent.first(after, until + 1) - 1), limit)
+        drafts = [(p, draft) for p, draft in recent.take(after, limit) if p <= until]
+        if drafts:
+            return [_step(position, partial(self._of_draft, position, draft)) for position, draft in drafts]
+        return self._read_log(after, min(until, recent.first(after, until + 1) - 1), limit)
 
     def pages(self, after: int, until: int) -> Generator[list[Step], None, None]:
-        """All events with after < position ≤ until, a page at a time."""
+        """Yield all events with after < position ≤ until, a page at a time."""
         while after < until and (steps := self.read(after, until)):
             yield steps
             after = steps[-1].position
 
-    def _logged(self, after: int, until: int, limit: int) -> list[Step]:
+    def _read_log(self, after: int, until: int, limit: int) -> list[Step]:
+        """Return the next events of the log."""
         steps: list[Step] = []
-        left = PAGE_BYTES
+        remaining_bytes = PAGE_BYTES
         try:
+            # One short read for each page, so that no cursor stays open on the log.
             for event in self._directory.log.read(after, until, limit, PAGE_BYTES):
                 steps.append(_step(event.position, partial(self._of_event, event)))
-                left -= steps[-1].block.nbytes if steps[-1].block is not None else 0
-                if left <= 0:
+                remaining_bytes -= steps[-1].block.nbytes if steps[-1].block is not None else 0
+                if remaining_bytes <= 0:
                     break
-        except Overloaded:  # of this moment
+
+        # This error is temporary and says nothing of the events.
+        except Overloaded:
             raise
         except StreamDRError as e:
-            if limit > 1:  # which of them it is, one by one
-                return self._logged(after, until, 1)
+            # Read the events one by one to find the one that cannot be read.
+            if limit > 1:
+                return self._read_log(after, until, 1)
             return [Step(after + 1, error=e)]
         return steps
 
@@ -111,13 +136,14 @@ class Steps:
         return Step(position, columns_in_order(draft.block, self._directory.schema))
 
     def _of_event(self, event: Event) -> Step:
-        found = self._decoder.decode(event, self._directory.schema)
-        if isinstance(found, dict):
-            return Step(event.position, removal=found)
-        return Step(event.position, found, gone=removed_numbers(event))
+        content = self._decoder.decode(event, self._directory.schema)
+        if isinstance(content, dict):
+            return Step(event.position, removal=content)
+        return Step(event.position, content, gone=removed_numbers(event))
 
 
 def _step(position: int, read: Callable[[], Step]) -> Step:
+    """Return the step that `read` gives, or one with the error that it raises."""
     try:
         return read()
     except Exception as e:
@@ -125,7 +151,7 @@ def _step(position: int, read: Callable[[], Step]) -> Step:
 
 
 def rows_of(steps: Iterable[Step]) -> int:
-    """Rows that events bring to be learned."""
+    """Return the number of rows to learn in these steps."""
     return sum(step.block.rows for step in steps if step.block is not None)
 
 
@@ -135,26 +161,35 @@ def backfill(
     until: int,
     pool: Executor | None = None,
     after_page: Callable[[list[Step]], bool | None] | None = None,
-    rebuild: Going | None = always,
+    rebuild: ShouldContinue | None = always,
 ) -> list[Model]:
-    """Apply the log's events up to `until` to each model that is behind, in one pass: each skips what it has applied.
+    """Apply the log's events up to `until` to all models, in one pass.
 
-    after_page: called when all models have applied a page; a true answer ends the pass early. rebuild: as in `advance`;
-    the models that are left at an event for want of it are given. Raises HistoryGone when a model needs events that are no
-    longer kept. A model that cannot apply an event, or whose shard cannot be read, is failed.
+    Each model skips the events that it has applied. A model that cannot apply an event is failed,
+    and so is one whose shard cannot be read.
+
+    after_page: called when all models have applied a page. True ends the pass early.
+    rebuild: as in `advance`.
+
+    Returns the models that stopped at an event because they need a rebuild. Raises HistoryGone if
+    a model needs events that are no longer in the log.
     """
-    behind, left = [m for m in models if m.status != "failed" and m.position < until], list[Model]()
+    behind = [m for m in models if m.status != "failed" and m.position < until]
+    blocked: list[Model] = []
     if not behind:
-        return left
-    start, first = min(m.position for m in behind), directory.log.first
+        return blocked
+
+    start = min(m.position for m in behind)
+    first = directory.log.first
     if start + 1 < first:
         raise HistoryGone(f"events before position {first} are no longer kept; {start + 1} is needed.")
+
     with closing(ahead(Steps(directory).pages(start, until))) as pages:
         for steps in pages:
-            left += advance_all([m for m in behind if m not in left], steps, directory, pool, rebuild)
-            if len(left) == len(behind) or (after_page is not None and after_page(steps)):
+            blocked += advance_all([m for m in behind if m not in blocked], steps, directory, pool, rebuild)
+            if len(blocked) == len(behind) or (after_page is not None and after_page(steps)):
                 break
-    return left
+    return blocked
 
 
 def advance_all(
@@ -162,16 +197,17 @@ def advance_all(
     steps: Sequence[Step],
     directory: Directory,
     pool: Executor | None,
-    rebuild: Going | None = always,
+    rebuild: ShouldContinue | None = always,
 ) -> list[Model]:
-    """Every model applies all steps in order, models side by side in the pool; returns when all have, with those that are
-    left at an event for want of a rebuild (`advance`).
+    """Apply all steps in order to every model, models side by side in the pool.
 
-    In the main thread a single model too is given to the pool: Ctrl-C is raised there, and would leave half an event
-    applied.
+    Returns the models that stopped at an event because they need a rebuild (`advance`).
     """
-    here = len(models) < 2 and threading.current_thread() is not threading.main_thread()
-    if pool is None or here:
+    # The main thread gives even a single model to the pool: Ctrl-C is raised there, and would
+    # interrupt an event halfway.
+    in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
+
+    if pool is None or in_this_thread:
         done = [_advance_many(model, steps, directory, rebuild) for model in models]
     else:
         futures = [pool.submit(_advance_many, model, steps, directory, rebuild) for model in models]
@@ -179,14 +215,17 @@ def advance_all(
     return [model for model, applied in zip(models, done, strict=True) if not applied]
 
 
-def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, rebuild: Going | None) -> bool:
+def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, rebuild: ShouldContinue | None) -> bool:
     return all(advance(model, step, directory, rebuild) for step in steps)
 
 
-def advance(model: Model, step: Step, directory: Directory, rebuild: Going | None = always) -> bool:
-    """Apply one event to a model; False where it is as it was, because it is to be rebuilt for that and is not.
+def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldContinue | None = always) -> bool:
+    """Apply one event to a model.
 
-    rebuild: None: nothing is rebuilt here. Raises nothing but what ends the process; a model that cannot is failed.
+    rebuild: if None, the model is not rebuilt here.
+
+    Returns False if the model needs a rebuild that was not done. It is then unchanged. A model
+    that cannot apply the event is failed, and nothing is raised.
     """
     if model.status == "failed" or step.position <= model.position:
         return True
@@ -195,26 +234,27 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: Going | Non
         if step.error is not None:
             raise step.error
         if step.removal is None:
-            model.learn(step.position, _left(step, model.unlearn_horizon, directory))
+            model.learn(step.position, _remaining(step, model.unlearn_horizon, directory))
         elif step.position <= model.unlearn_horizon or max(step.removal, default=-1) < model.start:
             model.learn(step.position, None)
         else:
-            return _take_out(model, step.position, step.removal, directory, rebuild)
+            return _unlearn(model, step.position, step.removal, directory, rebuild)
     return True
 
 
-def _left(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
-    """The rows of an event that no unlearn event up to a position takes out; None where there are none."""
+def _remaining(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
+    """Return the rows of an event without those unlearned up to `unlearn_horizon`, or None."""
     if step.block is None or step.position >= unlearn_horizon:
         return step.block
-    left = directory.history.remaining(
+    remaining = directory.history.remaining(
         step.position, step.block, original_numbers(step.block, step.gone), unlearn_horizon
     )
-    return None if left is None else left[0]
+    return None if remaining is None else remaining[0]
 
 
 @contextmanager
 def _failing(model: Model, position: int, directory: Directory) -> Iterator[None]:
+    """Fail the model if the with-block raises."""
     try:
         yield
     except Exception as e:
@@ -223,25 +263,33 @@ def _failing(model: Model, position: int, directory: Directory) -> Iterator[None
         log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=e)
 
 
-def _take_out(model: Model, position: int, removal: Removal, directory: Directory, rebuild: Going | None) -> bool:
-    """Apply an unlearn event; False where that takes a rebuild that is not wanted, or not any more."""
+def _unlearn(
+    model: Model, position: int, removal: Removal, directory: Directory, rebuild: ShouldContinue | None
+) -> bool:
+    """Apply an unlearn event.
+
+    Return False if that takes a rebuild that is not wanted.
+    """
     if model.subtracts and subtracts_exactly(model.accumulator):
-        left = model.estimator.accumulator(model.accumulator.freeze())
+        accumulator = model.estimator.accumulator(model.accumulator.freeze())
         try:
             for block in directory.history.removed_blocks(removal, model.start - 1, position):
-                left.remove(block_for(model.estimator, block))
+                accumulator.remove(block_for(model.estimator, block))
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
         else:
-            model.resume(left.freeze(), position)
+            model.resume(accumulator.freeze(), position)
             return True
+
     if rebuild is None:
         return False
 
-    left, unlearn_horizon = first_accumulator(model, directory.path), directory.position
+    # Leave out all rows unlearned so far, so that later unlearn events need no further rebuild.
+    accumulator = first_accumulator(model, directory.path)
+    unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):
         if not rebuild():
             return False
-        left.add(block_for(model.estimator, block))
-    model.resume(left.freeze(), position, unlearn_horizon)
+        accumulator.add(block_for(model.estimator, block))
+    model.resume(accumulator.freeze(), position, unlearn_horizon)
     return True

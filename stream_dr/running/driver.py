@@ -1,11 +1,11 @@
-"""Driver: what keeps a directory's models current, one turn at a time: events, publications, snapshots, retention.
+"""Driver: keeps the models of a directory current, one turn at a time.
 
-A turn lets models learn a page of events, then begins what is due: solving and publishing, and snapshots, after which the
-log gives up what no model needs. The driver has no thread of its own: a service's model thread, a replay and a replay in
-parts feed it, and give it the pools that it works in. Solving and writing are of frozen states, which belong to no one,
-so a slow solver or a slow disk delays nothing but its own result.
+A turn lets the models learn a page of events, then starts whatever is due: solving and publishing,
+snapshots, and retention (the log drops what no model needs any more).
 
-Whatever happens is told to one function, which decides who is woken for it: Running has one, a replay wakes its recorder.
+The driver has no thread of its own. A service's model thread, a replay and a replay in parts call
+it, and give it the pools that it works in. It reports what happens to one function, its event
+handler.
 """
 
 import logging
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from stream_dr.directory.directory import Directory
@@ -22,27 +23,37 @@ from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.schema import Facts
 from stream_dr.models.snapshot import snapshot
-from stream_dr.running.advance import Going, Step, advance_all, always, backfill, rows_of
+from stream_dr.running.advance import ShouldContinue, Step, advance_all, always, backfill, rows_of
 from stream_dr.running.test_then_train import TestThenTrain
 
 log = logging.getLogger("stream_dr.driver")
 
+# At most a twentieth of one processor is spent on solving each model, however many rows come.
 SOLVING_SHARE = 20
-"""Between two solutions of a model passes so many times what the last one took: a twentieth of one processor at most is
-spent on solving each, however many rows come."""
+"""Least pause between two solutions of a model, in multiples of the last one's time."""
 
 SNAPSHOT_SHARE = 10
-"""Between two snapshots passes at least so many times what the last took."""
+"""Least pause between two snapshots, in multiples of the last one's time."""
 
 
 class RunSettings(NamedTuple):
-    """How models are kept current, whoever feeds the driver: the one place of these defaults.
+    """Settings of how models are kept current.
 
-    publish: policy of models that have none of their own. snapshot_rows, snapshot_seconds: models are snapshotted after
-    so many rows or seconds with something new (None: not by that), and once when they first publish. retain_rows: rows
-    kept in the log once every snapshot is past them (None: all). workers: threads that solve and snapshot; a service
-    backfills and refines in twice as many. test_then_train: whether live models are tested on rows before they learn
-    them.
+    Attributes
+    ----------
+    publish : PublishPolicy
+        Policy of models that have none of their own.
+    snapshot_rows : int or None
+        Snapshot changed models after this many new rows. None: not by rows.
+    snapshot_seconds : float or None
+        Snapshot changed models after this many seconds. None: not by time.
+    retain_rows : int or None
+        Number of rows to keep in the log once every snapshot is past them. None: all.
+    workers : int
+        Number of threads that solve and snapshot. A service backfills and refines in twice as
+        many.
+    test_then_train : bool
+        True if live models are tested on rows before they learn them.
     """
 
     publish: PublishPolicy = PublishPolicy()
@@ -53,23 +64,54 @@ class RunSettings(NamedTuple):
     test_then_train: bool = True
 
 
-class Happened(Protocol):
-    """Told what happened: "solved" (or not), "published", "snapshot", "snapshot_failed", "checkpointed" (whether or
-    not all could be written)."""
+class EngineEvent(StrEnum):
+    """Kinds of events that the engine reports to an EventHandler."""
 
-    def __call__(self, event: str, **facts: int | str) -> None:
-        """The event, and its facts."""
+    APPENDED = "appended"
+    PUBLISHED = "published"
+    SNAPSHOT = "snapshot"
+    SNAPSHOT_FAILED = "snapshot_failed"
+    FAILED = "failed"
+    MODELS_MOVED = "models_moved"
+    WAIT_ADDED = "wait_added"
+    # Both are reported whether or not the work succeeded.
+    SOLVING_ENDED = "solving_ended"
+    CHECKPOINT_ENDED = "checkpoint_ended"
 
 
-def nobody(event: str, **facts: int | str) -> None:
-    """Tell nobody."""
+class EventHandler(Protocol):
+    """Function that receives the events of the engine."""
+
+    def __call__(self, event: EngineEvent, **details: int | str) -> None:
+        """Handle an event."""
+
+
+def ignore_event(event: EngineEvent, **details: int | str) -> None:
+    """Do nothing."""
 
 
 class Driver:
-    """directory: whose models. advance: pool where models learn side by side. work: pool where they are solved and
-    snapshotted. wanted: the last position whose projections somebody waits for: they are published as soon as models are
-    there. solving: whether models are solved for tests (TestThenTrain). One owner (thread) takes turns; any thread
-    publishes."""
+    """Schedules the learning, solving and snapshots of models.
+
+    One thread at a time takes turns. Any thread may publish.
+
+    Parameters
+    ----------
+    directory : Directory
+        Directory of the models.
+    settings : RunSettings
+    advance : Executor
+        Pool in which models learn side by side.
+    work : Executor
+        Pool in which models are solved and snapshotted.
+    on_event : EventHandler
+        Receives what happens.
+    awaited_position : callable
+        Returns the last position that a caller waits for. Projections that cover it are published
+        as soon as the models have learned it.
+    solving : bool
+        True if models are solved for tests (`TestThenTrain`).
+    """
 
     def __init__(
         self,
@@ -77,84 +119,111 @@ class Driver:
         settings: RunSettings,
         advance: Executor,
         work: Executor,
-        happened: Happened = nobody,
-        wanted: Callable[[], int] = lambda: -1,
+        on_event: EventHandler = ignore_event,
+        awaited_position: Callable[[], int] = lambda: -1,
         solving: bool = False,
     ) -> None:
-        self._directory, self._settings, self._advance, self._work = directory, settings, advance, work
-        self._happened, self._wanted = happened, wanted
+        self._directory = directory
+        self._settings = settings
+        self._advance = advance
+        self._work = work
+        self._on_event = on_event
+        self._awaited_position = awaited_position
         self.tests = TestThenTrain(directory.records.last_tested(), solving) if settings.test_then_train else None
 
-        self._new_rows = 0  # learned since the last snapshots were begun
-        self._snapshots_begun, self._snapshots_cost = time.monotonic(), 0.0
-        self._snapshots_failed = False
-        self._writing: Future[None] | None = None
+        # Number of rows learned since the last snapshots were started.
+        self._new_rows = 0
+        self._checkpoint_started_at = time.monotonic()
+        self._checkpoint_seconds = 0.0
+        self._checkpoint_failed = False
+        self._checkpoint: Future[None] | None = None
 
     def turn(
         self,
         models: Sequence[Model],
         steps: Sequence[Step],
-        rebuild: Going | None = always,
+        rebuild: ShouldContinue | None = always,
         joined_rows: int = 0,
         test: bool = True,
     ) -> list[Model]:
-        """Let models learn events, side by side, then begin what is due; those that are left at an event for want of a
-        rebuild (`advance`). joined_rows: learned by models that came to these since the last turn. test:
-        whether models are tested on the events first, if the settings test at all."""
+        """Let models learn events, then start whatever is due.
+
+        rebuild: as in `advance`.
+        joined_rows: number of rows learned by models that joined these since the last turn.
+        test: True to test the models on the events first, if the settings test at all.
+
+        Returns the models that stopped at an event because they need a rebuild.
+        """
         if test and self.tests is not None:
             self.tests.test(models, steps)
-        left = advance_all(models, steps, self._directory, self._advance, rebuild)
-        self.look([m for m in models if m not in left], rows_of(steps) + joined_rows)
-        return left
+        blocked = advance_all(models, steps, self._directory, self._advance, rebuild)
+        self.schedule_due([m for m in models if m not in blocked], rows_of(steps) + joined_rows)
+        return blocked
 
     def catch_up(
         self,
         models: Sequence[Model],
         until: int,
-        rebuild: Going | None = always,
+        rebuild: ShouldContinue | None = always,
         after_turn: Callable[[Sequence[Step]], bool | None] = lambda steps: None,
     ) -> list[Model]:
-        """Take turns over the log's events up to `until`, in one pass: each model skips what it has applied. after_turn:
-        a true answer ends the pass early. Gives those left for a rebuild. Raises as `backfill`."""
+        """Take turns over the log's events up to `until`, in one pass.
 
-        def look(steps: Sequence[Step]) -> bool | None:
-            self.look(models, rows_of(steps))
+        Each model skips the events that it has applied. If `after_turn` returns True, the pass
+        ends early. Returns the models that need a rebuild. Raises as `backfill`.
+        """
+
+        def schedule(steps: Sequence[Step]) -> bool | None:
+            self.schedule_due(models, rows_of(steps))
             return after_turn(steps)
 
-        return backfill(self._directory, models, until, self._advance, look, rebuild)
+        return backfill(self._directory, models, until, self._advance, schedule, rebuild)
 
     def scores(self, model: Model) -> Facts:
-        """What the tests tell of a model (`TestThenTrain.scores`); {} where there are none."""
+        """Return the test scores of a model, or {} if there are no tests."""
         return {} if self.tests is None else self.tests.scores(model)
 
-    def look(self, models: Sequence[Model], rows: int = 0) -> None:
-        """Begin what is due of models that have learned so many rows more, and of live ones, what is to be published."""
+    def schedule_due(self, models: Sequence[Model], rows: int = 0) -> None:
+        """Start whatever is due: publish live models, and snapshot changed ones.
+
+        rows: number of rows learned since the last call.
+        """
         self._new_rows += rows
         now = time.monotonic()
+
         for model in self._live(models):
             if self._publication_due(model, self._idle(models)) <= now:
                 self._work.submit(self._publish, model, model.begin_publishing())
-        if self._snapshots_due(models) <= now:
-            self._begin_snapshots(models)
 
-    def due(self, models: Sequence[Model]) -> float:
-        """When, by time.monotonic, to look again though no event comes; inf: not before something changes."""
+        if self._snapshots_due(models) <= now:
+            self._start_checkpoint(models)
+
+    def next_due(self, models: Sequence[Model]) -> float:
+        """Return the time, by time.monotonic, to call `schedule_due` if no event comes first.
+
+        Infinity means that nothing becomes due before something changes.
+        """
         idle = self._idle(models)
         return min([*(self._publication_due(m, idle) for m in self._live(models)), self._snapshots_due(models)])
 
-    def publish_for_good(self, model: Model) -> "Future[None]":
-        """Publish a model as it is now, on a worker, and snapshot it, as it is then: nobody may ask for that projection
-        again. A disk that takes no snapshot is logged, and asked again when the next is due."""
-        return self._work.submit(self._publish_for_good, model)
+    def submit_publish_and_snapshot(self, model: Model) -> "Future[None]":
+        """Publish a model on a worker as it is now, then snapshot it.
 
-    def publish_soon(self, model: Model) -> None:
-        """Publish a model as it is now, on a worker, where its policy publishes unasked and there is something new."""
+        An error of the disk is logged, and the snapshot is taken when the next one is due.
+        """
+        return self._work.submit(self._publish_and_snapshot, model)
+
+    def submit_publish(self, model: Model) -> None:
+        """Publish a model on a worker, if its policy allows and it has changed."""
         if model.auto_publishes and model.stale and not model.publishing and model.attempted < model.position:
             self._work.submit(self._publish, model, model.begin_publishing())
 
-    def write(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
-        """Snapshot models here, those at a new position or with a new projection, then give up what none needs. What
-        cannot be written leaves the others, is logged, and the first such error is raised at the end."""
+    def write_snapshots(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
+        """Snapshot models in this thread, then drop from the log what no model needs.
+
+        Models whose snapshot is up to date are skipped. An error does not stop the others. It is
+        logged, and the first one is raised at the end.
+        """
         self._directory.log.check_writer()
         errors: list[Exception] = []
         for model, state in frozen:
@@ -165,37 +234,49 @@ class Driver:
             raise errors[0]
 
     def finish(self, models: Iterable[Model], publishing: Callable[[Model], bool] = lambda model: True) -> None:
-        """A clean end: publish what models have learned (those for which `publishing` is true), snapshot them, give back
-        unused version numbers. Raises what kept one from being snapshotted, at the end."""
-        if self._writing is not None:
-            wait([self._writing])
+        """End cleanly: publish, snapshot, and give back unused version numbers.
+
+        Only models for which `publishing` returns True are published. The first error of a
+        snapshot is raised at the end.
+        """
+        if self._checkpoint is not None:
+            wait([self._checkpoint])
+
         alive = [m for m in models if m.failure is None]
         stale = [m for m in alive if m.stale and publishing(m)]
         for solved in [self._work.submit(self._publish, m, m.begin_publishing()) for m in stale]:
             solved.result()
+
         try:
-            self.write((m, m.freeze()) for m in alive)
+            self.write_snapshots((m, m.freeze()) for m in alive)
         finally:
             for model in alive:
                 model.release_versions()
 
     def _live(self, models: Sequence[Model]) -> list[Model]:
+        """Return the models that are live."""
         return [m for m in models if m.status == "live"]
 
     def _idle(self, models: Sequence[Model]) -> bool:
-        """Whether the models have applied the whole log."""
+        """Return True if the models have applied the whole log."""
         return all(m.position >= self._directory.position for m in models)
 
     def _publication_due(self, model: Model, idle: bool) -> float:
-        """When, by time.monotonic, a model is to be solved; inf: not before something changes."""
+        """Return the time, by time.monotonic, at which a model is to be solved.
+
+        Infinity means not before something changes.
+        """
         if not model.stale or model.publishing or model.attempted >= model.position:
             return math.inf
-        if model.attempted < min(self._wanted(), model.position):
+        if model.attempted < min(self._awaited_position(), model.position):
             return 0.0
 
-        published, policy = model.published, model.policy or self._settings.publish
-        was_published = published is None and model.next_version > 1  # and not snapshotted before a kill
+        published = model.published
+        policy = model.policy or self._settings.publish
+        # True if the process was killed after a publication and before its snapshot.
+        was_published = published is None and model.next_version > 1
         by_rows = policy.rows is not None and model.rows - (published.rows if published else 0) >= policy.rows
+
         if by_rows or (idle and (policy.idle or was_published)):
             pause = 0.0
         else:
@@ -205,68 +286,82 @@ class Driver:
     def _publish(self, model: Model, frozen: Frozen) -> None:
         published = model.try_to_publish(frozen)
         if published is not None:
-            self._happened("published", model=model.name, version=published.version, position=published.position)
-        self._happened("solved")
+            self._on_event(
+                EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position
+            )
+        self._on_event(EngineEvent.SOLVING_ENDED)
 
-    def _publish_for_good(self, model: Model) -> None:
+    def _publish_and_snapshot(self, model: Model) -> None:
         if model.stale:
             self._publish(model, model.begin_publishing())
         if not model.is_snapshotted:
             with suppress(Exception):
-                self.write([(model, model.freeze())])
+                self.write_snapshots([(model, model.freeze())])
 
     def _snapshots_due(self, models: Sequence[Model]) -> float:
-        """When, by time.monotonic, the next snapshots are due, as far as is known: after so many rows, or so many seconds
-        with something new, at most a tenth of the time, and never while any is being taken.
+        """Return the time, by time.monotonic, at which the next snapshots are due.
 
-        A model that has published for the first time is snapshotted at once: which way its components point is in no row, so
-        that after a kill later ones would be free to point the other way.
+        Infinity means not before something changes, or while snapshots are being written.
         """
-        if (self._writing is not None and not self._writing.done()) or not any(map(_lacking, models)):
+        running = self._checkpoint is not None and not self._checkpoint.done()
+        if running or not any(map(_lacks_snapshot, models)):
             return math.inf
-        if self._first(models):
-            return self._snapshots_begun
+
+        # The sign of components cannot be derived from the rows. Without an early snapshot, later
+        # components could point the other way after a kill.
+        if self._published_first(models):
+            return self._checkpoint_started_at
+
         settings = self._settings
         by_rows = settings.snapshot_rows is not None and self._new_rows >= settings.snapshot_rows
         pause = 0.0 if by_rows else math.inf if settings.snapshot_seconds is None else settings.snapshot_seconds
-        return self._snapshots_begun + max(pause, SNAPSHOT_SHARE * self._snapshots_cost)
+        return self._checkpoint_started_at + max(pause, SNAPSHOT_SHARE * self._checkpoint_seconds)
 
-    def _first(self, models: Sequence[Model]) -> list[Model]:
-        """Those that have published for the first time; none where the last could not be written."""
-        if self._snapshots_failed:
+    def _published_first(self, models: Sequence[Model]) -> list[Model]:
+        """Return the models whose first publication has no snapshot yet.
+
+        Empty if the last snapshots could not be written.
+        """
+        if self._checkpoint_failed:
             return []
-        return [m for m in models if _lacking(m) and m.published and not m.snapshot_version]
+        return [m for m in models if _lacks_snapshot(m) and m.published and not m.snapshot_version]
 
-    def _begin_snapshots(self, models: Sequence[Model]) -> None:
-        new = self._first(models)
-        if not new:
-            new = [m for m in models if _lacking(m)]
-            self._new_rows, self._snapshots_begun = 0, time.monotonic()
-        self._writing = self._work.submit(self._checkpoint, [(m, m.freeze()) for m in new])
-        self._writing.add_done_callback(lambda _: self._happened("checkpointed"))
+    def _start_checkpoint(self, models: Sequence[Model]) -> None:
+        """Snapshot models on a worker."""
+        due = self._published_first(models)
+        if not due:
+            due = [m for m in models if _lacks_snapshot(m)]
+            self._new_rows = 0
+            self._checkpoint_started_at = time.monotonic()
+        self._checkpoint = self._work.submit(self._run_checkpoint, [(m, m.freeze()) for m in due])
+        self._checkpoint.add_done_callback(lambda _: self._on_event(EngineEvent.CHECKPOINT_ENDED))
 
-    def _checkpoint(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
-        begun, self._snapshots_failed = time.monotonic(), True
+    def _run_checkpoint(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
+        started_at = time.monotonic()
+        self._checkpoint_failed = True
         try:
-            self.write(frozen)
-            self._snapshots_failed = False
+            self.write_snapshots(frozen)
+            self._checkpoint_failed = False
         finally:
-            self._snapshots_cost = time.monotonic() - begun
+            self._checkpoint_seconds = time.monotonic() - started_at
 
     def _snapshot(self, model: Model, frozen: Frozen, errors: list[Exception]) -> None:
+        """Write a snapshot, or append the error to `errors`."""
         try:
             snapshot(model, frozen, self._directory.path)
-        except Exception as e:  # a full or broken disk
-            if self._directory.holds(model):  # else its folder went with it
+        # The disk may be full or broken.
+        except Exception as e:
+            # The folder of a model that was removed meanwhile is gone.
+            if self._directory.holds(model):
                 log.exception("model %s could not be snapshotted at position %d", model.name, frozen.position)
-                why = str(e) if isinstance(e, StreamDRError) else "the log has the details"
-                self._happened("snapshot_failed", model=model.name, why=why)
+                reason = str(e) if isinstance(e, StreamDRError) else "the log has the details"
+                self._on_event(EngineEvent.SNAPSHOT_FAILED, model=model.name, reason=reason)
                 errors.append(e)
             return
-        self._happened("snapshot", model=model.name, position=frozen.position)
+        self._on_event(EngineEvent.SNAPSHOT, model=model.name, position=frozen.position)
 
     def _retain(self, errors: list[Exception]) -> None:
-        """Give up what the snapshots allow."""
+        """Drop from the log what the snapshots allow."""
         try:
             self._directory.retention.forget()
             if self._settings.retain_rows is not None:
@@ -276,6 +371,6 @@ class Driver:
             errors.append(e)
 
 
-def _lacking(model: Model) -> bool:
-    """Whether its last snapshot lacks something that there is now."""
+def _lacks_snapshot(model: Model) -> bool:
+    """Return True if a model has changed since its last snapshot."""
     return model.failure is None and not model.has_snapshot_of(model.position)

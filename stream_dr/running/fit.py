@@ -1,9 +1,9 @@
-"""fit: an estimator learns a file, several, or whatever hands over tables, batch by batch, with a bar on a terminal."""
+"""fit: lets an estimator learn files or tables batch by batch, with a progress bar."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stream_dr.datasets.sources import are_shards, open_source
 from stream_dr.errors import InvalidParameter
@@ -13,33 +13,51 @@ from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.shards.dataset import open_dataset
 
-Learned = TypeVar("Learned", bound=Estimator)
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+AnyEstimator = TypeVar("AnyEstimator", bound=Estimator)
 
 
 def fit(
-    estimator: Learned,
+    estimator: AnyEstimator,
     source: Any,
     label: str | None = None,
     *,
     format: str | None = None,
     progress: bool = True,
     **options: Any,
-) -> Learned:
-    """Forget everything, then learn a source batch by batch; the estimator.
+) -> AnyEstimator:
+    """Learn a source from scratch, batch by batch, and return the estimator.
 
-    source: a path or several (shards, or any format of `open_source`, whose `format` and options these are), a Source, or a
-    table or stream of tables as `fit` of an estimator takes them. label: the column of targets. progress: a bar with the
-    rows so far, where stderr is a terminal. Memory: the state and one batch. After an error the estimator is what it was.
-    Raises what reading and learning do.
+    Memory: the state and one batch. After an error the estimator is what it was.
+
+    Parameters
+    ----------
+    source : path, list of paths, Source, table or stream of tables
+        Paths are shards, or files in any format of `open_source`. Tables are what `fit` of an
+        estimator takes.
+    label : str or None
+        Column of targets.
+    format : str or None
+        Format of the files, as in `open_source`.
+    progress : bool
+        Show the number of rows so far, if stderr is a terminal.
+    **options
+        Further options of `open_source`.
+
+    Raises what reading and learning raise.
     """
     options = options if getattr(estimator, "feature_map", None) else {"raw": False} | options
     blocks = _blocks(source, label, format, options)
     learned = type(estimator)(**estimator.get_params())
+
     with _bar(progress) as bar:
         task = bar.add_task("learn", total=None)
         for block in blocks:
             learned.partial_fit(block)
             bar.update(task, completed=learned.n_samples_seen_)
+
     if "holder_" not in vars(learned) or not learned.n_samples_seen_:
         raise InvalidParameter(
             "the source has no row to learn from; give one with rows, and targets where they are needed."
@@ -49,11 +67,12 @@ def fit(
 
 
 def _blocks(source: Any, label: str | None, format: str | None, options: dict[str, Any]) -> Iterator[Block]:
+    """Yield the blocks of a source."""
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
-        said = options if label is None else options | {"label": label}
-        plain = format is None and not set(said) - {"raw"} and all(are_shards(Path(path)) for path in paths)
-        source = open_dataset(paths) if plain else open_source(paths, format, **said)
+        all_options = options if label is None else options | {"label": label}
+        shards = format is None and not set(all_options) - {"raw"} and all(are_shards(Path(path)) for path in paths)
+        source = open_dataset(paths) if shards else open_source(paths, format, **all_options)
     elif format is not None or set(options) - {"raw"}:
         raise InvalidParameter(f"format and {', '.join(options) or 'options'} say how files are read; source is none.")
     if isinstance(source, Source):
@@ -61,10 +80,10 @@ def _blocks(source: Any, label: str | None, format: str | None, options: dict[st
     return batches(as_block(source, label))
 
 
-def _bar(shown: bool) -> Any:
+def _bar(visible: bool) -> "Progress":
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,.0f} rows"), TimeElapsedColumn())
-    return Progress(*columns, console=console, disable=not (shown and console.is_terminal), transient=True)
+    return Progress(*columns, console=console, disable=not (visible and console.is_terminal), transient=True)

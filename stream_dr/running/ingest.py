@@ -1,10 +1,10 @@
-"""Ingest: the queue of what is to be appended, and the thread that writes the log: it takes what is waiting, admits it in
-order, commits it as one group, then answers.
+"""Ingest: the queue of drafts, and the thread that appends them to the log.
 
-The queue is bounded in bytes, as sent or as unpacked; past the bound `submit` refuses with Overloaded. While one group is
-being committed the next one gathers, so many small posts share one fsync.
+The thread takes all drafts that wait, admits them in order, commits them as one group, then
+answers them. While one group is being committed the next one gathers, so many small posts share
+one fsync. The queue is bounded in bytes, as sent or as unpacked.
 
-Why this way: one writer gives positions one order, and an answer is given only after the commit returned.
+There is one writer, so positions have one order. An answer is given only after the commit.
 """
 
 import logging
@@ -21,19 +21,24 @@ from stream_dr.threads import thread
 log = logging.getLogger("stream_dr.appender")
 
 GROUP_EVENTS = 256
-GROUP_BYTES = 32 << 20
-"""A group commit ends at either."""
+"""Maximum number of events in a group commit."""
 
-Waiting = tuple[Draft, "Future[Receipt]"]
+GROUP_BYTES = 32 << 20
+"""A group commit ends past this many bytes."""
+
+QueuedDraft = tuple[Draft, "Future[Receipt]"]
 
 
 class Appender:
-    """directory: what is appended to. appended: called from the appender's thread after each commit with its
-    receipts."""
+    """Thread that appends drafts to a directory.
 
-    def __init__(self, directory: Directory, appended: Callable[[Sequence[Receipt]], None]) -> None:
-        self._directory, self._appended = directory, appended
-        self._waiting: deque[Waiting] = deque()
+    on_appended: called from this thread after each commit, with the receipts of new events.
+    """
+
+    def __init__(self, directory: Directory, on_appended: Callable[[Sequence[Receipt]], None]) -> None:
+        self._directory = directory
+        self._on_appended = on_appended
+        self._queue: deque[QueuedDraft] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self.queued_bytes = 0
@@ -45,7 +50,7 @@ class Appender:
         self._thread.start()
 
     def close(self) -> None:
-        """Take nothing more; return when what was taken is answered."""
+        """Refuse new drafts. Return when all queued ones are answered."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -56,6 +61,7 @@ class Appender:
         """Queue a draft. Raises Overloaded or ShuttingDown."""
         future: Future[Receipt] = Future()
         size = draft.size
+
         with self._changed:
             if self._closed:
                 raise ShuttingDown("the engine is stopping; send the batch again after the restart.")
@@ -65,36 +71,38 @@ class Appender:
                     f"{self._directory.limits.max_queue_bytes} may (max_queue_bytes). Try again in a second.",
                     retry_after=1,
                 )
-            self._waiting.append((draft, future))
+            self._queue.append((draft, future))
             self.queued_bytes += size
             self._changed.notify_all()
+
         return future
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._waiting and not self._closed:
+                while not self._queue and not self._closed:
                     self._changed.wait()
-                if not self._waiting:
+                if not self._queue:
                     return
             self._serve_group()
 
     def _serve_group(self) -> None:
         with self._changed:
-            group = self._take()
+            group = self._take_group()
         self._commit([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
         with self._changed:
             self.queued_bytes -= sum(d.size for d, _ in group)
 
-    def _take(self) -> list[Waiting]:
-        group: list[Waiting] = []
+    def _take_group(self) -> list[QueuedDraft]:
+        group: list[QueuedDraft] = []
         size = 0
-        while self._waiting and len(group) < GROUP_EVENTS and size < GROUP_BYTES:
-            group.append(self._waiting.popleft())
+        while self._queue and len(group) < GROUP_EVENTS and size < GROUP_BYTES:
+            group.append(self._queue.popleft())
             size += group[-1][0].size
         return group
 
-    def _commit(self, group: list[Waiting]) -> None:
+    def _commit(self, group: list[QueuedDraft]) -> None:
+        """Append a group and answer its futures."""
         try:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])
         except Exception as e:
@@ -103,10 +111,12 @@ class Appender:
             for _, future in group:
                 future.set_exception(error)
             return
+
         self._count(answers)
         new = [a for a in answers if isinstance(a, Receipt) and not a.duplicate]
         if new:
-            self._appended(new)
+            self._on_appended(new)
+
         for (_, future), answer in zip(group, answers, strict=True):
             if isinstance(answer, Receipt):
                 future.set_result(answer)

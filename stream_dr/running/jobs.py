@@ -13,101 +13,144 @@ from stream_dr.models.schema import Facts
 log = logging.getLogger("stream_dr.jobs")
 
 JOBS_KEPT = 1_000
-"""Jobs that can be asked for; of more, those that ended first are forgotten."""
+"""Maximum number of jobs that can be looked up.
+
+The oldest ended jobs are dropped first.
+"""
 
 
 class Job:
-    """One piece of long work.
+    """Long work on one model, run in a background thread.
 
-    id, kind ("refine", "snapshot"), of (the Model, until it ends), model (its name), state ("waiting", "running",
-    "done", "failed", "cancelled"), progress (JSON-able dict, replaced as a whole), error ({"code", "message"} or None).
+    Attributes
+    ----------
+    id : str
+        Random identifier.
+    kind : str
+        "refine" or "snapshot".
+    model : str
+        Name of the model.
+    target : Model or None
+        The model, until the job ends.
+    state : str
+        "waiting", "running", "done", "failed" or "cancelled".
+    progress : dict
+        JSON-able progress report. It is replaced as a whole, so readers need no lock.
+    error : dict or None
+        `{"code": …, "message": …}` if the job failed.
     """
 
-    def __init__(self, id: str, kind: str, of: Model) -> None:
-        self.id, self.kind, self.model = id, kind, of.name
-        self.of: Model | None = of
+    def __init__(self, id: str, kind: str, target: Model) -> None:
+        self.id = id
+        self.kind = kind
+        self.model = target.name
+        self.target: Model | None = target
+
         self.state = "waiting"
         self.progress: Facts = {}
         self.error: dict[str, str] | None = None
-        self._cancel = threading.Event()
+
+        self._cancel_requested = threading.Event()
         self._ended = threading.Event()
 
     @property
-    def cancelled(self) -> bool:
-        """Whether it was asked to stop."""
-        return self._cancel.is_set()
+    def cancel_requested(self) -> bool:
+        """True if the job was asked to stop."""
+        return self._cancel_requested.is_set()
 
     @property
     def ended(self) -> bool:
-        """Whether it is done, failed or cancelled."""
+        """True if the job is done, failed or cancelled."""
         return self._ended.is_set()
 
     def cancel(self) -> None:
-        """Ask it to stop at its next safe point; an ended job stays what it is."""
-        self._cancel.set()
+        """Ask the job to stop at its next safe point.
+
+        An ended job does not change.
+        """
+        self._cancel_requested.set()
 
     def run(self, work: Callable[["Job"], None], after: "Job | None" = None) -> None:
-        """Do the work in this thread, once `after` has ended; its end, error or cancellation becomes the job's state."""
+        """Run `work` in this thread and record how it ended.
+
+        If `after` is given, wait for that job to end first.
+        """
         if after is not None:
             after.wait()
+
         self.state = "running"
         try:
-            if not self.cancelled:
+            if not self.cancel_requested:
                 work(self)
-            self.state = "cancelled" if self.cancelled else "done"
+            self.state = "cancelled" if self.cancel_requested else "done"
+
         except StreamDRError as e:
-            self.state, self.error = "failed", {"code": e.code, "message": str(e)}
+            self.state = "failed"
+            self.error = {"code": e.code, "message": str(e)}
+
         except Exception as e:
+            # Clients must not see the text of an unexpected error. It may hold data of others.
             log.exception("job %s (%s of %s) failed", self.id, self.kind, self.model)
-            self.state, self.error = "failed", {"code": "internal", "message": type(e).__name__}
+            self.state = "failed"
+            self.error = {"code": "internal", "message": type(e).__name__}
+
         finally:
-            self.of = None  # one that was removed meanwhile is not held
+            # Drop the reference, so that a model removed meanwhile can be freed.
+            self.target = None
             self._ended.set()
 
-    def tell(self, facts: Facts) -> None:
-        """How far it is."""
-        self.progress = {**self.progress, **facts}
+    def report(self, progress: Facts) -> None:
+        """Update the progress report with these fields."""
+        self.progress = {**self.progress, **progress}
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for its end; False when the timeout came first."""
+        """Wait until the job ends. Return False if `timeout` seconds passed first."""
         return self._ended.wait(timeout)
 
     def describe(self) -> Facts:
-        """All that is told about it, JSON-able."""
+        """Return the job's public attributes, JSON-able."""
         return {name: getattr(self, name) for name in ("id", "kind", "model", "state", "progress", "error")}
 
 
 class Jobs:
-    """The jobs of a running directory, oldest first; at most KEPT beside those still under way."""
+    """All jobs of a running directory, oldest first.
+
+    Holds every job that has not ended, and at most `JOBS_KEPT` in total beyond those.
+    """
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
-    def begin(self, kind: str, model: Model, pool: Executor, work: Callable[[Job], None], alone: bool = False) -> Job:
-        """Do work for a model in the pool.
+    def start(
+        self, kind: str, model: Model, pool: Executor, work: Callable[[Job], None], exclusive: bool = False
+    ) -> Job:
+        """Run `work` on a model in the pool and return its job.
 
-        alone: where one of this kind is under way for the model, that one is answered, and one that was cancelled ends
-        before the new one begins.
+        exclusive: if a job of this kind has not ended for the model, return that job instead of a
+        new one. If that job was asked to stop, the new job starts once it has ended.
         """
         with self._lock:
-            before = self._under_way(kind, model) if alone else None
-            if before is not None and not before.cancelled:
-                return before
+            previous = self._unfinished(kind, model) if exclusive else None
+            if previous is not None and not previous.cancel_requested:
+                return previous
+
             job = Job(uuid.uuid4().hex, kind, model)
             self._jobs[job.id] = job
             ended = [j.id for j in self._jobs.values() if j.ended]
             for id in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
                 del self._jobs[id]
-        pool.submit(job.run, work, before)
+
+        pool.submit(job.run, work, previous)
         return job
 
-    def _under_way(self, kind: str, model: Model) -> Job | None:
-        found = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.of is model and not j.ended)
-        return next(found, None)
+    def _unfinished(self, kind: str, model: Model) -> Job | None:
+        """Return the newest job of this kind for the model that has not ended, or None."""
+        jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.ended)
+        return next(jobs, None)
 
     def get(self, id: str) -> Job:
-        """A job by its id. Raises UnknownJob."""
+        """Return the job with this id, or raise UnknownJob."""
         job = self._jobs.get(id)
         if job is None:
             raise UnknownJob(
@@ -116,9 +159,9 @@ class Jobs:
         return job
 
     def cancel(self, model: Model | None = None) -> None:
-        """Ask every job to stop, or every one of a model."""
+        """Ask all jobs of a model to stop, or all jobs if no model is given."""
         for job in self:
-            if model is None or job.of is model:
+            if model is None or job.target is model:
                 job.cancel()
 
     def __iter__(self) -> Iterator[Job]:

@@ -1,9 +1,11 @@
 """projected_file: projected rows as Parquet, Arrow, CSV or npz.
 
-In CSV a list (a row's labels, or its targets) is its JSON. An npz has the array z (rows, components), and beside it id and
-label, labels or target where rows have them; where a row has none, a text is empty and a number NaN.
+In CSV a list (a row's labels or targets) is written as JSON.
 
-Cost: a batch in memory; of npz all rows, for the format states their number first.
+An npz has the array z (rows, components), and id and label, labels or target if rows have them. If
+a row has none, a text is empty and a number is NaN.
+
+Cost: one batch in memory. For npz all rows, since the format states their number first.
 """
 
 from collections.abc import Iterator
@@ -24,20 +26,29 @@ SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv", ".npz")
 
 
 def check_out(out: Path) -> None:
-    """Raise InvalidParameter for a name that says no format, SourceMissing where there is no folder for it."""
+    """Raise an error if rows cannot be written to `out`.
+
+    Raises InvalidParameter for an unknown suffix, SourceMissing if the folder does not exist.
+    """
     if out.suffix not in SUFFIXES:
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet, .arrow, .csv or .npz file.")
     check_folder(out)
 
 
 def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatch]) -> int:
-    """Write batches of id, label, labels or target where rows have them, and z0, z1 …; the number of rows."""
+    """Write batches, and return the number of rows.
+
+    Their columns are id and label, labels or target if rows have them, then z0, z1 …
+    """
     if suffix == ".npz":
         table = pa.Table.from_batches(batches)
         np.savez(file, allow_pickle=False, **_arrays(table))
         return int(table.num_rows)
 
-    rows, first = 0, next(batches := map(_without_lists, batches) if suffix == ".csv" else batches)
+    if suffix == ".csv":
+        batches = map(_without_lists, batches)
+    rows = 0
+    first = next(batches)
     with _writer(file, suffix, first.schema) as writer:
         for batch in chain([first], batches):
             writer.write_batch(batch)
@@ -56,6 +67,7 @@ def _writer(
 
 
 def _without_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with each column of lists as JSON texts."""
     columns = [_as_json(column) if pa.types.is_nested(column.type) else column for column in batch.columns]
     return pa.record_batch(columns, names=batch.schema.names)
 
@@ -65,6 +77,7 @@ def _as_json(lists: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _arrays(table: pa.Table) -> dict[str, np.ndarray]:
+    """Return the arrays of an npz."""
     components = [name for name in table.column_names if name.startswith("z")]
     z = np.empty((table.num_rows, len(components)))
     for i, name in enumerate(components):
@@ -73,15 +86,22 @@ def _arrays(table: pa.Table) -> dict[str, np.ndarray]:
 
 
 def _array(column: pa.ChunkedArray) -> np.ndarray:
-    """A column that is no component's, without None: what is missing is NaN, or an empty text."""
+    """Return a column of ids or targets as an array.
+
+    A missing value is NaN or an empty text.
+    """
     kind = column.type
     if pa.types.is_nested(kind) and pa.types.is_floating(kind.value_type):
         rows = column.to_pylist()
         width = max((len(row) for row in rows if row is not None), default=0)
         return np.array([[np.nan] * width if row is None else row for row in rows], float)
+
     if pa.types.is_nested(kind):
-        column, kind = _as_json(column), pa.string()
+        column = _as_json(column)
+        kind = pa.string()
     if pa.types.is_string(kind) or pa.types.is_null(kind):
         return np.array([text or "" for text in column.to_pylist()], str)
+
+    # Booleans with gaps have no array type of their own.
     missing = pa.types.is_boolean(kind) and column.null_count
     return (column.cast(pa.uint8()) if missing else column).to_numpy()

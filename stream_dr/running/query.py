@@ -1,16 +1,22 @@
-"""Query: rows through a model's published projection, and the projection itself, as answers and as files.
+"""Query: rows through a model's published projection, and the projection itself.
 
+HTTP answers and the files of `stream-dr transform` have the same values from the same functions.
 The projection is taken once, by reference, so all rows of one answer come from one version.
 
-Exported arrays: for a linear projection `mean` (features,), `components` (components, features) and `eigenvalues`
-(components,); for any other the arrays its own fields hold, and for a mapped one the fact `feature_map`, the map's spec as
-JSON, beside, for a map of tables, `columns`: the names of the columns it makes, as JSON. An older version comes with `map`
-(components then, components now), `offset` (components now,) and `map_residual`, which carry answers of that version to the
-newest: z_new ≈ z_old · map + offset. In Arrow one row, each array a `fixed_shape_tensor` column named like it, facts as
-schema metadata; in safetensors facts are its metadata.
+An exported projection has these arrays.
 
-Why this way: what HTTP answers and what `stream-dr transform` writes are the same values from the same function. Whoever
-holds stored embeddings needs the map and not the history that led to it, so it is found between the two projections at once.
+- A linear projection: `mean` (features,), `components` (components, features) and `eigenvalues`
+  (components,).
+- Any other: the arrays that its own fields hold.
+- An older version, in addition: `map` (components then, components now) and `offset` (components
+  now,). They carry its answers to the newest version: z_new ≈ z_old · map + offset.
+
+Its metadata is in `ExportedProjection`. A mapped projection adds `feature_map`, the map's spec as
+JSON. A map of tables adds `columns`, the names of the columns that it makes, as JSON. An older
+version adds `map_residual`.
+
+In Arrow it is one row, with each array in a `fixed_shape_tensor` column of its name and the
+metadata in the schema's. In safetensors it is arrays and the file's metadata.
 """
 
 import json
@@ -40,15 +46,25 @@ from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.targets import Targets
 
+# By kind of targets, the name of their column.
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
 class Answer(NamedTuple):
     """Projected rows.
 
-    model, version, position, solution: which projection. z: (rows, components) float64. ids: the rows' ids or None.
-    unseen: entries whose index, category or column the projection never saw, which contributed nothing. columns_missing:
-    a table's columns that the rows do not have, taken as missing.
+    Attributes
+    ----------
+    model, version, position, solution
+        The projection that was used.
+    z : ndarray (rows, components) of float64
+    ids : Ids or None
+        Ids of the rows.
+    unseen : int
+        Number of entries whose index, category or column the projection never saw. They contribute
+        nothing.
+    columns_missing : tuple of str
+        Columns of a table that the rows do not have. They count as missing values.
     """
 
     model: str
@@ -61,45 +77,62 @@ class Answer(NamedTuple):
     columns_missing: tuple[str, ...] = ()
 
     def to_json(self) -> Facts:
-        """{"model", "version", "position", "solution", "z", "id", "unseen"}, and "columns_missing" where there are any."""
-        told = self._asdict() | {"columns_missing": list(self.columns_missing)}
+        """Return a JSON-able dict.
+
+        Its keys are "model", "version", "position", "solution", "z", "id" and "unseen", and
+        "columns_missing" if there are any.
+        """
+        response = self._asdict() | {"columns_missing": list(self.columns_missing)}
         if not self.columns_missing:
-            del told["columns_missing"]
-        told["z"], told["id"] = self.z.tolist(), told.pop("ids")
-        return told
+            del response["columns_missing"]
+        response["z"] = self.z.tolist()
+        response["id"] = response.pop("ids")
+        return response
 
     def to_arrow(self) -> bytes:
-        """An Arrow stream of one batch: id (where given) and z: fixed_size_list<double, components>; the rest is schema
-        metadata."""
+        """Return an Arrow stream of one batch.
+
+        Columns: id (if known) and z as fixed_size_list<double, components>. The rest is schema
+        metadata.
+        """
         width = self.z.shape[1]
         flat = pa.array(np.ascontiguousarray(self.z).ravel())
         columns: dict[str, pa.Array] = {} if self.ids is None else {"id": id_array(self.ids)}
         columns["z"] = pa.FixedSizeListArray.from_arrays(flat, width) if width else pa.array([[]] * len(self.z))
-        told = {k: str(getattr(self, k)) for k in ("model", "version", "position", "solution", "unseen")}
+
+        metadata = {k: str(getattr(self, k)) for k in ("model", "version", "position", "solution", "unseen")}
         if self.columns_missing:
-            told["columns_missing"] = json.dumps(self.columns_missing)
-        batch = pa.record_batch(list(columns.values()), names=list(columns)).replace_schema_metadata(told)
+            metadata["columns_missing"] = json.dumps(self.columns_missing)
+        batch = pa.record_batch(list(columns.values()), names=list(columns)).replace_schema_metadata(metadata)
         return bytes(write_arrow([batch]))
 
 
 def transform(model: Model, block: Block, schema: Schema) -> Answer:
-    """Project a block's rows; targets are ignored. Raises NotFitted before any row, CatchingUp before those of the log are
-    learned and solved, ModelFailed, WidthMismatch, SchemaMismatch, NotFinite."""
+    """Project a block's rows. Targets are ignored.
+
+    Raises NotFitted before any row, CatchingUp until the rows of the log are learned and solved,
+    ModelFailed, WidthMismatch, SchemaMismatch, NotFinite.
+    """
     published = model.published
     if published is None:
         raise why_unpublished(model)
+
     projection = published.projection
     missing = columns_missing(block, schema)
-    block, unseen = fitted(block, projection, schema)
+    block, unseen = conform(block, projection, schema)
     z = projection.apply(block.X)
     return Answer(model.name, published.version, published.position, projection.solution, z, block.ids, unseen, missing)
 
 
-def fitted(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
-    """The block as the projection takes it, checked, and the number of its entries that the projection never saw."""
+def conform(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
+    """Check a block and bring it into the form that a projection takes.
+
+    Returns the block and the number of its entries that the projection never saw.
+    """
     check_finite(block.X)
     _check_names(block, schema)
     block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else columns_in_order(block, schema)
+
     if block.table:
         if isinstance(projection, Mapped) and projection.table is not None:
             return block, projection.unseen(block.X)
@@ -108,7 +141,7 @@ def fitted(block: Block, projection: Projection, schema: Schema) -> tuple[Block,
 
 
 def _check_names(block: Block, schema: Schema) -> None:
-    """Raise SchemaMismatch for named columns where the stream's have no names, so that nothing says which is which."""
+    """Raise SchemaMismatch for named columns if the stream's columns have no names."""
     if block.names is not None and schema.names is None:
         raise SchemaMismatch(
             f"the batch's columns have names ({', '.join(block.names[:5])} …); this stream was learned from {schema.layout} "
@@ -117,69 +150,77 @@ def _check_names(block: Block, schema: Schema) -> None:
 
 
 def _no_rows(block: Block, width: int) -> Block:
-    """An empty batch that says nothing of its columns, as {"rows": []}, in the width the projection takes."""
+    """Return an empty batch without columns, as {"rows": []}, with the projection's width."""
     return block._replace(X=np.empty((0, width)))
 
 
-class Exported(NamedTuple):
-    """facts: model, version, newest, position, rows, kind, solution, refined_at, residual, map_residual. arrays: by
-    name."""
+class ExportedProjection(NamedTuple):
+    """A projection as arrays, in the form that the module describes.
 
-    facts: Facts
+    metadata: model, version, newest, position, rows, kind, solution, refined_at, residual,
+        map_residual.
+    arrays: arrays by name.
+    """
+
+    metadata: Facts
     arrays: Arrays
 
     def to_json(self) -> Facts:
-        """Facts and arrays in one dict; the arrays as they are."""
-        return self.facts | {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
+        """Return metadata and arrays in one dict, with the arrays as they are."""
+        return self.metadata | {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
 
     def to_safetensors(self) -> bytes:
-        """A safetensors file."""
+        """Return a safetensors file."""
         from safetensors.numpy import save
 
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        return save(arrays, metadata=self._metadata())
+        return save(arrays, metadata=self._texts())
 
     def to_arrow(self) -> bytes:
-        """An Arrow stream of one row."""
+        """Return an Arrow stream of one row."""
         columns = {name: _tensor(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
         batch = pa.record_batch(list(columns.values()), names=list(columns))
-        return bytes(write_arrow([batch.replace_schema_metadata(self._metadata())]))
+        return bytes(write_arrow([batch.replace_schema_metadata(self._texts())]))
 
-    def _metadata(self) -> dict[str, str]:
-        return {name: str(fact) for name, fact in self.facts.items() if fact is not None}
+    def _texts(self) -> dict[str, str]:
+        """Return the metadata as texts, without None."""
+        return {name: str(value) for name, value in self.metadata.items() if value is not None}
 
 
-def export_projection(model: Model, version: int | None = None) -> Exported:
-    """What a model has published, or a kept version of it. Raises NotFitted or CatchingUp (nothing yet), ModelFailed,
-    UnknownVersion."""
+def export_projection(model: Model, version: int | None = None) -> ExportedProjection:
+    """Return what a model has published, or an older version of it.
+
+    Raises NotFitted or CatchingUp (nothing is published), ModelFailed, UnknownVersion.
+    """
     newest = model.published
     if newest is None:
         raise why_unpublished(model)
-    asked = newest if version is None else model.version(version)
-    projection = asked.projection
-    facts = {
+    published = newest if version is None else model.version(version)
+
+    projection = published.projection
+    metadata = {
         "model": model.name,
-        "version": asked.version,
+        "version": published.version,
         "newest": newest.version,
-        "position": asked.position,
-        "rows": asked.rows,
+        "position": published.position,
+        "rows": published.rows,
         "kind": projection.kind,
         "solution": projection.solution,
-        "refined_at": asked.refined_at,
-        "residual": asked.residual,
+        "refined_at": published.refined_at,
+        "residual": published.residual,
     }
-    spec = getattr(projection, "feature_map", None)
-    if spec is not None:
-        facts["feature_map"] = spec
-    columns = getattr(projection, "feature_names", None)
-    if columns is not None:
-        facts["columns"] = json.dumps(columns)
+    if isinstance(projection, Mapped):
+        metadata["feature_map"] = projection.feature_map
+        if projection.feature_names is not None:
+            metadata["columns"] = json.dumps(projection.feature_names)
+
     arrays = _arrays(projection)
-    found = None if version is None else change(projection, newest.projection)
-    if found is not None:
-        arrays |= {"map": found.map, "offset": found.offset}
-        facts["map_residual"] = found.residual
-    return Exported(facts, arrays)
+    # Clients with stored embeddings need the map to the newest version, not the versions between.
+    to_newest = None if version is None else change(projection, newest.projection)
+    if to_newest is not None:
+        arrays |= {"map": to_newest.map, "offset": to_newest.offset}
+        metadata["map_residual"] = to_newest.residual
+    return ExportedProjection(metadata, arrays)
 
 
 def _arrays(projection: Projection) -> Arrays:
@@ -189,7 +230,8 @@ def _arrays(projection: Projection) -> Arrays:
 
 
 def _tensor(array: np.ndarray) -> pa.Array:
-    """One row holding the whole array; a plain empty list where it has no entry, which tensors cannot have."""
+    """Return one row that holds the whole array."""
+    # A tensor cannot be empty, a list can.
     if array.size == 0:
         return pa.array([[]], pa.list_(pa.from_numpy_dtype(array.dtype)))
     storage = pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.size)
@@ -199,20 +241,24 @@ def _tensor(array: np.ndarray) -> pa.Array:
 def project(
     directory: Directory, model: Model, source: Source, out: Path, watch: Callable[[int], None] | None = None
 ) -> int:
-    """Write the projected rows of a data set, or another source, to `out`; their number.
+    """Write the projected rows of a source to a file. Return their number.
 
-    Raises as check_out, InvalidParameter (no rows, or no column to write), NotFitted (no row learned yet), NeedsRefine, and
-    what reading or projecting a batch raises.
+    watch: receives the number of rows so far.
+
+    Raises as check_out, InvalidParameter (no rows, or no column to write), NotFitted (no row
+    learned yet), NeedsRefine, and what reading or projecting a batch raises.
     """
     check_out(out)
     if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
-    published(model)
-    given = given_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
-    if not given and not published(model).projection.n_components:
+
+    require_published(model)
+    fields = carried_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
+    if not fields and not require_published(model).projection.n_components:
         # Arrow counts no rows in a batch without columns.
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
-    batches = _batches(directory, model, source, given, watch or (lambda rows: None))
+
+    batches = _batches(directory, model, source, fields, watch or (lambda rows: None))
     first = next(batches)
     rows = 0
 
@@ -225,56 +271,68 @@ def project(
 
 
 def _batches(
-    directory: Directory, model: Model, source: Source, given: dict[str, pa.DataType], watch: Callable[[int], None]
+    directory: Directory, model: Model, source: Source, fields: dict[str, pa.DataType], watch: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the projected batches of a source."""
     done = 0
     for _, block in source.events():
-        batch = projected_batch(block, published(model).projection, directory.schema, given)
+        batch = projected_batch(block, require_published(model).projection, directory.schema, fields)
         done += block.rows
         watch(done)
         if block.rows:
             yield batch
 
 
-def published(model: Model) -> Published:
-    """What a model has published. Raises what keeps it from an answer."""
+def require_published(model: Model) -> Published:
+    """Return what a model has published, or raise the reason why there is nothing."""
     if model.published is None and model.rows:
-        model.estimator.solve(model.accumulator.freeze())  # raises it
+        # Solving raises the reason.
+        model.estimator.solve(model.accumulator.freeze())
     if model.published is None:
         raise why_unpublished(model)
     return model.published
 
 
 def projected_batch(
-    block: Block, projection: Projection, schema: Schema, given: dict[str, pa.DataType]
+    block: Block, projection: Projection, schema: Schema, fields: dict[str, pa.DataType]
 ) -> pa.RecordBatch:
-    """A block's rows as `project` writes them: the given columns, z0, z1 …"""
-    taken, _ = fitted(block, projection, schema)
-    z = projection.apply(taken.X)
-    columns = _given(block, given) | {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
+    """Return a block's rows as `project` writes them: ids and targets, then z0, z1 …
+
+    fields: as of `carried_fields`.
+    """
+    conformed, _ = conform(block, projection, schema)
+    z = projection.apply(conformed.X)
+    columns = _carried_columns(block, fields) | {
+        f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)
+    }
     return pa.record_batch(list(columns.values()), names=list(columns))
 
 
 def _fields_of(block: Block) -> dict[str, pa.DataType]:
-    """Name and type of the id and target columns of a source's first block."""
+    """Return name and type of the id and target columns of a source's first block."""
     schema = arrow_from_block(block).schema
     return {name: _plain(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
 
 
-def given_fields(dataset: Dataset) -> dict[str, pa.DataType]:
-    """Name and type of the id and target columns that any shard has. Raises SchemaMismatch when two shards disagree."""
+def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
+    """Return name and type of the id and target columns that any shard has.
+
+    Raises SchemaMismatch if two shards disagree.
+    """
     names = ("id", *_COLUMN.values())
-    schemas = [shard.schema for shard in dataset.shards]
-    told = [pa.schema([(n, _plain(schema.field(n).type)) for n in names if n in schema.names]) for schema in schemas]
+    schemas = [
+        pa.schema([(n, _plain(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
+        for shard in dataset.shards
+    ]
     try:
-        known = pa.unify_schemas(told)
+        unified = pa.unify_schemas(schemas)
     except pa.ArrowException as e:
         raise SchemaMismatch(f"ids or targets of the shards are of several types ({e}). Project them apart.") from e
-    return {name: known.field(name).type for name in names if name in known.names}
+    return {name: unified.field(name).type for name in names if name in unified.names}
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type in which a given column is written: that of Python's own values."""
+    """Return the type in which a column of ids or targets is written."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     if pa.types.is_fixed_size_list(kind) and kind.list_size == 1:
@@ -288,12 +346,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind if pa.types.is_boolean(kind) or pa.types.is_null(kind) else pa.string()
 
 
-def _given(block: Block, fields: dict[str, pa.DataType]) -> dict[str, pa.Array]:
-    """The batch's ids and targets as columns of these types; null where it has none."""
-    found: dict[str, object] = {"id": block.ids}
+def _carried_columns(block: Block, fields: dict[str, pa.DataType]) -> dict[str, pa.Array]:
+    """Return the block's ids and targets as columns of these types, or nulls."""
+    values: dict[str, object] = {"id": block.ids}
     if isinstance(block.y, Targets):
         rows = block.y.row_labels()
         if block.y.kind == "continuous" and block.y.values is not None and block.y.values.shape[1] == 1:
             rows = [row[0] if row is not None else None for row in rows]
-        found[_COLUMN[block.y.kind]] = rows
-    return {name: pa.array(found.get(name) or [None] * block.rows, kind) for name, kind in fields.items()}
+        values[_COLUMN[block.y.kind]] = rows
+    return {name: pa.array(values.get(name) or [None] * block.rows, kind) for name, kind in fields.items()}

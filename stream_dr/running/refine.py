@@ -1,13 +1,14 @@
-"""Refine: a model's exact projection by passes over the log up to the position it was frozen at.
+"""Refine: a model's exact projection, by passes over the log.
 
-After each pass what is needed to go on is written beside the snapshots, so that a refine that was killed or cancelled
-goes on at its next pass when it is asked for again at the same position; so does one that ended before it reached its
-tolerance, when it is given more passes. The refined projection stays published until the next refine.
+The passes go up to the position at which the model was frozen. After each pass a checkpoint is
+written beside the snapshots. A refine that was killed or cancelled goes on at its next pass when
+it is asked for again at the same position. So does one that ended before it reached its tolerance,
+if it is given more passes. The refined projection stays published until the next refine.
 
-Cost: a pass reads every event the model has learned; the file is rewritten once a pass.
+The numerics are in estimators/fitting/refining.py. They are a generator over any Source, which
+yields after each pass.
 
-Why this way: the numerics (estimators/fitting/refining.py) are a generator over any Source; the engine gives them the log as
-one, and stopping, resuming and progress are what happens between two steps.
+Cost: a pass reads every event that the model has learned, and rewrites the checkpoint once.
 """
 
 from collections.abc import Callable, Generator
@@ -31,12 +32,16 @@ from stream_dr.running.advance import backfill
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.threads import ahead
 
-Tell = Callable[[Facts], None]
+PassCallback = Callable[[Facts], None]
+"""Function that receives progress reports."""
 
 
 def check_model(directory: Directory, model: Model) -> None:
-    """Raise CannotRefine (no out-of-core solution, or learned before it came here) or HistoryGone (events the model has
-    learned are no longer kept)."""
+    """Raise an error if a model cannot be refined.
+
+    Raises CannotRefine (no out-of-core solution, or a saved estimator whose rows are not here) or
+    HistoryGone (events that the model has learned are no longer in the log).
+    """
     check_method(model.estimator)
     if model.spec.saved is not None:
         raise CannotRefine(
@@ -56,68 +61,91 @@ def refine(
     frozen: Frozen,
     tol: float = 1e-6,
     max_passes: int = 20,
-    tell: Tell | None = None,
+    on_progress: PassCallback | None = None,
     cancelled: Callable[[], bool] | None = None,
     threads: int = 1,
     sums: PassSums | None = None,
 ) -> Published | None:
-    """Refine a frozen model and publish the result; None when it was cancelled before the end, which is asked at every
-    event. Passes begin at the last refined projection. What is exact already is left, and told as {"exact", "note"}.
+    """Refine a frozen model and publish the result.
 
-    tell: called with {"pass", "rows", "residual", "angle", "components", "seconds", "converged", "total_rows"} after each
-    pass, and with {"pass", "rows", "total_rows"} within one. Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted,
-    InsufficientStorage.
+    The passes start from the last refined projection. A model that is exact already is left as it
+    is, and reported as {"exact", "note"}.
+
+    Parameters
+    ----------
+    tol : float
+        Tolerance at which the passes end.
+    max_passes : int
+        Number of the last pass.
+    on_progress : callable or None
+        After each pass, receives {"pass", "rows", "residual", "angle", "components", "seconds",
+        "converged", "total_rows"}. Within a pass, receives {"pass", "rows", "total_rows"}.
+    cancelled : callable or None
+        Called at every event. Returns True to stop.
+    threads : int
+        Number of threads for matrix products.
+    sums : PassSums or None
+        Sums the passes, if that is not done in this process.
+
+    Returns
+    -------
+    Published or None
+        None if it was cancelled.
+
+    Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted, InsufficientStorage.
     """
     check_model(directory, model)
+    report = on_progress or (lambda progress: None)
     if is_exact(model.estimator, frozen.state) and model.published is not None:
-        (tell or (lambda facts: None))({"exact": True, "note": "the model is exact already, from one pass"})
+        report({"exact": True, "note": "the model is exact already, from one pass"})
         return model.published
-    learned = _Learned(directory, model, frozen, cancelled)
+
+    source = _FrozenSource(directory, model, frozen, cancelled)
     try:
         with directory.retention.pin_rows():
-            return _passes(
-                directory, model, frozen, learned, tol, max_passes, tell or (lambda facts: None), threads, sums
-            )
+            return _run_passes(directory, model, frozen, source, tol, max_passes, report, threads, sums)
     except _Cancelled:
         return None
     finally:
+        # The checkpoint may have been written after the model was removed.
         if not directory.holds(model):
-            remove_snapshots(directory.path, model)  # the part that was remembered after it was removed
+            remove_snapshots(directory.path, model)
 
 
-def _passes(
+def _run_passes(
     directory: Directory,
     model: Model,
     frozen: Frozen,
-    learned: "_Learned",
+    source: "_FrozenSource",
     tol: float,
     max_passes: int,
-    told: Tell,
+    report: PassCallback,
     threads: int,
     sums: PassSums | None,
 ) -> Published:
+    """Run the passes that are missing, with a checkpoint after each, and publish the result."""
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
     last = None
     for step in refine_steps(
         model.estimator,
         frozen.state,
-        learned,
+        source,
         tol=tol,
         max_passes=max_passes,
         names=directory.schema.names,
-        resume=_begun(path, frozen, max_passes),
+        resume=_load_checkpoint(path, frozen, max_passes),
         guess=model.published.projection if model.published and model.published.refined_at is not None else None,
-        progress=lambda number, rows: told({"pass": number, "rows": rows, "total_rows": frozen.rows}),
+        progress=lambda number, rows: report({"pass": number, "rows": rows, "total_rows": frozen.rows}),
         threads=threads,
         sums=sums,
     ):
         last = step
-        made = step.report._asdict()
-        told({"pass": made.pop("number"), **made, "total_rows": frozen.rows})
-        directory.records.add(
-            "pass", model=model.name, position=frozen.position, **{"pass": last.report.number}, **made
-        )
-        _remember(path, frozen, step.refining)
+        fields = step.report._asdict()
+        number = fields.pop("number")
+        report({"pass": number, **fields, "total_rows": frozen.rows})
+        directory.records.add("pass", model=model.name, position=frozen.position, **{"pass": number}, **fields)
+        _write_checkpoint(path, frozen, step.refining)
+
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
     published = model.publish_refined(last.projection, frozen, last.report.residual)
@@ -131,18 +159,23 @@ def refine_model(
     model: Model,
     tol: float,
     max_passes: int,
-    tell: Tell | None = None,
+    on_progress: PassCallback | None = None,
     threads: int = 1,
-    elsewhere: Callable[[Frozen], PassSums] | None = None,
+    new_sums: Callable[[Frozen], PassSums] | None = None,
 ) -> Published:
-    """Backfill a model, refine and snapshot it: the whole work of `stream-dr refine`. elsewhere: gives what sums the passes,
-    where that is not this process. Raises as `refine`."""
+    """Backfill, refine and snapshot a model, as `stream-dr refine` does.
+
+    new_sums: returns what sums the passes, if that is not done in this process.
+
+    Raises as `refine`.
+    """
     check_model(directory, model)
     with threadpool_limits(1):
         backfill(directory, [model], directory.position)
         frozen = model.freeze()
-        sums = None if elsewhere is None else elsewhere(frozen)
-        published = refine(directory, model, frozen, tol, max_passes, tell, threads=threads, sums=sums)
+        sums = None if new_sums is None else new_sums(frozen)
+        published = refine(directory, model, frozen, tol, max_passes, on_progress, threads=threads, sums=sums)
+
     if published is None:
         raise CannotRefine("the refine was cancelled.")
     snapshot(model, frozen, directory.path)
@@ -151,18 +184,19 @@ def refine_model(
 
 
 def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> tuple[float, float]:
-    """Return what a model that predicts scores on held-out rows before and after a refine.
+    """Return the scores of a model that predicts, before and after a refine.
 
-    The model is left as it is: another one of its spec learns its rows but every tenth. Raises as `refine`.
+    The model does not change. A copy of it learns nine of ten rows and is scored on the others.
+    Raises as `refine`.
     """
     check_model(directory, model)
-    learned = _Learned(directory, model, model.freeze(), None)
+    source = _FrozenSource(directory, model, model.freeze(), None)
     with directory.retention.pin_rows(), threadpool_limits(1):
-        return scores_of_refining(make(model.spec.estimator, model.spec.params), learned, tol, max_passes)
+        return scores_of_refining(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
 
 
 def publish_unrefined(directory: Directory, model: Model) -> None:
-    """Publish the solution from one pass in place of a refined one, and snapshot the model."""
+    """Publish the one-pass solution in place of a refined one, and snapshot the model."""
     frozen = model.freeze()
     model.publish(frozen)
     snapshot(model, frozen, directory.path)
@@ -170,21 +204,26 @@ def publish_unrefined(directory: Directory, model: Model) -> None:
 
 
 class _Cancelled(Exception):
-    """Ends a pass; the passes before it are remembered."""
+    """Ends a pass. The checkpoint of the passes before it stays."""
 
 
-class _Learned:
-    """What a frozen model has learned, as a Source; a pass over it ends with _Cancelled once that is asked."""
+class _FrozenSource:
+    """Source of the rows that a frozen model has learned.
+
+    A pass over it raises _Cancelled once `cancelled` returns True.
+    """
 
     def __init__(
         self, directory: Directory, model: Model, frozen: Frozen, cancelled: Callable[[], bool] | None
     ) -> None:
-        self._history, self._model, self._frozen = directory.history, model, frozen
+        self._history = directory.history
+        self._model = model
+        self._frozen = frozen
         self._cancelled = cancelled or (lambda: False)
 
     def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
-        first, last = max(after, self._model.start - 1), self._frozen.position
-        last = last if until is None else min(until, last)
+        first = max(after, self._model.start - 1)
+        last = self._frozen.position if until is None else min(until, self._frozen.position)
         events = self._history.events(first, last, unlearn_horizon=self._frozen.unlearn_horizon)
         with closing(ahead(events)) as blocks:
             for position, block in blocks:
@@ -193,27 +232,27 @@ class _Learned:
                 yield position, block_for(self._model.estimator, block)
 
 
-def _remember(path: Path, frozen: Frozen, refining: Refining) -> None:
+def _write_checkpoint(path: Path, frozen: Frozen, refining: Refining) -> None:
     arrays, description = pack(refining)
     path.parent.mkdir(parents=True, exist_ok=True)
-    where = {"position": frozen.position, "removed_to": frozen.unlearn_horizon}
-    write_file(path, arrays, {"kind": "refine", **where, "refining": description})
+    frozen_at = {"position": frozen.position, "removed_to": frozen.unlearn_horizon}
+    write_file(path, arrays, {"kind": "refine", **frozen_at, "refining": description})
 
 
-def _begun(path: Path, frozen: Frozen, max_passes: int) -> Refining | None:
-    """What an earlier refine of the same rows left; None when there is nothing to go on from."""
+def _load_checkpoint(path: Path, frozen: Frozen, max_passes: int) -> Refining | None:
+    """Return the usable checkpoint of an earlier refine of the same rows, or None."""
     if not path.exists():
         return None
     try:
-        arrays, facts = read_file(path)
+        arrays, header = read_file(path)
         with contents_of(path):
-            unlearn_horizon = facts.get("removed_to", facts["position"])
-            if facts["kind"] != "refine" or (facts["position"], unlearn_horizon) != (
+            unlearn_horizon = header.get("removed_to", header["position"])
+            if header["kind"] != "refine" or (header["position"], unlearn_horizon) != (
                 frozen.position,
                 frozen.unlearn_horizon,
             ):
                 return None
-            refining: Refining = unpack(Refining, arrays, facts["refining"])
+            refining: Refining = unpack(Refining, arrays, header["refining"])
     except StreamDRError:
         return None
     return refining if refining.number < max_passes else None

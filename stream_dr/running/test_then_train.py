@@ -1,17 +1,18 @@
 """test_then_train: how well the models of a stream predict rows that they have not learned yet.
 
-Before an event is learned, some of its rows with a target are projected as each model has published.
-A row is predicted to have the label of the nearest class mean. Where targets are numbers, least squares
-on the projected rows predicts them. The means and the least squares are of the rows tested before. If
-rows have several labels, a predicted label is right if it is among them.
+Before an event is learned, some of its rows with a target are projected as each model has
+published. A row is predicted to have the label of the nearest class mean. Where targets are
+numbers, least squares on the projected rows predicts them. The means and the least squares are of
+the rows tested before. If rows have several labels, a predicted label is right if it is among
+them.
 
 Two baselines need no model: the target of the row before, and the most frequent label.
 
-Rows that are unlearned leave the scores. Nothing that is learned or published depends on the tests. One
-thread tests, and any thread reads `scores`.
+Rows that are unlearned leave the scores. Nothing that is learned or published depends on the
+tests. One thread tests, and any thread reads `scores`.
 
-Memory: MOST_ROWS rows, at most MOST_BYTES. Time: after FREE_SECONDS, one part in SHARE of the time. When
-batches are small and come fast, not every one is tested.
+Memory: MOST_ROWS rows, at most MOST_BYTES. Time: after FREE_SECONDS, one part in SHARE of the
+time. When batches are small and come fast, not every one is tested.
 """
 
 import logging
@@ -44,15 +45,18 @@ MOST_BYTES = 16 << 20
 """Upper bound on the bytes of the rows held."""
 
 SHARE, FREE_SECONDS = 50, 0.5
-"""One part in SHARE of the time goes to testing. The first FREE_SECONDS are free, so that short runs are tested too."""
+"""One part in SHARE of the time goes to testing.
+
+The first FREE_SECONDS are free, so that short runs are tested too.
+"""
 
 SOLVING_SHARE, CHEAP_BYTES = 10, 16 << 20
-"""One part in SOLVING_SHARE of the time goes to solving for tests. A state above CHEAP_BYTES is never solved for them,
-because the cost of its first solution is not known beforehand."""
+"""One part in SOLVING_SHARE of the time goes to solving for tests. A state above CHEAP_BYTES is
+never solved for them, because the cost of its first solution is not known beforehand."""
 
 FEWEST_ROWS = 200
-"""Number of tested rows from which scores replace those of an earlier process. A model with fewer does
-not narrow the rows that models are compared on."""
+"""Number of tested rows from which scores replace those of an earlier process. A model with fewer
+does not narrow the rows that models are compared on."""
 
 FEWEST_HALVED = 40
 """Number of rows with a target from which the first event is tested by halves."""
@@ -73,7 +77,8 @@ class _Part(NamedTuple):
     numbers: (rows,) row numbers within the event.
     block: the rows.
     targets: (rows,) codes of the label whose mean a row counts for, or (rows, q) numbers.
-    errors: (rows,) 1.0 where a prediction was wrong, or (rows, q) squared errors, by model id or name of a baseline.
+    errors: (rows,) 1.0 where a prediction was wrong, or (rows, q) squared errors, by model id or
+        name of a baseline.
     predicted: (rows,) codes of the predicted labels by model id. Empty where targets are numbers.
     """
 
@@ -96,28 +101,37 @@ class TestThenTrain:
     """Tests of a directory's live models.
 
     earlier: scores by model id that an earlier process measured last.
-    solves: whether models are solved for the tests, because they publish at the end alone, as in a replay. They are solved
-        each time that their rows have doubled. Of the first event, every second row teaches what is tested on the others.
+    solves: whether models are solved for the tests, because they publish at the end alone, as in a
+        replay. They are solved each time that their rows have doubled. Of the first event, every
+        second row teaches what is tested on the others.
     """
 
-    __test__ = False  # pytest: this is no test class
+    # Tells pytest that this is no test class.
+    __test__ = False
 
     def __init__(self, earlier: Mapping[int, Facts] | None = None, solves: bool = False) -> None:
-        self._earlier, self._solves = earlier or {}, solves
-        self._started, self._spent, self._solving_spent = time.monotonic(), 0.0, 0.0
+        self._earlier = earlier or {}
+        self._solves = solves
+        self._started = time.monotonic()
+        self._spent = 0.0
+        self._solving_spent = 0.0
         self._next_test = 0.0
         self._parts: tuple[_Part, ...] = ()
         self._labels: dict[Label, int] = {}
-        self._previous: np.ndarray | None = None  # target of the last row before an event, (1,) or (1, q)
+        # Target of the last row before an event, (1,) or (1, q).
+        self._previous: np.ndarray | None = None
         self._tested_at = 0.0
         self._curves: dict[int, list[tuple[int, float]]] = {}
-        # By model id: rows learned when it was solved for the tests, seconds that took, and the solution.
+        # By model id: rows learned when it was solved for the tests, seconds of solving, solution.
         self._solved: dict[int, tuple[int, float, Projection | None]] = {}
-        # By model id: number of the projection, and the rows of each part by position as it projects them.
+        # By model id: number of the projection, and the projected rows of each part by position.
         self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
 
     def test(self, models: Sequence[Model], steps: Sequence[Step]) -> None:
-        """Test events that are about to be learned. An event that cannot be tested is logged."""
+        """Test events that are about to be learned.
+
+        An event that cannot be tested is logged.
+        """
         for step in steps:
             if step.removal is not None:
                 self._remove(step.removal)
@@ -135,18 +149,21 @@ class TestThenTrain:
     def scores(self, model: Model) -> Facts:
         """Return a model's scores on the rows tested last.
 
-        accuracy: share of rows with the right label. Or r2: R² averaged over targets, where targets are numbers.
+        accuracy: share of rows with the right label. Or r2: R² averaged over targets, where
+            targets are numbers.
         error: standard error of the accuracy. None for R².
-        baseline, most_frequent: the same score of the two baselines. None for the second where targets are numbers.
+        baseline, most_frequent: the same score of the two baselines. None for the second where
+            targets are numbers.
         tested: number of rows. tested_at: time of the last test, seconds since 1970.
         curve: [rows learned, score] over time.
-        confusion: "labels" (c,), "counts" (c, c) number of rows of a label that were predicted to have each, and "rows" (c,)
-            of each label. None unless a row has one label.
+        confusion: "labels" (c,), "counts" (c, c) number of rows of a label that were predicted to
+            have each, and "rows" (c,) of each label. None unless a row has one label.
 
-        Models are compared on rows that all of them were tested on. Until FEWEST_ROWS rows are tested,
-        the scores are those of the earlier process. {} if there are none.
+        Models are compared on rows that all of them were tested on. Until FEWEST_ROWS rows are
+        tested, the scores are those of the earlier process. {} if there are none.
         """
-        parts, earlier = self._common_parts(model), self._earlier.get(model.id)
+        parts = self._common_parts(model)
+        earlier = self._earlier.get(model.id)
         tested = sum(len(part.numbers) for part in parts)
         if earlier and tested < FEWEST_ROWS:
             return dict(earlier)
@@ -154,7 +171,8 @@ class TestThenTrain:
             return {}
 
         targets = np.concatenate([part.targets for part in parts])
-        score, previous = _score(parts, targets, model.id), _score(parts, targets, PREVIOUS)
+        score = _score(parts, targets, model.id)
+        previous = _score(parts, targets, PREVIOUS)
         measured: Facts
         if targets.ndim == 1:
             error = round((score * (1 - score) / tested) ** 0.5, 4)
@@ -167,7 +185,7 @@ class TestThenTrain:
         return measured | {"tested_at": self._tested_at, "curve": curve, "confusion": self._confusion(parts, model)}
 
     def _common_parts(self, model: Model) -> list[_Part]:
-        """Return the parts with rows that this model and all others of the newest part were tested on."""
+        """Return the parts that this model and all others of the newest part were tested on."""
         parts = [part for part in self._parts if model.id in part.errors]
         if not parts:
             return []
@@ -186,9 +204,9 @@ class TestThenTrain:
 
         rows = counts.sum(axis=1)
         most_frequent = np.argsort(-rows, kind="stable")[:MOST_CLASSES]
-        shown = sorted(labels[code] for code in most_frequent if rows[code])
-        codes = [self._labels[label] for label in shown]
-        return {"labels": shown, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
+        frequent = sorted(labels[code] for code in most_frequent if rows[code])
+        codes = [self._labels[label] for label in frequent]
+        return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
     def _test_event(self, models: Sequence[Model], position: int, block: Block, wanted: bool) -> None:
         numbers = _rows_with_target(block.y)
@@ -204,7 +222,10 @@ class TestThenTrain:
         self._previous = self._targets(block.y.take(numbers[-1:]))
 
     def _learn_half(self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray) -> None:
-        """Learn some rows of the first event apart from the models, so that its other rows can be tested."""
+        """Learn some rows of the first event, apart from the models.
+
+        Its other rows can then be tested.
+        """
         half = block.take(numbers)
         for model in models:
             if self._may_solve(model, 0.0):
@@ -218,14 +239,20 @@ class TestThenTrain:
     def _test_rows(
         self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray, among: np.ndarray
     ) -> None:
-        """Test rows numbers[among], or ROWS_AT_ONCE of them. numbers: of all rows with a target."""
+        """Test rows numbers[among], or ROWS_AT_ONCE of them.
+
+        numbers: numbers of all rows with a target.
+        """
         projections = {m.id: solution for m in models if (solution := self._projection(m)) is not None}
         if not projections:
             return
+
         chosen = _spread(among)
         rows = block.take(numbers[chosen])
         targets = self._targets(rows.y)
         part = _Part(position, numbers[chosen], rows, targets, {}, {})
+
+        # The first part has no tested rows before it to predict from.
         if self._parts:
             known = np.concatenate([part.targets for part in self._parts])
             for id, (number, projection) in projections.items():
@@ -238,6 +265,7 @@ class TestThenTrain:
             if targets.ndim == 1:
                 most_frequent = np.full(len(targets), np.bincount(known).argmax())
                 part.errors[MOST_FREQUENT] = self._errors(most_frequent, rows.y, targets)
+
         self._add(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
@@ -290,7 +318,10 @@ class TestThenTrain:
                 curve.append((learned, score))
 
     def _projection(self, model: Model) -> tuple[int, Projection] | None:
-        """Return a number that changes with the projection that a model is tested by, and the projection."""
+        """Return (number, projection) for the tests of a model, or None.
+
+        The number changes with the projection.
+        """
         if not self._solves:
             return None if model.published is None else (model.published.version, model.published.projection)
         rows, seconds, _ = self._solved.get(model.id, (0, 0.0, None))
@@ -300,7 +331,8 @@ class TestThenTrain:
         return None if projection is None else (rows, projection)
 
     def _solve(self, model: Model, state: State, rows: int) -> None:
-        started, projection = time.monotonic(), None
+        started = time.monotonic()
+        projection = None
         # Too few rows, or no row has a target.
         with suppress(StreamDRError):
             projection = model.estimator.solve(state)
@@ -309,7 +341,10 @@ class TestThenTrain:
         self._solved[model.id] = rows, seconds, projection
 
     def _may_solve(self, model: Model, seconds: float) -> bool:
-        """Return True if solving keeps within its share. seconds: what the last solution took, 0 if there is none."""
+        """Return True if solving keeps within its share.
+
+        seconds: time that the last solution took, 0 if there is none.
+        """
         if not seconds:
             estimator, accumulator = model.estimator, model.accumulator
             table = getattr(accumulator, "table", None)
@@ -357,7 +392,9 @@ def _score(parts: Sequence[_Part], targets: np.ndarray, key: int | str) -> float
 
 
 def _predict(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
-    """Return the predicted targets of projected rows X, from those of projected rows Z with these targets.
+    """Return the predicted targets of projected rows X.
+
+    Z, targets: projected rows and their targets, from which to predict.
 
     None if least squares has more coefficients than half the rows.
     """

@@ -1,13 +1,14 @@
-"""Warm up: every compiled kernel, once, before the first request needs it.
+"""Warm up: runs every compiled kernel before the first request needs it.
 
-Two tiny batches of each form that can arrive (Arrow and JSON, dense and sparse, float64 and float32; tables where a model's
-feature map takes them) go through every registered estimator: parse, learn, solve, project, refine.
+Two tiny batches of each form that can arrive go through every registered estimator: parse, learn,
+solve, project, refine. The forms are Arrow and JSON, dense and sparse, float64 and float32, and
+tables if a model's feature map takes them.
 
-Cost: about a second when the kernels are in numba's cache, up to a minute when they are not.
+Numba compiles per argument type, and a read-only array over an Arrow buffer is another type than
+one from JSON. Only bytes that went through the codec compile what a request will use. An estimator
+without a solution on such rows is compiled as far as it went.
 
-Why this way: numba compiles per argument type, and an array over an Arrow buffer (read-only) is another type than one
-from JSON; so only bytes that went through the codec warm what a request will use. An estimator that has no answer on
-rows like these is compiled as far as it went.
+Cost: about a second if the kernels are in numba's cache, otherwise up to a minute.
 """
 
 import logging
@@ -32,9 +33,10 @@ from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
-ROWS, FEATURES = 16, 6
+ROWS = 16
+FEATURES = 6
 WIDE = 100
-"""Features of sparse rows with few values."""
+"""Number of features of sparse rows with few values."""
 
 log = logging.getLogger("stream_dr.warm_up")
 
@@ -42,24 +44,33 @@ log = logging.getLogger("stream_dr.warm_up")
 def warm_up(
     estimators: Iterable[Estimator] | None = None, say: Callable[[str], object] = log.info, json: bool = True
 ) -> None:
-    """Compile what the given estimators (default: each registered one with its defaults) use. json: also of JSON's rows.
+    """Compile what estimators use.
 
-    say: called with a line for each one that takes longer than two seconds, which none does once it is in the cache.
+    Parameters
+    ----------
+    estimators : iterable of Estimator or None
+        None: each registered one with its defaults.
+    say : callable
+        Receives a line for each estimator that takes longer than two seconds. None does once it is
+        in the cache.
+    json : bool
+        Compile for JSON rows too.
     """
     chosen = list(estimators if estimators is not None else [kind() for kind in ESTIMATORS.values()])
     for number, estimator in enumerate(chosen, start=1):
         line = f"compiling for {type(estimator).__name__}, {number} of {len(chosen)}: once on this machine"
-        telling = threading.Timer(2.0, say, [line])
-        telling.start()
+        timer = threading.Timer(2.0, say, [line])
+        timer.start()
         try:
             for kind in estimator.target_kinds or (None,):
                 for block in chain(_tables(estimator, kind), _blocks(kind, json)):
                     _use(estimator, block)
         finally:
-            telling.cancel()
+            timer.cancel()
 
 
 def _use(estimator: Estimator, block: Block) -> None:
+    """Learn, solve, project and refine a block."""
     try:
         # A map may not suit these made-up rows, which says nothing about the stream's.
         with warnings.catch_warnings():
@@ -77,7 +88,7 @@ def _use(estimator: Estimator, block: Block) -> None:
 
 
 def _tables(estimator: Estimator, kind: str | None) -> Iterator[Block]:
-    """Yield rows of categories, and rows of texts, if the estimator's feature map takes a table."""
+    """Yield rows of categories and of texts, if the feature map takes a table."""
     spec = estimator.get_params().get("feature_map")
     if spec is None or not feature_map(spec).learns:
         return
@@ -88,6 +99,7 @@ def _tables(estimator: Estimator, kind: str | None) -> Iterator[Block]:
 
 
 def _blocks(kind: str | None, json: bool) -> Iterator[Block]:
+    """Yield dense, sparse and wide sparse rows in each form that can arrive."""
     dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
     filled = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
     wide = sp.csr_matrix((filled.data, filled.indices, filled.indptr), shape=(ROWS, WIDE))
@@ -100,7 +112,7 @@ def _blocks(kind: str | None, json: bool) -> Iterator[Block]:
 
 
 def _parsed(body: bytes, media: str) -> Block:
-    """The block of a body taken in as a service takes it, digest included."""
+    """Return the block of a body, parsed as a service does."""
     block = rows_draft(body, media).block
     assert block is not None
     return block
@@ -111,5 +123,6 @@ def _targets(kind: str | None) -> Targets | None:
         return None
     if kind == "continuous":
         return continuous_targets(np.arange(ROWS, dtype=np.float64) % 5)
-    labels = [*("abc"[i % 3] for i in range(1, ROWS)), "d"]  # kernels of their own: text, a class of one row
+    # Texts and a class of one row have kernels of their own.
+    labels = [*("abc"[i % 3] for i in range(1, ROWS)), "d"]
     return class_targets(labels) if kind == "class" else multilabel_targets([[label, "e"] for label in labels])

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from stream_dr.arrow.codec import check_file, read_arrow
 from stream_dr.arrow.sound import check_types, first_line
@@ -133,7 +134,7 @@ class ShardFile:
             reader = pa.ipc.open_file(source)
             self._get, self.schema = lambda n: [reader.get_batch(n)], reader.schema
         elif start[:4] == b"PAR1":
-            self._open_parquet(source, data)
+            self._open_parquet(source)
         elif start[:4] == b"\xff\xff\xff\xff":
             batches = read_arrow(data)
             self._get, self.schema = lambda n: [batches[n]], batches[0].schema if batches else pa.schema([])
@@ -141,17 +142,13 @@ class ShardFile:
         else:
             raise MalformedInput("it is neither an Arrow nor a Parquet file")
 
-    def _open_parquet(self, source: Any, data: pa.Buffer) -> None:
-        from stream_dr.parquet import check_group, open_parquet, spelt_out
-
-        parquet = open_parquet(source, data)
-        file, self.schema, groups = parquet
-        self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in range(len(groups)))
+    def _open_parquet(self, source: Any) -> None:
+        file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
+        self.schema = file.schema_arrow
+        self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
 
         def batches_of(number: int) -> list[pa.RecordBatch]:
-            check_group(parquet, number)
-            batches = [spelt_out(batch, self.schema) for batch in file.read_row_group(number).to_batches()]
-            return batches or [pa.RecordBatch.from_pylist([], schema=self.schema)]
+            return file.read_row_group(number).to_batches() or [pa.RecordBatch.from_pylist([], schema=self.schema)]
 
         self._get = batches_of
 

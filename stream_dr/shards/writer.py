@@ -1,7 +1,7 @@
 """shard_writer: Blocks of any size → shards of even batches and a manifest.
 
 Cost: each row is copied once into the file; memory is one batch (rows_per_batch rows, fewer where they fill half of
-the budget for reading) plus the Block given.
+128 MiB) plus the Block given.
 
 Why this way: where rows come in (a line, a file, a generator's chunk) must not decide where events lie, so rows are cut
 anew: the same rows give the same batches. A shard is renamed into place when it is whole, the manifest is written last.
@@ -21,7 +21,6 @@ from typing import IO, Any
 import pyarrow as pa
 
 from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.budget import read_budget
 from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.rows.block import Block
@@ -59,6 +58,10 @@ def check_empty(directory: str | os.PathLike[str]) -> list[Path]:
     if (folder / MANIFEST_NAME).exists() or (left and not mark.exists()):
         raise OutputExists(f"{directory} holds shards already; give an empty or a new folder.", path=str(directory))
     return left
+
+
+_BATCH_BYTES = 128 << 20
+"""Bytes of waiting rows above which they are written as a batch of fewer rows."""
 
 
 class ShardWriter:
@@ -110,7 +113,8 @@ class ShardWriter:
         while self._waiting_rows >= self.rows_per_batch:
             self._write_batch(self.rows_per_batch)
             self._waiting_bytes = sum(part.nbytes for part in self._waiting)
-        if self._waiting_bytes > read_budget() // 2:  # long texts
+        # Long texts make a batch of fewer rows.
+        if self._waiting_bytes > _BATCH_BYTES:
             self._write_batch(self._waiting_rows)
             self._waiting_bytes = 0
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.service.serving import ROOT, Process
+from tests.support.serving import ROOT, Process
 from tests.support.visit import DRAWN, POINTS, SCRIPT, Visit, X, digits, learn
 
 pytestmark = pytest.mark.test_all

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.serving import Process
+from tests.support.serving import Process
 from tests.support.visit import DRAWN, Visit, learn
 
 pytestmark = pytest.mark.test_all

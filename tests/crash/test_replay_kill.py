@@ -13,7 +13,7 @@ import pytest
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.inspect import inspect
 from stream_dr.directory.verify import verify
-from tests.stream_dr.directory.batches import shards
+from tests.support.batches import shards
 
 MODELS = ["--model", "lda=lda", "--model", "pca=ccipca", "--model", "skm=iskm", "--model", "cm=class_means"]
 POINTS = ["log.before_commit", "log.after_commit", "snapshot.tmp", "snapshot.rename", "snapshot.dir_fsync"]

@@ -9,7 +9,7 @@ import pytest
 
 from service.auth import OPEN, OPEN_FILES, check_host
 from service.settings import Settings
-from tests.service.serving import ROOT, Served, in_thread
+from tests.support.serving import ROOT, Served, in_thread
 
 READ, WRITE = "read-token-0123", "write-token-4567"
 WRONG = (

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.service.serving import ARROW, Served, arrow, in_thread, packed
+from tests.support.serving import ARROW, Served, arrow, in_thread, packed
 
 ROWS = arrow(np.arange(8.0).reshape(4, 2), ["a", "b", "a", "b"])
 CHUNKED = "Transfer-Encoding: chunked"

@@ -28,8 +28,8 @@ import yaml
 
 import stream_dr
 from service.settings import PREFIX, Settings
-from tests.service.serving import ARROW, ROOT, Process, in_thread
 from tests.service.test_heads import MIB, anonymous
+from tests.support.serving import ARROW, ROOT, Process, in_thread
 
 IMAGE = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

@@ -15,7 +15,7 @@ import pytest
 import stream_dr
 from stream_dr import failpoints
 from stream_dr.disk import RESERVE
-from tests.service.serving import arrow, in_thread, post
+from tests.support.serving import arrow, in_thread, post
 
 X = np.random.default_rng(4).normal(size=(1_000, 40))
 Y = ["ab"[i % 2] for i in range(1_000)]

@@ -14,7 +14,7 @@ import pytest
 
 import stream_dr
 from stream_dr.models.saved import saved_bytes
-from tests.service.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow, stream
+from tests.support.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow, stream
 
 ROWS = np.random.default_rng(5).normal(size=(40, 3))
 LABELS = ["ab"[i % 2] for i in range(40)]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.service.serving import Served, arrow, in_thread
+from tests.support.serving import Served, arrow, in_thread
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 Y = [["a", "b", "c"][i % 3] for i in range(60)]

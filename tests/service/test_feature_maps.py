@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_dr import LDA, ClassMeans, hashing, nystroem, random_fourier
-from tests.service.serving import in_thread
+from tests.support.serving import in_thread
 
 rng = np.random.default_rng(4)
 X = rng.normal(size=(60, 3))

@@ -1,7 +1,7 @@
 """Fuzz, the short form: nothing that is nearly right gets a 5xx, harms the process, or changes what it does not learn.
 
 The long form (20,000 streams, and schemathesis against the service's own OpenAPI): python -m
-benchmarks.fuzz_service.
+tests.campaigns.fuzz_service.
 """
 
 import random
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fuzz_service import raw
-from tests.service import mutating
-from tests.service.serving import ARROW, Served, arrow, in_thread, post
+from tests.campaigns.fuzz_service import raw
+from tests.support import mutating
+from tests.support.serving import ARROW, Served, arrow, in_thread, post
 
 COUNT = 60
 JSON = "application/json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.serving import Served, in_thread
+from tests.support.serving import Served, in_thread
 
 pytestmark = pytest.mark.test_all
 

@@ -11,7 +11,7 @@ import pytest
 
 import stream_dr
 from stream_dr.models.model import Model
-from tests.service.serving import Served, arrow, in_thread, post
+from tests.support.serving import Served, arrow, in_thread, post
 
 WHOLE = [
     (key, name)

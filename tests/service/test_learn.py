@@ -16,7 +16,7 @@ import pytest
 import scipy.sparse as sp
 
 import stream_dr
-from tests.service.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow
+from tests.support.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow
 
 SPECS = {"lda": ("lda", {}), "means": ("class_means", {}), "pca": ("ccipca", {"n_components": 3}), "skm": ("iskm", {})}
 RANDOM = np.random.default_rng(11)

@@ -15,7 +15,7 @@ from safetensors.numpy import load
 import stream_dr
 from stream_dr import RunSettings
 from stream_dr.running import driver
-from tests.service.serving import ARROW, Served, arrow, in_thread, post
+from tests.support.serving import ARROW, Served, arrow, in_thread, post
 
 RANDOM = np.random.default_rng(3)
 Y = [["x", "y", "z"][i % 3] for i in range(90)]

@@ -14,7 +14,7 @@ import stream_dr
 from service import schemas
 from stream_dr import CCA, LDA, PLSDA, ClassMeans, errors
 from stream_dr.arrow.codec import read_arrow
-from tests.service.serving import Served, in_thread
+from tests.support.serving import Served, in_thread
 
 rng = np.random.default_rng(4)
 X = rng.normal(size=(60, 3)) + 2.0 * np.eye(3)[np.arange(60) % 3]

@@ -11,8 +11,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from benchmarks.memory import allowed, grown, reset
-from tests.service.serving import ARROW, Process, packed, stream
+from tests.campaigns.memory import allowed, grown, reset
+from tests.support.serving import ARROW, Process, packed, stream
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="this system tells no peak")
 TABLE = {"feature_map": {"map": "table"}}

@@ -13,7 +13,7 @@ import pytest
 import stream_dr
 from stream_dr import LDA
 from stream_dr.models.snapshot_file import file_bytes, read_bytes
-from tests.service.serving import ROOT, Process, Served, arrow, in_thread, packed, post
+from tests.support.serving import ROOT, Process, Served, arrow, in_thread, packed, post
 
 RANDOM = np.random.default_rng(5)
 Y = RANDOM.choice(["a", "b", "c"], 60)

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from service import schemas
 from service.examples import EXAMPLES
-from tests.service.serving import ROOT, Served, arrow, in_thread, post
+from tests.support.serving import ROOT, Served, arrow, in_thread, post
 
 
 @pytest.fixture(scope="module")

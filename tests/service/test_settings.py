@@ -1,6 +1,5 @@
 """Settings: the documented table is the table; sources in order; what is refused."""
 
-import os
 import time
 import typing
 from pathlib import Path
@@ -13,8 +12,8 @@ from service.app import run_settings
 from service.serve import tell_passed_over
 from service.settings import Settings
 from stream_dr.directory.directory import Directory
-from tests.service.serving import Served, arrow, in_thread, post
-from tests.stream_dr.directory.batches import SMALL, dense, put
+from tests.support.batches import SMALL, dense, put
+from tests.support.serving import Served, arrow, in_thread, post
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -78,7 +77,6 @@ def test_no_number_is_taken_that_could_not_be_used(name: str, value: str, monkey
 
 
 def test_the_largest_numbers_that_are_taken_can_be_used(tmp_path: Path) -> None:
-    environment = dict(os.environ)
     largest = dict.fromkeys(numbers(int), 2**63 - 1) | dict.fromkeys(numbers(float), 1e9)
     told = {"keep_versions": 10**6, "port": 0, "min_free_bytes": 0, "n_features": None}
     with in_thread(tmp_path, **largest | told) as served:
@@ -87,7 +85,6 @@ def test_the_largest_numbers_that_are_taken_can_be_used(tmp_path: Path) -> None:
         assert applied.status_code == 200
         assert served.http.post("/models/lda/publish").status_code == 200
         assert served.http.get("/models").status_code == 200
-    assert dict(os.environ) == environment  # a service in a thread changes nothing for the rest of the process
 
 
 def told(served: Served, **wanted: int) -> dict[str, typing.Any]:

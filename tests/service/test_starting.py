@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stream_dr
-from tests.service.serving import ROOT, Process, arrow
+from tests.support.serving import ROOT, Process, arrow
 
 X = np.random.default_rng(2).normal(size=(50, 4))
 Y = ["ab"[i % 2] for i in range(50)]

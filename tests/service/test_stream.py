@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 
 import stream_dr
-from tests.service.serving import Served, arrow, in_thread, post
+from tests.support.serving import Served, arrow, in_thread, post
 
 
 @pytest.fixture(scope="module")

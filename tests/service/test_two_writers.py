@@ -9,7 +9,7 @@ import pytest
 
 import stream_dr
 from stream_dr.directory.verify import verify
-from tests.service.serving import arrow, in_thread, post
+from tests.support.serving import arrow, in_thread, post
 
 pytestmark = pytest.mark.every_run
 
@@ -20,7 +20,7 @@ OTHER = """if True:
     import fcntl, sys
     fcntl.flock = lambda *_: None  # as on a file system that has no locks
     import stream_dr
-    from tests.stream_dr.directory.batches import SMALL, dense, put
+    from tests.support.batches import SMALL, dense, put
     with stream_dr.Directory(sys.argv[1], limits=SMALL) as directory:
         put(directory, dense(0))
 """

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import httpx
 from sklearn.datasets import load_digits
 
-from tests.service.serving import arrow, post
+from tests.support.serving import arrow, post
 
 REFUSED = "net::ERR_CONNECTION_REFUSED"
 

@@ -22,10 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from stream_dr.budget import SETTING, allow_more, read_budget
 from stream_dr.datasets.readers.arrow_stream import open_for_arrow, read_head
 from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of, without_blanks
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, MARK, longest, open_bytes
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_bytes
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -33,13 +32,11 @@ from stream_dr.rows.block import LARGEST, Block
 PIECE = 1 << 20
 """Bytes parsed at once, at least."""
 
-COLUMN_BYTES = 6_144
-"""Bytes of the budget that a column takes, however few rows it has: each is some objects of its own."""
+MOST_COLUMNS = 50_000
+"""Number of columns of a table. Each takes some 6 kB of memory in objects of its own, however few rows it has."""
 
 _LOOKED_AT = 200_000
 """Fields that are looked at together when a bad one is searched."""
-
-_MORE = f"A row has a sixteenth of {SETTING}; set it for more."
 
 GAPS = frozenset(pacsv.ConvertOptions().null_values)
 """What a missing number may be written as."""
@@ -144,7 +141,7 @@ class CsvFile:
         number, first = next(self._records(), (1, []))
         self.names = self._names(first, number)
         self.first_line = number + 1 if form.header is not False else 1
-        piece = max(PIECE, min(longest(), 4 * sum(len(field) + 3 for field in first)))
+        piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in first)))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
         with self._opened({}, None, some=True) as reader:
@@ -223,12 +220,10 @@ class CsvFile:
         """The columns' names. Raises MalformedInput where they cannot be told apart or are no names."""
         if not first:
             self._fail(1, "no row in it. Give a file that holds rows.")
-        most = read_budget() // COLUMN_BYTES
-        if len(first) > most:
+        if len(first) > MOST_COLUMNS:
             self._fail(
                 line,
-                f"{len(first)} columns, and at most {most} are read from a table: {allow_more()}. Write rows that wide as "
-                "libsvm.",
+                f"{len(first)} columns, and at most {MOST_COLUMNS} are read from a table. Write rows that wide as libsvm.",
             )
         if self.form.header is False:
             return [f"f{j}" for j in range(len(first))]
@@ -261,16 +256,14 @@ class CsvFile:
         """Each row's fields, and the number of the line it ends in. Raises MalformedInput."""
         with open_bytes(self.path) as file:
             lines = self._lines(file) if self.form.encoding == "utf-8" else self._decoded(file)
-            size, line, most = 0, 0, longest()
+            size, line = 0, 0
 
             def counted() -> Iterator[str]:
                 nonlocal size
                 for text in lines:
                     size += len(text)
-                    if size > most:
-                        self._fail(
-                            line + 1, f"a row begins here of more than {most} bytes; is a quote left open? {_MORE}"
-                        )
+                    if size > LONGEST:
+                        self._fail(line + 1, f"a row begins here of more than {LONGEST} bytes; is a quote left open?")
                     yield text
 
             reader = csv.reader(counted(), delimiter=self.form.delimiter)
@@ -284,10 +277,9 @@ class CsvFile:
 
     def _lines(self, file: Any) -> Iterator[str]:
         try:
-            most = longest()
-            for number, line in enumerate(iter(partial(file.readline, most + 1), b""), 1):
-                if len(line) > most:
-                    self._fail(number, f"longer than {most} bytes; is this a text file? {_MORE}")
+            for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
+                if len(line) > LONGEST:
+                    self._fail(number, f"longer than {LONGEST} bytes; is this a text file?")
                 if b"\0" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
                     self._fail(number, "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16.")
                 yield (line.removeprefix(MARK) if number == 1 else line).decode()
@@ -299,7 +291,7 @@ class CsvFile:
 
     def _decoded(self, file: Any) -> Iterator[str]:
         with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
-            yield from iter(partial(text.readline, longest() // 4), "")
+            yield from iter(partial(text.readline, LONGEST // 4), "")
 
     def _name_the_line(self, types: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row that is ragged, or has a field that is not of its column's type."""

@@ -1,8 +1,7 @@
 """databases: a table or view of an SQLite or DuckDB file, `FILE!TABLE` (or FILE, where it has one alone), by column.
 
 Files are opened to be read only. DuckDB (extra [duckdb]) hands over Arrow batches itself. SQLite stores a type with every
-value: a column is what its first rows are, features are floats. Memory: one piece of rows, and of DuckDB the budget for
-reading (budget.py) beside.
+value: a column is what its first rows are, features are floats. Memory: one piece of rows, and what DuckDB takes.
 """
 
 import sqlite3
@@ -15,20 +14,18 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from stream_dr.budget import allow_more, read_budget
 from stream_dr.datasets.readers.columns import Roles, blocks_of_batches, feature_columns, needs_raw, type_of
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, longest
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST
 from stream_dr.disk import FileName
-from stream_dr.errors import InvalidParameter, LimitExceeded, MalformedInput, SourceMissing
+from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
 from stream_dr.rows.block import Block
 
 
 def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Blocks of a table's rows, names kept. Raises SourceMissing (file or table), SchemaMismatch, LimitExceeded,
+    """Blocks of a table's rows, names kept. Raises SourceMissing (file or table), SchemaMismatch,
     MalformedInput naming file and rows."""
     file, table = _parts(path)
     with _readable(path, sqlite3.Error), closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest())
         database.execute("PRAGMA trusted_schema = OFF")
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
         name = _table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
@@ -59,7 +56,7 @@ def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[Any]]:
     for row in cursor:
         piece.append(row)
         size += sum(len(value) for value in row if isinstance(value, str | bytes))
-        if len(piece) == rows or size > longest():
+        if len(piece) == rows or size > LONGEST:
             yield piece
             piece, size = [], 0
     if piece:
@@ -92,18 +89,14 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
         ) from e
 
     file, table = _parts(path)
-    memory = f"{read_budget()}B"
     with (
-        _readable(path, duckdb.Error, duckdb.OutOfMemoryException),
-        duckdb.connect(
-            file, read_only=True, config={"enable_external_access": False, "memory_limit": memory}
-        ) as database,
+        _readable(path, duckdb.Error),
+        duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
         found = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
         tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in found}
         schema, name = tables[_table(path, table, list(tables))]
         relation = database.sql(f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}")
-        rows = max(1, min(rows, read_budget() // (64 * len(relation.columns))))
         features = feature_columns(relation.columns, roles)
         yield from blocks_of_batches(path, relation.to_arrow_reader(rows), features, roles, rows)
 
@@ -133,10 +126,8 @@ def _quoted(name: str) -> str:
 
 
 @contextmanager
-def _readable(path: FileName, wrong: type[Exception], too_much: type[Exception] = sqlite3.DataError) -> Iterator[None]:
+def _readable(path: FileName, wrong: type[Exception]) -> Iterator[None]:
     try:
         yield
-    except too_much as e:
-        raise LimitExceeded(f"{path}: {e}; {allow_more()}.") from e
     except wrong as e:
         raise MalformedInput(f"{path} cannot be read ({e}).", file=str(path)) from e

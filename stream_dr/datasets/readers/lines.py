@@ -1,8 +1,8 @@
 """lines: a text file as groups of whole lines, a thousand rows at a time, with their numbers.
 
 Plain, gzip, bzip2 and xz files by suffix, and a member of a zip archive as `archive.zip!member` (or its only file). What is
-remembered is one group, of fewer lines where they are long; memory does not grow with the file, and a line longer than a
-sixteenth of the budget for reading (budget.py; 16 MiB), and than 64 MiB, is refused rather than held.
+remembered is one group, of fewer lines where they are long. Memory does not grow with the file, and a
+line longer than 16 MiB is refused rather than held.
 
 Why this way: every text reader needs whole lines, line numbers for its errors, and the bytes as an array to find
 separators in.
@@ -10,7 +10,6 @@ separators in.
 
 import bz2
 import gzip
-import io
 import lzma
 import zipfile
 import zlib
@@ -21,71 +20,20 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from stream_dr.budget import SETTING, allow_more, read_budget
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SourceMissing, did_you_mean
 
 BLOCK_ROWS = 1_000
 """Rows a block."""
 
-LONGEST = 64 << 20
-"""Bytes a line may have, where a sixteenth of the budget is more."""
+LONGEST = 16 << 20
+"""Bytes that a line may have, or some lines that are looked at together. Parsed they take some forty times as much."""
 
 MARK = b"\xef\xbb\xbf"
 """UTF-8's byte order mark, which some editors put first."""
 
 
-def longest() -> int:
-    """Bytes a line, or some lines that are looked at together, may have: parsed they take some forty times as much."""
-    return min(LONGEST, read_budget() // 16)
-
-
-_PIECE = 1 << 16
-"""Packed bytes that are read at once."""
-
-
-class _Xz(io.RawIOBase):
-    """An xz file, unpacked with no larger a dictionary than the budget: a file may ask for gigabytes of it."""
-
-    def __init__(self, path: FileName, _mode: str) -> None:
-        self._file = open(path, "rb")  # noqa: SIM115
-        self._decoder = lzma.LZMADecompressor(memlimit=read_budget())
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """The next bytes. Raises OSError (damaged, or too large a dictionary) or EOFError."""
-        data, packed = b"", b""
-        while not data:
-            if self._decoder.eof:  # another stream may follow, after zeros
-                packed = (self._decoder.unused_data or self._file.read(_PIECE)).lstrip(b"\0")
-                if not packed:
-                    return 0
-                self._decoder = lzma.LZMADecompressor(memlimit=read_budget())
-            elif self._decoder.needs_input:
-                packed = self._file.read(_PIECE)
-                if not packed:
-                    raise EOFError("the file ends within what is packed")
-            try:
-                data, packed = self._decoder.decompress(packed, len(buffer)), b""
-            except lzma.LZMAError as e:
-                raise OSError(f"{e}; unpacking may take {read_budget()} bytes: set {SETTING} for more") from e
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        """Close the file, too."""
-        self._file.close()
-        super().close()
-
-
-def _open_xz(path: FileName, mode: str) -> IO[bytes]:
-    return io.BufferedReader(_Xz(path, mode))
-
-
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": _open_xz}
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 PACKED = (*_OPENERS, ".zip")
 """Suffixes of packed files."""
@@ -135,9 +83,6 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
     files = [info.filename for info in packed.infolist() if not info.is_dir()]
     if not member and len(files) == 1:
         member = files[0]
-    if member in files and packed.getinfo(member).compress_type == zipfile.ZIP_LZMA:
-        packed.close()
-        raise MalformedInput(f"{archive} packs {member!r} by lzma, which says how much it takes; pack it by deflate.")
     if member not in files:
         packed.close()
         raise SourceMissing(
@@ -166,18 +111,18 @@ def _some(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
     for line in islice(lines, rows):
         yield line
         size += len(line)
-        if size > longest() // 2:
+        if size > LONGEST // 2:
             return
 
 
 def _raw(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
     """The file's lines with their ends, without a byte order mark."""
-    number, most = 0, longest()
+    number = 0
     try:
-        while line := file.readline(most + 1):
+        while line := file.readline(LONGEST + 1):
             number += 1
-            if len(line) > most:
-                told = f"{path}, line {number}: longer than {most} bytes; is this a text file? Of lines {allow_more()}."
+            if len(line) > LONGEST:
+                told = f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?"
                 raise MalformedInput(told, file=str(path), line=number)
             yield line if number > 1 else line.removeprefix(MARK)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:

@@ -1,31 +1,24 @@
 """matlab: `.mat` files with a matrix of rows (fea) and labels (gnd).
 
 Version 5 files (MATLAB's -v6 and -v7) through scipy. Memory: the two variables named are held whole, because the format
-compresses a variable in one piece and stores it by column; other variables are passed over. So memory does not depend on
-the file, but does on `fea`, which has to be within the budget for reading (budget.py): by its shape, and by what it really
-unpacks to. Version 7.3 files are HDF5 and refused with what to do.
+compresses a variable in one piece and stores it by column; other variables are passed over. Version 7.3
+files are HDF5 and refused with what to do.
 
 Why this way: the field's sets in this form are small (20 Newsgroups: 4 MB); those too large for memory come as text.
 """
 
-import itertools
-import math
-import struct
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from stream_dr.budget import allow_more, read_budget
 from stream_dr.datasets.readers.lines import BLOCK_ROWS
 from stream_dr.disk import FileName
 from stream_dr.errors import (
     InvalidTargets,
-    LimitExceeded,
     MalformedInput,
     SchemaMismatch,
     SourceMissing,
@@ -36,15 +29,6 @@ from stream_dr.rows.block import Block, check_finite
 from stream_dr.targets.label_codes import check_exact
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
-
-_DENSE = ["double", "single", "logical", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-"""The kinds of variables that are as many numbers as their shape says; others take more than their bytes in the file."""
-
-_COMPRESSED = 15
-"""What the tag of a packed variable says."""
-
-_PIECE = 1 << 16
-"""Packed bytes that are unpacked at once."""
 
 
 def read_matlab(
@@ -59,7 +43,7 @@ def read_matlab(
 
     subset: a variable of row numbers, counted from 1 as MATLAB does (trainIdx): only those rows, in that order. labels
     None: rows without targets. Raises SourceMissing, SchemaMismatch (a variable is not there or does not fit),
-    LimitExceeded, MalformedInput.
+    MalformedInput.
     """
     names = [name for name in (features, labels, subset) if name is not None]
     found = _load(path, names)
@@ -86,12 +70,9 @@ def _load(path: FileName, names: list[str]) -> dict[str, Any]:
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
     try:
         present = scipy.io.whosmat(path)
-        _check_size(path, names, present)
         found = scipy.io.loadmat(path, variable_names=names)
     except NotImplementedError as e:
         raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
-    except LimitExceeded:
-        raise
     except Exception as e:  # scipy raises whatever wrong bytes lead to
         raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
     for value in filter(sp.issparse, found.values()):
@@ -122,47 +103,6 @@ def _numbers(path: FileName, name: str, values: Any) -> Any:
     if sp.issparse(values):
         return sp.csr_matrix(values, dtype=np.float64)
     return np.ascontiguousarray(values, dtype=np.float64)
-
-
-def _check_size(path: FileName, names: list[str], present: Sequence[tuple[str, tuple[int, ...], str]]) -> None:
-    """Raise LimitExceeded where the variables of these names are more than the budget. present: as `whosmat` says."""
-    needed, features = 0, names[0]
-    with open(path, "rb") as file:
-        for (name, shape, kind), (packed, size) in zip(present, _elements(path, file), strict=False):
-            if name not in names:
-                continue
-            unpacked = _unpacked(file, size) if packed else size
-            numbers = math.prod(shape[:1] if kind == "sparse" and name == features else shape)
-            needed += max(8 * numbers, unpacked * (1 if kind in _DENSE else 4))
-    if needed > read_budget():
-        raise LimitExceeded(
-            f"{path}: {', '.join(names)} take {needed} bytes; {allow_more()}, or save the rows as text or Parquet.",
-            needed=needed,
-            limit=read_budget(),
-        )
-
-
-def _elements(path: FileName, file: IO[bytes]) -> Iterator[tuple[bool, int]]:
-    """Whether each variable is packed, and its bytes in the file, which then stands where they begin."""
-    if scipy.io.matlab.matfile_version(path)[0] == 0:  # version 4: none is
-        yield from itertools.repeat((False, Path(path).stat().st_size))
-    order = "<" if file.read(128).endswith(b"IM") else ">"
-    while tag := file.read(8):
-        kind, size = struct.unpack(f"{order}II", tag)
-        after = file.tell() + size
-        yield kind == _COMPRESSED, size
-        file.seek(after)
-
-
-def _unpacked(file: IO[bytes], size: int) -> int:
-    """Bytes that the next `size` of a file unpack to; some more than the budget where they are more."""
-    unpacker, total = zlib.decompressobj(), 0
-    while size > 0 and total <= read_budget() and (piece := file.read(min(size, _PIECE))):
-        size -= len(piece)
-        while piece and total <= read_budget():
-            total += len(unpacker.decompress(piece, 16 * _PIECE))
-            piece = unpacker.unconsumed_tail
-    return total
 
 
 def _targets(values: Any, rows: int) -> Targets:

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.budget import allow_more
 from stream_dr.datasets.readers.labels import LabelFields
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, longest, read_lines
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, Lines, read_lines
 from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, did_you_mean
 from stream_dr.rows.block import Block
@@ -67,7 +66,7 @@ def read_arff(
             raise SchemaMismatch(f"{path} has no attribute {name!r}{meant}; it has {there}.")
     columns = np.array([header.names.index(name) for name in chosen], dtype=np.int64)
     layout = _Layout(header, columns, names, LabelFields() if label is not None else None)
-    rows = max(1, min(rows, longest() // (8 * max(1, len(chosen)))))  # a row has a word for every label
+    rows = max(1, min(rows, LONGEST // (8 * max(1, len(chosen)))))  # a row has a word for every label
     for lines in read_lines(path, rows, comment=b"%", first_line=header.first_line):
         sparse = np.all(lines.data[lines.starts] == ord("{"))
         yield layout.sparse(lines) if sparse else layout.dense(lines)
@@ -77,12 +76,8 @@ def read_header(path: FileName) -> Header:
     """The header of an ARFF file. Raises MalformedInput."""
     names: list[str] = []
     types: list[str] = []
-    size = 0
     for lines in read_lines(path, 1, comment=b"%"):
         text = lines.text(0).strip()
-        size += len(text)
-        if size > longest():
-            lines.fail(0, f"the header is longer than {longest()} bytes; {allow_more()}.")
         if text.lower() == "@data":
             return Header(names, types, int(lines.numbers[0]) + 1)
         if not text.lower().startswith("@attribute"):

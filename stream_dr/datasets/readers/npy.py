@@ -1,7 +1,7 @@
 """npy: numpy's arrays in .npy and .npz files, some rows at a time; and sparse rows as scipy.sparse.save_npz writes them.
 
 Memory is one piece of rows where an array is stored by rows, which is numpy's default; one stored by columns, and sparse
-rows, are held whole and have to be within the budget for reading (budget.py). Nothing is unpickled.
+rows, are held whole. Nothing is unpickled.
 """
 
 import itertools
@@ -16,13 +16,15 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.budget import allow_more, read_budget
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes
 from stream_dr.disk import FileName
-from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError
+from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import Block, check_finite
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
+
+PIECE = 64 << 20
+"""Bytes of rows that are read at once, if one row has no more."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -40,9 +42,8 @@ class _Array:
         self._row_bytes = max(8, self.dtype.itemsize) * math.prod(self.shape[1:])
 
     def pieces(self, rows: int) -> Iterator[np.ndarray]:
-        """The values, `rows` rows at a time. Raises LimitExceeded, MalformedInput where they end too early."""
+        """The values, `rows` rows at a time. Raises MalformedInput where they end too early."""
         if self._by_columns:
-            self.check_room(self.shape[0])
             whole = self._read(self.shape[0]).reshape(self.shape[::-1]).T
             yield from (whole[at : at + rows] for at in range(0, len(whole), rows))
             return
@@ -60,19 +61,8 @@ class _Array:
             )
 
     def rows_at_once(self, rows: int) -> int:
-        """As many rows, at most `rows`, as take a fourth of the budget. Raises LimitExceeded where one is more than all."""
-        self.check_room(1)
-        return max(1, min(rows, read_budget() // (4 * self._row_bytes)))
-
-    def check_room(self, rows: int) -> None:
-        """Raise LimitExceeded where so many rows are more than the budget."""
-        if (needed := self._row_bytes * rows) > read_budget():
-            raise LimitExceeded(
-                f"{rows} rows of {self._path} take {needed} bytes, and have to be read together; {allow_more()}, or save "
-                "dense rows by numpy.ascontiguousarray.",
-                needed=needed,
-                limit=read_budget(),
-            )
+        """Return the number of rows, at most `rows`, that take PIECE bytes. One at least."""
+        return max(1, min(rows, PIECE // self._row_bytes))
 
     def _read(self, rows: int) -> np.ndarray:
         size = rows * self.dtype.itemsize * math.prod(self.shape[1:])
@@ -86,7 +76,7 @@ def read_npy(
     path: FileName, *, labels: str | None = None, target: str = "auto", rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
     """Blocks of the rows of an array (n, d). labels: a .npy file of the targets, (n,) or (n, k). target: "auto" or their
-    kind. Raises SourceMissing, SchemaMismatch, InvalidTargets, LimitExceeded, MalformedInput."""
+    kind. Raises SourceMissing, SchemaMismatch, InvalidTargets, MalformedInput."""
     with ExitStack() as files, _readable(path):
         X = _Array(files.enter_context(open_bytes(path)), path)
         X.check_shape(2)
@@ -123,7 +113,7 @@ def read_npz(
         yield from read_npy(f"{path}!{features}.npy", labels=targets, target=target, rows=rows)
         return
     with ExitStack() as files, _readable(path):
-        X = _sparse(path, arrays)
+        X = _sparse(path)
         Y = None if targets is None else _targets_in(files, targets)
         rows = rows if Y is None else Y.rows_at_once(rows)
         pieces = (X[at : at + rows] for at in range(0, X.shape[0], rows))
@@ -137,12 +127,8 @@ def _targets_in(files: ExitStack, path: str) -> _Array:
     return Y
 
 
-def _sparse(path: FileName, arrays: list[str]) -> sp.csr_matrix:
+def _sparse(path: FileName) -> sp.csr_matrix:
     """A matrix of scipy's, its indices looked at: compiled code takes them on trust."""
-    for name in arrays:
-        with open_bytes(member := f"{path}!{name}.npy") as file:
-            array = _Array(file, member)
-            array.check_room(math.prod(array.shape[:1]))
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):
         raise SchemaMismatch(f"{path} is a matrix in {X.format} format; save X.tocsr().")

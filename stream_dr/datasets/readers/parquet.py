@@ -6,40 +6,37 @@ Nothing is fetched ahead: Arrow keeps what it has fetched until the file is clos
 are any.
 """
 
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from stream_dr.arrow.messages import check_messages, stream_in
-from stream_dr.budget import allow_more, read_budget
 from stream_dr.datasets.readers.columns import Roles, blocks_of_batches, feature_columns
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, PACKED, open_bytes
 from stream_dr.disk import FileName
-from stream_dr.errors import LimitExceeded, MalformedInput, SourceMissing
-from stream_dr.parquet import open_parquet, rows_at_once, spelt_out
+from stream_dr.errors import MalformedInput, SourceMissing
 from stream_dr.rows.block import Block
-
-PIECE = 1 << 20
-"""Bytes that are unpacked at once."""
 
 
 def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, LimitExceeded, MalformedInput naming
+    """Blocks of dense float64 rows, names kept. Raises SourceMissing, SchemaMismatch, MalformedInput naming
     file and row."""
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
     with _readable(path, "a Parquet file"):
-        parquet = open_parquet(path, pa.memory_map(str(path)).read_buffer())
-    file, schema, _ = parquet
+        file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
     with file:
-        features = feature_columns(schema.names, roles)
-        columns = [name for name in schema.names if name not in roles.drop]
+        names = file.schema_arrow.names
+        columns = [name for name in names if name not in roles.drop]
         with _readable(path, "to be read"):
-            batches = file.iter_batches(rows_at_once(parquet, rows, columns), columns=columns)
-        yield from blocks_of_batches(path, (spelt_out(batch, schema) for batch in batches), features, roles, rows)
+            batches = file.iter_batches(rows, columns=columns)
+        yield from blocks_of_batches(path, batches, feature_columns(names, roles), roles, rows)
 
 
 def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
@@ -51,19 +48,18 @@ def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) 
 
 
 def _whole(path: FileName, packed: IO[bytes]) -> IO[bytes]:
-    """The bytes of a file, unpacked, once what they say of themselves is looked at. Raises LimitExceeded, MalformedInput."""
+    """Return the bytes of a file, unpacked to a temporary one if need be, once its messages are checked.
+
+    Raises MalformedInput.
+    """
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))
     else:
-        data, budget = bytearray(), read_budget()
-        while len(data) <= budget and (piece := packed.read(PIECE)):
-            data += piece
-        if len(data) > budget:
-            raise LimitExceeded(
-                f"{path} unpacks to more than {read_budget()} bytes; unpack it first, for {allow_more()}."
-            )
-        file = pa.BufferReader(data)
-    check_messages(stream_in(memoryview(file.read_buffer()).cast("B")), batch_bytes=read_budget())
+        with tempfile.NamedTemporaryFile() as copy:
+            shutil.copyfileobj(packed, copy)
+            copy.flush()
+            file = pa.memory_map(copy.name)
+    check_messages(stream_in(memoryview(file.read_buffer()).cast("B")))
     file.seek(0)
     return file
 
@@ -84,5 +80,3 @@ def _readable(path: FileName, kind: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as e:
         raise MalformedInput(f"{path} is not {kind} ({e}).", file=str(path)) from e
-    except LimitExceeded as e:
-        raise LimitExceeded(f"{path}: {e}", **e.details) from e

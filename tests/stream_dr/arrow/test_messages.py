@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.arrow_bodies import packed, unpacked
 from stream_dr.arrow.codec import block_from_arrow, read_arrow, write_arrow
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
+from tests.campaigns.arrow_bodies import packed, unpacked
 
 BATCH = pa.record_batch({"price": np.arange(6.0), "label": pa.array(list("abcabc"))})
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from stream_dr import LDA, Client, errors, table
 from stream_dr.client.connection import error_of
-from tests.service.serving import in_thread
+from tests.support.serving import in_thread
 
 RANDOM = np.random.default_rng(8)
 Y = RANDOM.choice(["low", "mid", "top"], size=60)
@@ -341,7 +341,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key_and_bytes() -> None:
         thread.start()
         try:
             with Client(f"http://127.0.0.1:{server.server_port}") as client:
-                client._kind = "class"
+                client._known_target_kind = "class"
                 assert client.partial_fit(X, Y)["position"] == 4
         finally:
             server.shutdown()

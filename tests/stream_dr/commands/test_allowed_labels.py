@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stream_dr.directory.directory import Directory
-from tests.stream_dr.directory.batches import shards
+from tests.support.batches import shards
 from tests.test_cli import Done
 
 NAME = "STREAM_DR_ALLOWED_LABELS"

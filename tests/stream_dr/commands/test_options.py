@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stream_dr.directory.batches import shards
+from tests.support.batches import shards
 from tests.test_cli import Done
 
 LEARN = "learn bad.csv --label y --dir D"
@@ -55,7 +55,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (f"{EVALUATE} --scheduler tcp://x:1", "workers read shards alone"),
         (f"{EVALUATE} --test bad.svm", "option label says nothing about libsvm"),
         ("suggest bad.csv --label y --targets a", "more than one of label, labels and target"),
-        ("convert bad.csv --label y --out o --tfidf --tfidf-from x", "give one"),
         ("convert bad.csv --label y --out s", "s holds shards already"),
         ("transform d bad.csv --model nope -o x.csv", "no model is called 'nope'"),
         ("transform d bad.csv --model a -o x.txt", "name a .parquet, .arrow, .csv or .npz"),

@@ -1,4 +1,4 @@
-"""Files to shards: every format, the manifest, tf-idf, options that say nothing, and the command."""
+"""Files to shards: every format, the manifest, options that say nothing, and the command."""
 
 import json
 import os
@@ -17,9 +17,8 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from stream_dr.datasets.convert import TFIDF, convert
+from stream_dr.datasets.convert import convert
 from stream_dr.datasets.sources import FORMATS, Options, open_source
-from stream_dr.datasets.tfidf import load_tfidf
 from stream_dr.errors import InvalidParameter, MalformedInput, OutputExists
 from stream_dr.shards.dataset import open_dataset
 
@@ -102,21 +101,6 @@ def test_several_files_one_after_the_other(tmp_path):
         [tmp_path / "a.svm", tmp_path / "b.svm"], "libsvm", tmp_path / "out", rows_per_shard=2, rows_per_batch=2
     )
     assert (manifest.rows, manifest.width, len(manifest.shards)) == (4, 9, 2)
-
-
-def test_tfidf_and_the_same_weighting_for_held_out_rows(tmp_path):
-    (tmp_path / "train.svm").write_text("1 1:1 2:3\n2 2:1 3:2\n1 3:1\n")
-    (tmp_path / "test.svm").write_text("1 1:2 2:1 9:4\n")
-    convert([tmp_path / "train.svm"], "libsvm", tmp_path / "train", tfidf=True)
-    weighting = load_tfidf(tmp_path / "train" / TFIDF)
-    assert weighting.rows == 3
-    assert weighting.frequencies.tolist() == [1, 2, 2]
-    convert([tmp_path / "test.svm"], "libsvm", tmp_path / "test", tfidf_from=tmp_path / "train" / TFIDF)
-    _, X, _ = rows_of(tmp_path / "test")
-    expected = np.array([(1 + np.log(2)) * np.log(3), np.log(1.5)])
-    np.testing.assert_allclose(X[0, :2], expected / np.linalg.norm(expected))
-    assert X.shape == (1, 3)
-    assert not X[0, 2:].any()
 
 
 def test_options_and_formats_that_are_not(tmp_path):

@@ -161,12 +161,3 @@ def test_a_file_that_grows_or_vanishes_while_it_is_read(tmp_path):
     path.unlink()
     with pytest.raises(SourceMissing, match=r"a\.csv"):
         list(blocks)
-
-
-def test_a_budget_of_any_size_is_taken(tmp_path, monkeypatch):
-    monkeypatch.setenv("STREAM_DR_MAX_READ_BYTES", str(2**63 - 1))
-    path = tmp_path / "x.arrow.gz"
-    table = pa.table({"a": [1.0, 2.0], "label": ["u", "v"]})
-    with gzip.open(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    assert sum(block.rows for block in open_source(path, label="label").blocks()) == 2

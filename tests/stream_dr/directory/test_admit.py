@@ -14,7 +14,7 @@ from stream_dr.models.schema import Limits
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
-from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put, sparse
+from tests.support.batches import SMALL, dense, draft, opened, put, sparse
 
 X = np.arange(12.0).reshape(3, 4)
 LABELS = class_targets(["a", "b", "c"])

@@ -23,7 +23,7 @@ from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running
 from stream_dr.shards.dataset import open_dataset
-from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put, shards
+from tests.support.batches import SMALL, dense, draft, opened, put, shards
 
 MODELS = {"lda": "lda", "means": "class_means", "pca": "ccipca"}
 

@@ -11,7 +11,7 @@ from stream_dr import LDA, errors, failpoints
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.verify import verify
 from stream_dr.statistics.protocol import pack
-from tests.stream_dr.directory.batches import SMALL, dense, opened, put
+from tests.support.batches import SMALL, dense, opened, put
 from tests.support.forked import run_forked
 
 X = np.random.default_rng(0).normal(size=(40, 4))

@@ -18,7 +18,7 @@ from stream_dr.log.event import sha256_of
 from stream_dr.models.entry import Spec
 from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import backfill
-from tests.stream_dr.directory.batches import SMALL, body, dense, draft, opened, put
+from tests.support.batches import SMALL, body, dense, draft, opened, put
 
 
 def test_positions_follow_and_each_draft_has_its_answer(tmp_path: Path) -> None:

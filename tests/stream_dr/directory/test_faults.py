@@ -1,4 +1,4 @@
-"""Single faults on directories, the short form of `python -m benchmarks.faults`."""
+"""Single faults on directories, the short form of `python -m tests.campaigns.faults`."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ def test_a_fault_is_named_repaired_or_harmless(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "benchmarks.faults",
+        "tests.campaigns.faults",
         "--runs",
         "150",
         "--seed",

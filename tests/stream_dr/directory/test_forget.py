@@ -13,7 +13,7 @@ from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import backfill
 from stream_dr.running.refine import refine
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 
 def unlearn(directory: Directory, positions: tuple[int, ...] = (), ids: tuple[str, ...] = ()) -> None:

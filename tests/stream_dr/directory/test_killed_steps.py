@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from stream_dr import errors, failpoints
-from tests.stream_dr.directory import lives
-from tests.stream_dr.directory.batches import opened
+from tests.support import lives
+from tests.support.batches import opened
 
 pytestmark = pytest.mark.every_run
 

@@ -15,7 +15,7 @@ from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.statistics.moments import label_sets as kept
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
-from tests.stream_dr.directory.batches import SMALL, draft, opened, put
+from tests.support.batches import SMALL, draft, opened, put
 
 STAR = ("hsl", {"laplacian": "star"})
 

@@ -14,7 +14,7 @@ from stream_dr.models.entry import Failure
 from stream_dr.models.snapshot import snapshot, snapshot_files, snapshot_folder
 from stream_dr.running.advance import backfill
 from stream_dr.running.running import Running, RunSettings
-from tests.stream_dr.directory.batches import dense, draft, opened, put
+from tests.support.batches import dense, draft, opened, put
 
 WAIT = 30
 

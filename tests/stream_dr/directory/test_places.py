@@ -16,7 +16,7 @@ from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.refine import refine_model
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from tests.stream_dr.directory.batches import SMALL, shards
+from tests.support.batches import SMALL, shards
 
 MODELS = {"lda": {"gamma": 1.0, "scatter": "diagonal"}, "ccipca": {}}
 

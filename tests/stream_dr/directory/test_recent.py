@@ -8,7 +8,7 @@ import pytest
 from stream_dr.directory.draft import Recent
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.running import Running
-from tests.stream_dr.directory.batches import dense, draft, opened, put
+from tests.support.batches import dense, draft, opened, put
 
 
 def test_given_out_in_order_without_gaps() -> None:

@@ -12,7 +12,7 @@ from stream_dr.running.refine import refine_model
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.solve.principal_angles import principal_angles
-from tests.stream_dr.directory.batches import opened, shards
+from tests.support.batches import opened, shards
 
 
 def test_a_replay_and_a_refine_leave_records_and_their_damage_costs_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.references import Batches
 from stream_dr.errors import DamagedShard, NotFinite
 from stream_dr.shards.dataset import Shard, open_dataset
-from tests.stream_dr.directory.batches import SMALL, opened, shards
+from tests.support.batches import SMALL, opened, shards
 
 
 def groups(directory: Directory, folder: Path, passes: int = 1) -> list[int]:

@@ -20,7 +20,7 @@ from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.running.advance import backfill
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from tests.stream_dr.directory.batches import dense, opened, put, shards
+from tests.support.batches import dense, opened, put, shards
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.distributed import cluster as on_cluster
-from stream_dr.distributed.cluster import workers_of
+from stream_dr.distributed.cluster import cluster_runner
 from stream_dr.distributed.evaluate import Evaluation, evaluate_on
-from stream_dr.distributed.kept import Kept
-from stream_dr.distributed.local import threads
+from stream_dr.distributed.local import thread_runner
+from stream_dr.distributed.part_store import PartStore
 from stream_dr.distributed.refine import refine_on
 from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.estimators import make
@@ -33,8 +33,8 @@ from stream_dr.running.query import project
 from stream_dr.running.refine import refine_model
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from tests.stream_dr.directory.batches import SMALL, dense, put, shards
-from tests.stream_dr.distributed.processes import Cluster, eight_tasks, kills, run
+from tests.support.batches import SMALL, dense, put, shards
+from tests.support.processes import Cluster, eight_tasks, kills, run
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed", reason="needs the extra [distributed]")
@@ -57,11 +57,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wanted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int, str]]:
-    return run(tmp_path_factory.mktemp("threads") / "d", folder, threads(2))
+    return run(tmp_path_factory.mktemp("threads") / "d", folder, thread_runner(2))
 
 
 def test_the_bits_of_threads(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
-    assert run(tmp_path / "d", folder, workers_of(cluster.address)) == wanted
+    assert run(tmp_path / "d", folder, cluster_runner(cluster.address)) == wanted
 
 
 def test_the_same_bits_with_workers_killed(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
@@ -69,20 +69,20 @@ def test_the_same_bits_with_workers_killed(cluster: Cluster, folder: Path, wante
 
 
 def test_given_again_after_the_scheduler_was_lost(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
-    made, work = Cluster(tmp_path), Kept(str(tmp_path / "work"))
+    made, work = Cluster(tmp_path), PartStore(str(tmp_path / "work"))
     watch = threading.Thread(target=_kill_once_kept, args=(made, tmp_path / "work"), daemon=True)
     try:
         made.start(2)
         watch.start()
         lost = pytest.raises(errors.ClusterError, match="scheduler was lost")
         with dask.config.set({"distributed.comm.timeouts.connect": "3s"}), lost:
-            run(tmp_path / "d", folder, workers_of(made.address), work)
+            run(tmp_path / "d", folder, cluster_runner(made.address), work)
         watch.join()
     finally:
         made.end()
     done = {file.name for file in (tmp_path / "work").iterdir()}
     assert done
-    assert run(tmp_path / "d", folder, workers_of(cluster.address), work) == wanted
+    assert run(tmp_path / "d", folder, cluster_runner(cluster.address), work) == wanted
     assert list((tmp_path / "work").iterdir()) == []
 
 
@@ -98,7 +98,7 @@ def test_a_worker_that_does_not_return_is_named(folder: Path, tmp_path: Path) ->
     made.start(1, "--preload", str(tmp_path / "end.py"))
     try:
         with pytest.raises(errors.ClusterError, match=r"worker tcp://.*part-00001\.arrow, batch 10, within \d+ s"):
-            run(tmp_path / "d", folder, workers_of(made.address, seconds=4))
+            run(tmp_path / "d", folder, cluster_runner(made.address, seconds=4))
     finally:
         made.end()
 
@@ -106,7 +106,7 @@ def test_a_worker_that_does_not_return_is_named(folder: Path, tmp_path: Path) ->
 def test_a_batch_that_ends_its_worker_is_named(
     cluster: Cluster, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_cluster, "ALONE", 1)
+    monkeypatch.setattr(on_cluster, "SOLO_ATTEMPTS", 1)
     (tmp_path / "end.py").write_text(END)
     made = Cluster(tmp_path)
     made.start(2, "--preload", str(tmp_path / "end.py"))
@@ -114,7 +114,7 @@ def test_a_batch_that_ends_its_worker_is_named(
     again.start()
     try:
         with pytest.raises(errors.ClusterError, match=r"part-00001\.arrow, batch 10, 1 times"):
-            run(tmp_path / "d", folder, workers_of(made.address))
+            run(tmp_path / "d", folder, cluster_runner(made.address))
     finally:
         made.scheduler.kill()
         again.join()
@@ -130,10 +130,10 @@ def test_a_shard_that_workers_cannot_see(cluster: Cluster, folder: Path, tmp_pat
         with Directory(tmp_path / "d", limits=SMALL) as directory:
             directory.add_model("lda", "lda", {})
 
-            def run_elsewhere(plan: Any, told: Any, kept: Any) -> Any:
+            def run_elsewhere(plan: Any, on_batch: Any, store: Any) -> Any:
                 hidden.rename(folder)
                 try:
-                    return workers_of(cluster.address)(plan, told, kept)
+                    return cluster_runner(cluster.address)(plan, on_batch, store)
                 finally:
                     folder.rename(hidden)
 
@@ -146,7 +146,7 @@ def test_a_shard_that_workers_cannot_see(cluster: Cluster, folder: Path, tmp_pat
 def test_no_scheduler_is_told_within_ten_seconds(folder: Path, tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(errors.ClusterError, match=r"127\.0\.0\.1:9"):
-        run(tmp_path / "d", folder, workers_of("tcp://127.0.0.1:9"))
+        run(tmp_path / "d", folder, cluster_runner("tcp://127.0.0.1:9"))
     assert time.monotonic() - begun < 15
 
 
@@ -155,7 +155,7 @@ def test_other_versions_are_refused(
 ) -> None:
     monkeypatch.setattr(on_cluster, "__version__", "0.0.9")
     with pytest.raises(errors.ClusterError, match=r"worker tcp://.* has stream_dr 0.*the client has stream_dr 0\.0\.9"):
-        run(tmp_path / "d", folder, workers_of(cluster.address))
+        run(tmp_path / "d", folder, cluster_runner(cluster.address))
 
 
 def test_a_worker_with_too_little_memory_is_told_before_the_first_task(folder: Path, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_worker_with_too_little_memory_is_told_before_the_first_task(folder: P
     made.start(1, "--memory-limit", "2000")
     try:
         with pytest.raises(errors.ClusterError, match=r"2000 bytes of memory"):
-            run(tmp_path / "d", folder, workers_of(made.address))
+            run(tmp_path / "d", folder, cluster_runner(made.address))
     finally:
         made.end()
 
@@ -326,7 +326,7 @@ def test_a_worker_of_another_version_that_joins_in_a_run_is_named(folder: Path, 
     try:
         made.start(1, "--preload", str(tmp_path / "slow.py"))
         with pytest.raises(errors.ClusterError, match=r"worker tcp://.* has stream_dr 0\.0\.9; the client has"):
-            run(tmp_path / "d", folder, workers_of(made.address))
+            run(tmp_path / "d", folder, cluster_runner(made.address))
     finally:
         joining.join()
         made.end()

@@ -28,9 +28,9 @@ def test_tasks_are_whole_consecutive_batches_and_hold_enough(rows: list[int], st
     assert [r for task in tasks for r in task.references] == references
     for task in tasks[:-1]:
         assert task.rows >= planning.LEAST_ROWS
-        assert 100 * task.rows >= planning.STATES * state_bytes
+        assert 100 * task.rows >= planning.ROW_BYTES_RATIO * state_bytes
         smaller = task.rows - task.references[-1].rows  # no more than is needed
-        assert smaller < planning.LEAST_ROWS or 100 * smaller < planning.STATES * state_bytes
+        assert smaller < planning.LEAST_ROWS or 100 * smaller < planning.ROW_BYTES_RATIO * state_bytes
 
 
 @settings(derandomize=True)
@@ -41,7 +41,7 @@ def test_every_task_is_merged_once_in_order(tasks: int) -> None:
     for level, number in made.nodes():
         if level:
             under = [parts.pop((level - 1, 2 * number)), parts.pop((level - 1, 2 * number + 1), [])]
-            assert made.alone((level - 1, 2 * number)) == (under[1] == [])
+            assert made.has_no_neighbour((level - 1, 2 * number)) == (under[1] == [])
             parts[level, number] = under[0] + under[1]
     assert parts == {made.root: list(range(tasks))}
 
@@ -52,7 +52,14 @@ def test_a_key_says_what_is_computed_and_not_where_from() -> None:
     moved = [r._replace(uri="file:///elsewhere.arrow") for r in made.whole.references]
     assert made.key(made.root) == made._replace(tasks=tasks_of(moved, [1.0] * 5, 0)).key(made.root)
     assert (
-        len({made.key(node) for node in made.nodes() if not (node[0] and made.alone((node[0] - 1, 2 * node[1])))}) == 9
+        len(
+            {
+                made.key(node)
+                for node in made.nodes()
+                if not (node[0] and made.has_no_neighbour((node[0] - 1, 2 * node[1])))
+            }
+        )
+        == 9
     )
 
 

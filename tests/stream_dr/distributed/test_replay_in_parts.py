@@ -10,13 +10,13 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.verify import verify
 from stream_dr.distributed import plan as planning
-from stream_dr.distributed.local import threads
+from stream_dr.distributed.local import thread_runner
 from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.directory.batches import SMALL, dense, put, shards, sparse
+from tests.support.batches import SMALL, dense, put, shards, sparse
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lda": ("lda", {}),
@@ -33,7 +33,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of two batches of 20 rows."""
     monkeypatch.setattr(planning, "LEAST_ROWS", 40)
-    monkeypatch.setattr(planning, "STATES", 0)
+    monkeypatch.setattr(planning, "ROW_BYTES_RATIO", 0)
 
 
 def run(
@@ -45,7 +45,7 @@ def run(
         settings, dataset = ReplaySettings(**options), open_dataset(folder)
         if count is None:
             return replay(directory, dataset, settings, watch)
-        return replay_in_parts(threads(count), directory, dataset, settings, watch)
+        return replay_in_parts(thread_runner(count), directory, dataset, settings, watch)
 
 
 def digests(path: Path) -> dict[str, tuple[int, int, str]]:
@@ -125,7 +125,7 @@ def test_what_is_refused_is_named_and_the_directory_stays_as_it_was(tmp_path: Pa
             directory.add_model("lda", "lda", {})
             dataset = open_dataset([tmp_path / "a", tmp_path / "b"])
             with pytest.raises(errors.WidthMismatch, match=r"/b/part-00000\.arrow, batch 0"):
-                replay_in_parts(threads(count), directory, dataset, ReplaySettings())
+                replay_in_parts(thread_runner(count), directory, dataset, ReplaySettings())
             assert (directory.position, directory.model("lda").rows) == (-1, 0)
 
 
@@ -139,5 +139,5 @@ def test_labels_of_two_types_in_two_tasks_are_refused(tmp_path: Path) -> None:
         directory.add_model("lda", "lda", {})
         dataset = open_dataset([tmp_path / "a", tmp_path / "b"])
         with pytest.raises(errors.StreamDRError, match="label"):
-            replay_in_parts(threads(2), directory, dataset, ReplaySettings())
+            replay_in_parts(thread_runner(2), directory, dataset, ReplaySettings())
         assert directory.position == -1

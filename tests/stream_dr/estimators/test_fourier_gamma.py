@@ -17,7 +17,7 @@ from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.models.snapshot import snapshot
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 
 def rings(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

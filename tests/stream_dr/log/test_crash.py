@@ -7,13 +7,13 @@ import subprocess
 
 import pytest
 
-from benchmarks import log_kill
 from stream_dr import errors
 from stream_dr.failpoints import FailpointReached, armed
 from stream_dr.log import index
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
-from tests.stream_dr.log.logs import bodies, drafts, killed
+from tests.campaigns import log_kill
+from tests.support.logs import bodies, drafts, killed
 
 
 def test_what_an_interrupted_append_left_is_cut(folder):

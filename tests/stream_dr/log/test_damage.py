@@ -13,7 +13,7 @@ from stream_dr.log.bodies import BEGIN
 from stream_dr.log.event import quick_digest, sha256_of
 from stream_dr.log.head import Head
 from stream_dr.log.log import EventDraft, Log, draft
-from tests.stream_dr.log.logs import bodies, filled
+from tests.support.logs import bodies, filled
 
 
 def flip(path, at):

@@ -11,7 +11,7 @@ import pytest
 
 from stream_dr.failpoints import FailpointReached, armed
 from stream_dr.log.log import Log, draft
-from tests.stream_dr.log.logs import drafts, killed, left_of
+from tests.support.logs import drafts, killed, left_of
 
 READER = """
 import sqlite3, sys

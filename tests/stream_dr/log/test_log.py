@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stream_dr import errors
 from stream_dr.failpoints import armed
 from stream_dr.log.log import EventDraft, Log, draft
-from tests.stream_dr.log.logs import bodies, drafts, filled
+from tests.support.logs import bodies, drafts, filled
 
 
 def test_an_empty_log(folder):

@@ -12,7 +12,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.log.log import Log
 from stream_dr.log.sqlite_file import JOURNAL_BYTES
-from tests.stream_dr.log.logs import drafts, filled
+from tests.support.logs import drafts, filled
 
 
 def test_readers_in_other_threads_see_only_whole_groups(folder):

@@ -7,7 +7,7 @@ import pytest
 
 from stream_dr.log import index
 from stream_dr.log.log import Log, draft
-from tests.stream_dr.log.logs import bodies, drafts, killed
+from tests.support.logs import bodies, drafts, killed
 
 EVENTS, SIZE = 16_000, 4_000
 ALLOWED = {"wal": 8 << 20, "file": EVENTS * SIZE // 4, "waited": 0.2}

@@ -11,12 +11,12 @@ from stream_dr.errors import DirectoryInUse
 from stream_dr.failpoints import FailpointReached, armed
 from stream_dr.log import index
 from stream_dr.log.log import Log
-from tests.stream_dr.log.logs import bodies, drafts
+from tests.support.logs import bodies, drafts
 
 OTHER = """if True:
     import sys
     from stream_dr.log.log import Log
-    from tests.stream_dr.log.logs import drafts
+    from tests.support.logs import drafts
     path, what = sys.argv[1:]
     with Log(path) as log:
         if what == "append":

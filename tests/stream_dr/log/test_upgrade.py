@@ -12,7 +12,7 @@ from stream_dr import errors
 from stream_dr.cli import main
 from stream_dr.directory.directory import Directory
 from stream_dr.log.log import Log
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 FIXTURE = Path(__file__).with_name("format2.tar.xz")
 

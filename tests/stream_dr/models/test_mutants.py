@@ -1,5 +1,5 @@
 """Files of saved estimators that are nearly right, of every estimator and feature map, are used or refused: the short forms
-of `python -m benchmarks.fuzz_saved`, in loaders of their own."""
+of `python -m tests.campaigns.fuzz_saved`, in loaders of their own."""
 
 import json
 import subprocess
@@ -10,7 +10,17 @@ import pytest
 
 
 def tried(runs: int, done: Path) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.fuzz_saved", "--runs", str(runs), "--seed", "0", "--resume", str(done)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.campaigns.fuzz_saved",
+        "--runs",
+        str(runs),
+        "--seed",
+        "0",
+        "--resume",
+        str(done),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
     assert ended.returncode == 0, ended
     counts: dict[str, float] = json.loads(done.read_text())["counts"]

@@ -18,8 +18,8 @@ from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import export_model, snapshot, snapshot_files
 from stream_dr.running.advance import backfill
 from stream_dr.running.running import Running
-from tests.service.serving import arrow, sparse_arrow
-from tests.stream_dr.directory.batches import SMALL, body
+from tests.support.batches import SMALL, body
+from tests.support.serving import arrow, sparse_arrow
 
 RANDOM = np.random.default_rng(3)
 Y = RANDOM.choice(["a", "b", "c"], 80)

@@ -15,7 +15,7 @@ from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import snapshot, snapshot_files, snapshot_folder, state_sha256
 from stream_dr.running.advance import Step, advance
-from tests.stream_dr.directory.batches import SMALL, dense, opened, put
+from tests.support.batches import SMALL, dense, opened, put
 
 KEYS = sorted(ESTIMATORS)
 

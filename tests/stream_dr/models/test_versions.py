@@ -14,7 +14,7 @@ from stream_dr import errors
 from stream_dr.models import versions
 from stream_dr.models.versions import Published, Versions
 from stream_dr.projection import Linear
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 
 def published(number: int, features: int = 40_000) -> Published:

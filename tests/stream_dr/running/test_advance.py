@@ -12,7 +12,7 @@ from stream_dr.errors import InsufficientStorage, SourceMissing
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.advance import Step, advance, advance_all, backfill
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("ccipca", {}), "cm": ("class_means", {})}
 

@@ -9,7 +9,7 @@ from stream_dr import errors
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.advance import backfill
 from stream_dr.threads import ahead
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 
 def test_models_at_different_positions_end_level(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from stream_dr.directory.directory import Directory
 from stream_dr.models.model import Model
 from stream_dr.running import driver as driver_module
 from stream_dr.running.advance import backfill
-from stream_dr.running.driver import Driver, Happened, RunSettings, nobody
+from stream_dr.running.driver import Driver, EngineEvent, EventHandler, RunSettings, ignore_event
 from stream_dr.running.replay import ON_DEMAND
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 
 class Clock:
@@ -42,8 +42,10 @@ def learn(directory: Directory, seed: int) -> list[Model]:
     return models
 
 
-def driven(directory: Directory, pool: ThreadPoolExecutor, happened: Happened = nobody, **settings: Any) -> Driver:
-    return Driver(directory, RunSettings(ON_DEMAND, **settings), pool, pool, happened)
+def driven(
+    directory: Directory, pool: ThreadPoolExecutor, on_event: EventHandler = ignore_event, **settings: Any
+) -> Driver:
+    return Driver(directory, RunSettings(ON_DEMAND, **settings), pool, pool, on_event)
 
 
 def written(pool: ThreadPoolExecutor) -> None:
@@ -63,25 +65,25 @@ def test_due(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(1) as pool:
         driver = driven(directory, pool, snapshot_rows=1_000, snapshot_seconds=5.0)
         clock.now += 6
-        assert driver.due(list(directory.models.values())) == math.inf  # nothing was learned
+        assert driver.next_due(list(directory.models.values())) == math.inf  # nothing was learned
         models = learn(directory, 0)
-        assert driver.due(models) == 105
+        assert driver.next_due(models) == 105
         monkeypatch.setattr(driver_module, "snapshot", slow)
-        driver.look(models, 20)
+        driver.schedule_due(models, 20)
         written(pool)
         assert models[0].snapshot_position == 0
-        assert driver.due(models) == math.inf
+        assert driver.next_due(models) == math.inf
         learn(directory, 1)
-        assert driver.due(models) == 106 + 200  # it took 20 seconds
-        driver.look(models, 2_000)
+        assert driver.next_due(models) == 106 + 200  # it took 20 seconds
+        driver.schedule_due(models, 2_000)
         written(pool)
         assert models[0].snapshot_position == 0
         clock.now = 306
-        driver.look(models)
+        driver.schedule_due(models)
         written(pool)
         assert models[0].snapshot_position == 1
         other = driven(directory, pool, snapshot_seconds=5.0)
-        assert other.due(learn(directory, 2)) == clock.now + 5
+        assert other.next_due(learn(directory, 2)) == clock.now + 5
 
 
 def test_by_rows_alone(directory: Directory) -> None:
@@ -89,7 +91,7 @@ def test_by_rows_alone(directory: Directory) -> None:
         driver = driven(directory, pool, snapshot_rows=30, snapshot_seconds=None)
         for seed, position in ((0, -1), (1, 1)):
             models = learn(directory, seed)
-            driver.look(models, 20)
+            driver.schedule_due(models, 20)
             written(pool)
             assert models[0].snapshot_position == position
 
@@ -103,21 +105,21 @@ def test_one_at_a_time_and_one_that_could_not_be_written_is_told_and_tried_again
         go_on.wait(20)
         raise OSError(5, "Input/output error")
 
-    def happened(event: str, **facts: Any) -> None:
-        if event == "checkpointed":
+    def on_event(event: EngineEvent, **details: Any) -> None:
+        if event is EngineEvent.CHECKPOINT_ENDED:
             ended.set()
 
     with ThreadPoolExecutor(1) as pool:
-        driver = driven(directory, pool, happened, snapshot_seconds=0.0)
+        driver = driven(directory, pool, on_event, snapshot_seconds=0.0)
         models = learn(directory, 0)
         with monkeypatch.context() as patched:
             patched.setattr(driver_module, "snapshot", broken)
-            driver.look(models, 20)
-            assert driver.due(models) == math.inf
+            driver.schedule_due(models, 20)
+            assert driver.next_due(models) == math.inf
             go_on.set()
             assert ended.wait(20)
             with pytest.raises(OSError, match="Input"):
-                driver.write([(model, model.freeze()) for model in models])
-        assert driver.due(models) <= time.monotonic() + 60
+                driver.write_snapshots([(model, model.freeze()) for model in models])
+        assert driver.next_due(models) <= time.monotonic() + 60
         driver.finish(models)
         assert models[0].snapshot_position == 0

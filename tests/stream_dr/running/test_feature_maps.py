@@ -11,7 +11,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.running.advance import Step, advance
 from stream_dr.running.query import export_projection, transform
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 FOURIER = random_fourier(40, gamma=0.1)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -53,7 +53,7 @@ def test_a_model_comes_back_with_its_state_and_its_published_projection(name: st
         assert model.published.projection.kind == published.projection.kind
         assert np.array_equal(transform(model, dense(9), directory.schema).z, answered.z)
         again = export_projection(model)
-        assert again.facts == told.facts
+        assert again.metadata == told.metadata
         assert {n: a.tobytes() for n, a in again.arrays.items()} == {n: a.tobytes() for n, a in told.arrays.items()}
         advance(model, Step(2, dense(2)), directory)
         assert state_sha256(model.accumulator.freeze()) == straight
@@ -67,7 +67,7 @@ def test_a_second_version_leads_on_from_the_first(name: str, tmp_path: Path) -> 
             learn(directory, model, seed)
             model.publish(model.freeze())
         first, last = export_projection(model, 1), export_projection(model)
-        assert last.facts["version"] == 3
+        assert last.metadata["version"] == 3
         linear = hasattr(model.published.projection, "loadings")  # type: ignore[union-attr]
         assert ("map" in first.arrays) == linear
-        assert ("feature_map" in last.facts) == ("feature_map" in CASES[name][1])
+        assert ("feature_map" in last.metadata) == ("feature_map" in CASES[name][1])

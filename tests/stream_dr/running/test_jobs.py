@@ -15,10 +15,10 @@ def test_of_ended_jobs_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(jobs_module, "JOBS_KEPT", 3)
     jobs, m, go_on = Jobs(), SimpleNamespace(name="m"), threading.Event()
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
-        waiting = jobs.begin("refine", m, one, lambda _: bool(go_on.wait()) and None)
-        ended = [jobs.begin("snapshot", m, other, lambda _: None) for _ in range(3)]
+        waiting = jobs.start("refine", m, one, lambda _: bool(go_on.wait()) and None)
+        ended = [jobs.start("snapshot", m, other, lambda _: None) for _ in range(3)]
         assert all(job.wait(5.0) for job in ended)
-        more = [jobs.begin("snapshot", m, other, lambda _: bool(go_on.wait()) and None) for _ in range(2)]
+        more = [jobs.start("snapshot", m, other, lambda _: bool(go_on.wait()) and None) for _ in range(2)]
         assert [*jobs] == [waiting, *more]
         assert jobs.get(waiting.id) is waiting
         with pytest.raises(errors.UnknownJob, match="the last 3"):
@@ -35,12 +35,12 @@ def test_one_at_a_time() -> None:
         order.append(job)
 
     with ThreadPoolExecutor(3) as pool:
-        first = jobs.begin("refine", m, pool, work, alone=True)
-        assert jobs.begin("refine", m, pool, work, alone=True) is first
-        other = jobs.begin("refine", n, pool, work, alone=True)
+        first = jobs.start("refine", m, pool, work, exclusive=True)
+        assert jobs.start("refine", m, pool, work, exclusive=True) is first
+        other = jobs.start("refine", n, pool, work, exclusive=True)
         jobs.cancel(m)
-        assert (first.cancelled, other.cancelled) == (True, False)
-        second = jobs.begin("refine", m, pool, work, alone=True)
+        assert (first.cancel_requested, other.cancel_requested) == (True, False)
+        second = jobs.start("refine", m, pool, work, exclusive=True)
         assert second is not first
         go_on.set()
         assert second.wait(5.0)

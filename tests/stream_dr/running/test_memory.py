@@ -16,7 +16,7 @@ from stream_dr.directory.draft import Draft, Recent, rows_draft
 from stream_dr.rows.block import Block
 from stream_dr.running import advance
 from stream_dr.running.ingest import Appender
-from tests.stream_dr.directory.batches import SMALL, dense, draft, opened, put
+from tests.support.batches import SMALL, dense, draft, opened, put
 
 UNPACKED = 400 * 100 * 8
 

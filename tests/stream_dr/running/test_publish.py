@@ -11,7 +11,7 @@ import pytest
 from stream_dr import random_fourier
 from stream_dr.directory.directory import Directory
 from stream_dr.running.advance import Step, advance
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 
 def learn(directory: Directory, seed: int, name: str = "m") -> None:

@@ -20,7 +20,7 @@ from stream_dr.running.projected_file import write_projected
 from stream_dr.running.query import project, transform
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from stream_dr.threads import pool
-from tests.stream_dr.directory.batches import dense, opened, put, shards, sparse
+from tests.support.batches import dense, opened, put, shards, sparse
 
 NAMES = ("a", "b", "c", "d")
 

@@ -12,7 +12,7 @@ from stream_dr.directory.draft import Removal, unlearn_draft
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.running.advance import backfill
 from stream_dr.running.refine import refine, refine_model
-from tests.stream_dr.directory.batches import SMALL, dense, opened, put
+from tests.support.batches import SMALL, dense, opened, put
 
 DIAGONAL = {"gamma": 1.0, "scatter": "diagonal"}
 

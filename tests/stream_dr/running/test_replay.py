@@ -22,7 +22,7 @@ from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, rep
 from stream_dr.shards import dataset as shard_reading
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.file import digest_of
-from tests.stream_dr.directory.batches import SMALL, dense, opened, put, shards
+from tests.support.batches import SMALL, dense, opened, put, shards
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lda": ("lda", {}),

@@ -33,7 +33,7 @@ from stream_dr.running import ingest, model_thread
 from stream_dr.running.advance import Steps, backfill
 from stream_dr.running.query import transform
 from stream_dr.running.running import Running, RunSettings
-from tests.stream_dr.directory.batches import SMALL, body, dense, draft, opened, put
+from tests.support.batches import SMALL, body, dense, draft, opened, put
 
 WAIT = 20.0
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
@@ -713,7 +713,7 @@ def test_a_snapshot_that_overtakes_a_demand_leaves_what_was_published(tmp_path: 
         def overtaken(state: Any) -> Any:
             run.submit(draft(dense(2))).result(WAIT)
             eventually(lambda: model.position == 2)
-            run._models.driver.write([(model, model.freeze())])
+            run._models.driver.write_snapshots([(model, model.freeze())])
             return solve(state)
 
         model.estimator.solve = overtaken
@@ -842,7 +842,7 @@ def test_the_jobs_of_a_removed_model_are_cancelled(tmp_path: Path, monkeypatch: 
         run.remove_model("m")
         go_on.set()
         assert job.wait(WAIT)
-        assert (job.state, job.of, job.model) == ("cancelled", None, "m")
+        assert (job.state, job.target, job.model) == ("cancelled", None, "m")
 
 
 def test_a_model_is_snapshotted_on_its_way_and_once_it_is_there(

@@ -23,7 +23,7 @@ from stream_dr.running.predict import predict
 from stream_dr.running.query import export_projection, transform
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 LEARNER: tuple[str, dict[str, Any]] = ("lda", {"gamma": 1.0, "feature_map": table(n_words=8)})
 
@@ -99,7 +99,7 @@ def test_a_table_is_learned_kept_and_recovered_to_the_bit(tmp_path: Path) -> Non
         assert again.ids == people(9)["ids"]
         assert predict(model, block_from_json(people(9)), directory.schema).predicted == people(9)["labels"]
         told = export_projection(model)
-        assert "sex=female" in json.loads(told.facts["columns"])
+        assert "sex=female" in json.loads(told.metadata["columns"])
         assert told.to_arrow()
         assert told.to_safetensors()
 

@@ -16,7 +16,7 @@ from stream_dr.running.test_then_train import TestThenTrain
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.writer import write_shards
 from stream_dr.targets.targets import continuous_targets
-from tests.stream_dr.directory.batches import dense, draft, opened, put, sparse
+from tests.support.batches import dense, draft, opened, put, sparse
 
 
 def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path: Path, monkeypatch) -> None:

@@ -21,7 +21,7 @@ from stream_dr.models.schema import Schema
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
-from tests.stream_dr.directory.batches import dense, opened, put
+from tests.support.batches import dense, opened, put
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lda": ("lda", {}),

@@ -22,7 +22,7 @@ from stream_dr.models.snapshot import export_model
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
 from stream_dr.running.running import Running
-from tests.stream_dr.directory.batches import opened
+from tests.support.batches import opened
 
 RESERVOIR = ("lpp", "npe", "laplacian_eigenmaps", "lle")
 SEQUENCES = ("ccipca", "iskm")

@@ -19,7 +19,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from stream_dr.shards.uri import RemotePath, path_of
-from tests.stream_dr.directory.batches import dense
+from tests.support.batches import dense
 
 SECRET = "hidden-credential-4711"
 

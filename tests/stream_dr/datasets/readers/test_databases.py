@@ -6,10 +6,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from benchmarks.memory import peak
-from stream_dr.budget import SETTING
 from stream_dr.datasets.sources import format_of, open_source
-from stream_dr.errors import InvalidParameter, LimitExceeded, MalformedInput, SchemaMismatch, SourceMissing
+from stream_dr.errors import InvalidParameter, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.rows.raw_rows import RawRows
 
 ROWS = "CREATE TABLE orders (id INTEGER, price REAL, n INTEGER, colour TEXT, day TEXT, y TEXT)"
@@ -87,24 +85,6 @@ def test_formats_by_name():
 def test_a_column_of_several_types_names_it(tmp_path):
     path = made(tmp_path / "a.db", ["CREATE TABLE t (a)", "INSERT INTO t VALUES (1), ('x')"])
     with pytest.raises(MalformedInput, match=r"column 'a'.*--as a=category"):
-        list(open_source(path).blocks())
-
-
-@pytest.mark.test_all
-def test_long_texts_are_read_some_rows_at_a_time_or_refused(tmp_path, monkeypatch, shop):
-    monkeypatch.setenv(SETTING, str(64 << 20))
-    text = "printf('%.*c', 1000000, 'x')" if shop.suffix == ".db" else "repeat('x', 1000000)"
-    fill = f"INSERT INTO t SELECT {text} FROM orders LIMIT 300"
-    path = made(tmp_path / f"long{shop.suffix}", [*orders(300), "CREATE TABLE t (a TEXT)", fill])
-    size, told = peak(lambda: sum(block.rows for block in open_source(f"{path}!t").blocks()))
-    assert size < 256 << 20
-    assert told == "" if shop.suffix == ".db" else SETTING in told
-
-
-def test_a_text_larger_than_a_line_may_be(tmp_path, monkeypatch):
-    monkeypatch.setenv(SETTING, str(16 << 20))
-    path = made(tmp_path / "a.db", ["CREATE TABLE t (a)", "INSERT INTO t SELECT printf('%.*c', 2000000, 'x')"])
-    with pytest.raises(LimitExceeded, match=SETTING):
         list(open_source(path).blocks())
 
 

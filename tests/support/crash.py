@@ -26,8 +26,8 @@ from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.rows.block import Block
 from stream_dr.targets.targets import class_targets
-from tests.service.posting import batch
-from tests.service.serving import ROOT, SMALL
+from tests.support.posting import batch
+from tests.support.serving import ROOT, SMALL
 
 POINTS = ("log.after_commit", "log.before_commit", "snapshot.tmp", "snapshot.rename", "snapshot.dir_fsync")
 DROPPING = ("log.drop",)
@@ -92,7 +92,7 @@ class Launcher:
         self.pid: int | None = None
         self._told = {"settings": settings, "answer_first": answer_first, "file_bytes": turn.file_bytes}
         keys = {key for key, _ in turn.models.values()}
-        command = [sys.executable, "-m", "tests.service.forking", *sorted(keys)]
+        command = [sys.executable, "-m", "tests.support.forking", *sorted(keys)]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAM_DR_")}
         pipe = subprocess.PIPE
         with said.open("w", encoding="utf8") as file:
@@ -269,7 +269,7 @@ def _until_learned(url: str) -> None:
 def _start(url: str, clients: Sequence[str], folder: Path, turn: Turn) -> "list[subprocess.Popen[bytes]]":
     for name, (key, params) in turn.models.items():
         httpx.put(f"{url}/models/{name}", json={"estimator": key, "params": params}).raise_for_status()
-    command = [sys.executable, "-m", "tests.service.posting", url]
+    command = [sys.executable, "-m", "tests.support.posting", url]
     return [subprocess.Popen([*command, name, str(folder), str(turn.every)], cwd=ROOT) for name in clients]
 
 

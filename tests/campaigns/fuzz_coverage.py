@@ -1,11 +1,10 @@
 """Coverage-guided fuzzing of the codec: bodies that take new ways through stream_dr.arrow are kept and mutated further.
 
     pip install atheris
-    python -m benchmarks.fuzz_coverage CORPUS -max_total_time=1800 [-seed=S] [other options of libFuzzer]
+    python -m tests.campaigns.fuzz_coverage CORPUS -max_total_time=1800 [-seed=S] [other options of libFuzzer]
 
-CORPUS is a folder: begun with the bases of benchmarks/mutated_bodies.py, grown by what is found, gone on with the next time.
-Ends with a status other than 0 at the first body that does harm, as benchmarks/fuzz_codec.py has it, and keeps that body as
-crash-… in the current folder.
+CORPUS is a folder. It begins with the bases of mutated_bodies.py, grows by what is new, and is used again the next
+time. The status is not 0 if a body did harm, as fuzz_codec.py has it. That body is kept as crash-… in the current folder.
 """
 
 import sys
@@ -19,8 +18,8 @@ except ImportError:
     sys.exit("coverage-guided fuzzing needs atheris: pip install atheris")
 
 with atheris.instrument_imports(include=["stream_dr.arrow"]):
-    from benchmarks.fuzz_codec import LIMIT, MEMORY, SECONDS, harmful, outcome
-from benchmarks.mutated_bodies import bases
+    from tests.campaigns.fuzz_codec import LIMIT, MEMORY, SECONDS, harmful, outcome
+from tests.campaigns.mutated_bodies import bases
 
 
 def one(data: bytes) -> None:

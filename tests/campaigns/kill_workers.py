@@ -1,6 +1,6 @@
 """kill -9 of a Dask worker at random moments, the long form of tests/stream_dr/distributed/test_cluster.py.
 
-    python -m benchmarks.kill_workers [--runs 10] [--seed 17]
+    python -m tests.campaigns.kill_workers [--runs 10] [--seed 17]
 
 Each run replays eight tasks into a new directory on a cluster of two workers, one of which is killed at a random moment and
 replaced. Every model must have the bits that two threads of this machine give. Exit status 1 if one has not.
@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from stream_dr.distributed.local import threads
-from tests.stream_dr.distributed.processes import Cluster, eight_tasks, kills, run
+from stream_dr.distributed.local import thread_runner
+from tests.support.processes import Cluster, eight_tasks, kills, run
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         folder = eight_tasks(scratch / "shards")
-        wanted = run(scratch / "threads", folder, threads(2))
+        wanted = run(scratch / "threads", folder, thread_runner(2))
         cluster = Cluster(scratch)
         try:
             cluster.start(2)

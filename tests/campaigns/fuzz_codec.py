@@ -1,7 +1,7 @@
 """Mutated Arrow streams and JSON bodies against the codec: each is either read or refused with one of our errors.
 
-    python -m benchmarks.fuzz_codec [--runs 20000] [--seed S] [--resume FILE] [--keep DIR]
-    python -m benchmarks.fuzz_codec BODY…          what becomes of these files
+    python -m tests.campaigns.fuzz_codec [--runs 20000] [--seed S] [--resume FILE] [--keep DIR]
+    python -m tests.campaigns.fuzz_codec BODY…          what becomes of these files
 
 Body N of a seed is the same in every run, and FILE says which ones were tried, so that a long run is done in parts. Parsers
 are forked and bounded in memory and time, so that a crash is counted, and the next parser goes on with the next body. Prints
@@ -24,12 +24,12 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks import record
-from benchmarks.memory import allowed, largest
-from benchmarks.mutated_bodies import bases, body
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.errors import StreamDRError
 from stream_dr.rows.block import check_finite
+from tests.campaigns import record
+from tests.campaigns.memory import allowed, largest
+from tests.campaigns.mutated_bodies import bases, body
 
 LIMIT = 16 << 20
 """What a body may unpack to, in bytes."""

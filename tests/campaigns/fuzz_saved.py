@@ -1,6 +1,6 @@
 """Mutated files of saved estimators: each is refused with one of our errors, or is an estimator that can be used.
 
-    python -m benchmarks.fuzz_saved [--runs 20000] [--seed S] [--resume FILE] [--keep DIR]
+    python -m tests.campaigns.fuzz_saved [--runs 20000] [--seed S] [--resume FILE] [--keep DIR]
 
 Mutant N of a seed is the same in every run. Loaders are forked and bounded in memory and time, so that a crash is counted
 and the next loader goes on with the next mutant. One that is loaded projects, learns a batch, projects and is saved. Prints
@@ -14,11 +14,11 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import record
-from benchmarks.fuzz_codec import HARM, PART, tried
-from benchmarks.saved_mutants import Base, bases, mutant, used
 from stream_dr.errors import StreamDRError
 from stream_dr.models.saved import load
+from tests.campaigns import record
+from tests.campaigns.fuzz_codec import HARM, PART, tried
+from tests.campaigns.saved_mutants import Base, bases, mutant, used
 
 LIMIT = 64 << 20
 """What a state may take, in bytes."""

@@ -1,6 +1,6 @@
 """kill -9 at each step of what a directory goes through, the long form of tests/stream_dr/directory/test_killed_steps.py.
 
-    python -m benchmarks.kill_steps [--runs 200] [--seed S] [--resume FILE]
+    python -m tests.campaigns.kill_steps [--runs 200] [--seed S] [--resume FILE]
 
 A process puts batches, snapshots, unlearns, forgets, drops, begins models with saved estimators, deletes them and backs up,
 in an order drawn at random, and is killed at a failpoint drawn at random, the n-th time it comes there. After each kill the
@@ -16,8 +16,8 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from benchmarks import record
-from tests.stream_dr.directory import lives
+from tests.campaigns import record
+from tests.support import lives
 
 KILLS = 10
 """Kills of one directory."""

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from stream_dr.directory.directory import Directory
-from stream_dr.distributed.cluster import workers_of
-from stream_dr.distributed.kept import Kept
+from stream_dr.distributed.cluster import cluster_runner
+from stream_dr.distributed.part_store import PartStore
 from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from tests.stream_dr.directory.batches import SMALL, dense
+from tests.support.batches import SMALL, dense
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("pca", {}), "walk": ("ccipca", {})}
 
@@ -76,12 +76,12 @@ def eight_tasks(folder: Path) -> Path:
     return folder
 
 
-def run(path: Path, folder: Path, runner: Any, kept: Kept | None = None) -> dict[str, tuple[int, int, str]]:
+def run(path: Path, folder: Path, runner: Any, store: PartStore | None = None) -> dict[str, tuple[int, int, str]]:
     """The position, rows and digest of each model after a replay."""
     with Directory(path, limits=SMALL) as directory:
         for name, (key, params) in MODELS.items():
             directory.add_model(name, key, params)
-        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings(), kept=kept)
+        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings(), store=store)
         assert report.rows == 400_000
         return {n: (m.position, m.rows, state_sha256(m.accumulator.freeze())) for n, m in directory.models.items()}
 
@@ -94,7 +94,7 @@ def kills(
     for number in range(runs):
         killer = threading.Timer(rng.uniform(0.1, 2.0), cluster.kill, (rng.randrange(2),))
         killer.start()
-        found.append(run(scratch / f"{number}", folder, workers_of(cluster.address)))
+        found.append(run(scratch / f"{number}", folder, cluster_runner(cluster.address)))
         killer.join()
         cluster.start()
     return found

@@ -1,6 +1,6 @@
 """kill -9 of a process that appends, at random moments: nothing acknowledged may be missing, doubled or changed.
 
-    python benchmarks/log_kill.py [--kills 50] [--seed 0]
+    python tests/campaigns/log_kill.py [--kills 50] [--seed 0]
 
 A child appends groups of events whose bodies follow from their positions, drops old events, rewrites some,
 and writes each position to a pipe once `append` has returned. It is killed after a random time; the log is opened, verified

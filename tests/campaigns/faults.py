@@ -1,6 +1,6 @@
 """Single faults on directories: each is named, repaired or harmless; none is silent.
 
-    python -m benchmarks.faults [--runs 2000] [--seed S] [--resume FILE] [--keep DIR]
+    python -m tests.campaigns.faults [--runs 2000] [--seed S] [--resume FILE] [--keep DIR]
 
 A fault is done to a copy of one of three directories (rows, with an unlearning and what a kill leaves; references to shards;
 many small files, old events dropped): bytes flipped, zeroed, cut off, added or taken from a file as it was before; files
@@ -27,7 +27,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks import record
 from stream_dr import Directory, Limits, errors
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.verify import verify
@@ -38,7 +37,8 @@ from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from tests.stream_dr.directory.batches import SMALL, dense, draft, shards
+from tests.campaigns import record
+from tests.support.batches import SMALL, dense, draft, shards
 
 HARM = ("silent", "raw", "ended", "hangs")
 SECONDS = 60

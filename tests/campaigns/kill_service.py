@@ -1,6 +1,6 @@
 """kill -9 of the serving process at random moments, the long form of tests/service/test_exactly_once.py.
 
-    python -m benchmarks.kill_service [--runs 100] [--seed S] [--resume FILE] [--clients 4] [--keep DIR]
+    python -m tests.campaigns.kill_service [--runs 100] [--seed S] [--resume FILE] [--clients 4] [--keep DIR]
 
 Client processes post and retry with the same keys; half of the kills are at a failpoint (before or after the commit, within
 a snapshot, while events are dropped or overwritten). A part of 50 kills has a directory of its own and one of the turns of
@@ -17,8 +17,8 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from benchmarks import record
-from tests.service import crash
+from tests.campaigns import record
+from tests.support import crash
 
 PART = 50
 

@@ -1,4 +1,4 @@
-"""Kept parts: a plan that was ended goes on from what was done, and leaves nothing once it has come to its end."""
+"""Stored results: a plan that was ended goes on from what was done, and leaves nothing once it has come to its end."""
 
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,9 @@ import pytest
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed import local
 from stream_dr.distributed import plan as planning
-from stream_dr.distributed.kept import Kept
-from stream_dr.distributed.local import threads
-from stream_dr.distributed.parts import Part, learn, outline
+from stream_dr.distributed.local import thread_runner
+from stream_dr.distributed.part_store import PartStore
+from stream_dr.distributed.parts import PartialResult, learn, outline
 from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.errors import DamagedFile
 from stream_dr.models.snapshot import state_sha256
@@ -19,7 +19,7 @@ from stream_dr.rows.block import Block
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
-from tests.stream_dr.directory.batches import SMALL, dense, shards, sparse
+from tests.support.batches import SMALL, dense, shards, sparse
 
 
 class Ended(Exception):
@@ -29,7 +29,7 @@ class Ended(Exception):
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "LEAST_ROWS", 40)
-    monkeypatch.setattr(planning, "STATES", 0)
+    monkeypatch.setattr(planning, "ROW_BYTES_RATIO", 0)
 
 
 def run(path: Path, folder: Path, work: Path | None) -> dict[str, tuple[int, str]]:
@@ -37,11 +37,11 @@ def run(path: Path, folder: Path, work: Path | None) -> dict[str, tuple[int, str
         for name, key in (("sums", "opls"), ("walk", "ccipca")):
             directory.add_model(name, key, {})
         report = replay_in_parts(
-            threads(1),
+            thread_runner(1),
             directory,
             open_dataset(folder),
             ReplaySettings(),
-            kept=None if work is None else Kept(str(work)),
+            store=None if work is None else PartStore(str(work)),
         )
         assert report.rows == 220
         return {n: (m.position, state_sha256(m.accumulator.freeze())) for n, m in directory.models.items()}
@@ -56,7 +56,7 @@ def test_given_again_only_what_was_unfinished_is_learned(
     learned: list[int] = []
     left = 4
 
-    def some(task: Any, *given: Any, **more: Any) -> Part:
+    def some(task: Any, *given: Any, **more: Any) -> PartialResult:
         learned.append(len(task.references))
         if len(learned) > left:
             raise Ended
@@ -77,7 +77,7 @@ def test_given_again_only_what_was_unfinished_is_learned(
 def test_what_is_damaged_is_told_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, work = shards(tmp_path / "s", blocks=11), tmp_path / "work"
     with monkeypatch.context() as patched:
-        patched.setattr(Kept, "remove", lambda self, keys: None)
+        patched.setattr(PartStore, "remove", lambda self, keys: None)
         run(tmp_path / "first", folder, work)
     for file in work.iterdir():
         file.write_bytes(file.read_bytes()[:-1])
@@ -103,8 +103,8 @@ def test_what_is_damaged_is_told_and_removed(tmp_path: Path, monkeypatch: pytest
     ids=lambda block: "",
 )
 def test_an_outline_comes_back_with_all_labels_and_its_width(tmp_path: Path, block: Block) -> None:
-    kept, shown = Kept(str(tmp_path)), [outline(block, every_set) for every_set in (False, True)]
-    kept.write("k", Part((), tuple(shown)))
+    kept, shown = PartStore(str(tmp_path)), [outline(block, every_set) for every_set in (False, True)]
+    kept.write("k", PartialResult((), tuple(shown)))
     found = kept.read("k", [])
     assert found is not None
     for one, other in zip(shown, found.outlines, strict=True):

@@ -1,6 +1,6 @@
 """A service under load for as long as you like, and ended under it.
 
-    python -m benchmarks.soak [--runs 1800] [--seed S] [--resume FILE]
+    python -m tests.campaigns.soak [--runs 1800] [--seed S] [--resume FILE]
 
 Runs are seconds, done in parts of at most 1,800, each with a service and a directory of its own. 16 connections post keyed
 batches, 16 ask, one makes and deletes models (200 in 1,800 seconds), refines and has batches unlearned. Then SIGTERM comes
@@ -29,10 +29,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from benchmarks import record
 from stream_dr import Directory
 from stream_dr.directory.verify import verify
-from tests.service.serving import ARROW, Process, arrow
+from tests.campaigns import record
+from tests.support.serving import ARROW, Process, arrow
 
 PART, GRACE = 1_800, 60
 ROWS, FEATURES = 40, 12

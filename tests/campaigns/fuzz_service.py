@@ -1,6 +1,6 @@
 """Fuzz the service, the long form: mutated bodies, then schemathesis against the service's own OpenAPI.
 
-    python -m benchmarks.fuzz_service [--runs 20000] [--seed S] [--resume FILE] [--schemathesis PATH] [--examples 50]
+    python -m tests.campaigns.fuzz_service [--runs 20000] [--seed S] [--resume FILE] [--schemathesis PATH] [--examples 50]
 
 Each body goes to a service in a process of its own, a third of them in requests whose heads are changed, too. Wanted: no
 5xx, no crash, no more memory than 64 times a body's bytes and 64 MB, and the stream unchanged by whatever was refused.
@@ -22,12 +22,12 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
-from benchmarks import record
-from benchmarks.memory import allowed, grown, reset
-from benchmarks.mutated_bodies import bases
-from benchmarks.mutated_bodies import body as structural
-from tests.service import mutating
-from tests.service.serving import ARROW, Process, arrow
+from tests.campaigns import record
+from tests.campaigns.memory import allowed, grown, reset
+from tests.campaigns.mutated_bodies import bases
+from tests.campaigns.mutated_bodies import body as structural
+from tests.support import mutating
+from tests.support.serving import ARROW, Process, arrow
 
 JSON = "application/json"
 PART = 1_000

@@ -14,7 +14,7 @@ from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import backfill
-from tests.stream_dr.directory.batches import SMALL, dense, opened, put
+from tests.support.batches import SMALL, dense, opened, put
 from tests.support.forked import run_forked
 
 X = np.random.default_rng(0).normal(size=(40, 4))

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import scipy.sparse as sp
 
-from tests.service.serving import arrow, sparse_arrow
+from tests.support.serving import arrow, sparse_arrow
 
 ROWS = np.round(np.random.default_rng(1).normal(size=(7, 3)), 3)
 SOUND = (

@@ -1,6 +1,6 @@
 """Posting: a client process that posts batch after batch, and the same batch with the same key until it is acknowledged.
 
-    python -m tests.service.posting URL NAME FOLDER EVERY
+    python -m tests.support.posting URL NAME FOLDER EVERY
 
 Batch i of client NAME is made from (NAME, i) alone. After every EVERY batches (0: never) it has one of its own taken out
 again. It goes on until FOLDER/enough exists, then writes what was acknowledged, [[key, position, what it took out], …], to
