@@ -8,11 +8,11 @@ from pathlib import Path
 
 from stream_dr.directory.directory import Directory
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot import snapshot_files, snapshot_folder, state_sha256
 
 
-def inspect(path: Path) -> Facts:
+def inspect(path: Path) -> JsonDict:
     """Return a summary of the directory at `path`.
 
     Its keys are "position", "rows", "first", "schema" and "models". The models are described by
@@ -31,7 +31,7 @@ def inspect(path: Path) -> Facts:
         }
 
 
-def _model(directory: Directory, model: Model) -> Facts:
+def _model(directory: Directory, model: Model) -> JsonDict:
     """Return the description of a model, the digest of its state and its snapshots."""
     folder = snapshot_folder(directory.path, model.name, model.id)
     return model.describe(directory.position) | {

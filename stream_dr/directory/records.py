@@ -33,7 +33,7 @@ from typing import Any, BinaryIO, Protocol
 
 from stream_dr.disk import TEMPORARY
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.models.versions import Published
 from stream_dr.solve.principal_angles import principal_angles
 from stream_dr.threads import thread
@@ -94,14 +94,14 @@ class Records:
         except OSError as e:
             log.warning("%s is not kept up: %s", self.path, e)
 
-    def read(self) -> list[Facts]:
+    def read(self) -> list[JsonDict]:
         """Return all records, oldest first. Incomplete lines are skipped."""
         try:
             return _parse_lines(self.path.read_bytes())
         except FileNotFoundError:
             return []
 
-    def last_tested(self) -> dict[int, Facts]:
+    def last_tested(self) -> dict[int, JsonDict]:
         """Return the last scores of each model that was tested, by model id."""
         scores = {}
         with contextlib.suppress(FileNotFoundError):
@@ -151,7 +151,7 @@ class Recorder:
     woken: event that any thread sets if something may have changed.
     """
 
-    def __init__(self, directory: RecordedDirectory, scores: Callable[[Model], Facts] = lambda model: {}) -> None:
+    def __init__(self, directory: RecordedDirectory, scores: Callable[[Model], JsonDict] = lambda model: {}) -> None:
         self._directory = directory
         self._scores = scores
         self.woken = threading.Event()
@@ -160,7 +160,7 @@ class Recorder:
         self._rows_before = {m.id: m.rows for m in directory.models.values()}
         self._published: dict[int, Published | None] = {m.id: m.published for m in directory.models.values()}
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
-        self._scored: dict[int, Facts] = {m.id: scores(m) for m in directory.models.values()}
+        self._scored: dict[int, JsonDict] = {m.id: scores(m) for m in directory.models.values()}
         self._scored_at = -TESTED_EVERY
 
         # The state at the start is not recorded.
@@ -230,7 +230,7 @@ class Recorder:
                 self._scored[model.id], self._scored_at = scores, time.monotonic()
                 self._directory.records.add("tested", model=model.name, id=model.id, **scores)
 
-    def _progress_of_all(self, learned: dict[int, int], seconds: float) -> Facts:
+    def _progress_of_all(self, learned: dict[int, int], seconds: float) -> JsonDict:
         """Return the progress of the stream and of each model.
 
         learned: number of rows learned in the last `seconds` seconds, by model id.
@@ -240,7 +240,7 @@ class Recorder:
         progress = {m.name: self._progress(m, last, learned.get(m.id, 0), seconds) for m in models}
         return {"position": last, "rows": self._directory.rows, "models": progress}
 
-    def _progress(self, model: Model, last: int, learned: int, seconds: float) -> Facts:
+    def _progress(self, model: Model, last: int, learned: int, seconds: float) -> JsonDict:
         """Return the progress of one model."""
         # A rate over a shorter time means nothing.
         rate = round(learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
@@ -266,7 +266,7 @@ class Recorder:
             )
 
 
-def _parse_lines(text: bytes) -> list[Facts]:
+def _parse_lines(text: bytes) -> list[JsonDict]:
     """Return the records in lines. Lines that are no record are skipped."""
     records = []
     for line in text.splitlines():
@@ -287,12 +287,12 @@ class RecordsTail:
 
     def __init__(self, records: Records) -> None:
         self._path = records.path
-        self._newest: deque[Facts] = deque(maxlen=TAIL_RECORDS)
+        self._newest: deque[JsonDict] = deque(maxlen=TAIL_RECORDS)
         self._offset = 0
         self._read_at = 0.0
         self.seen = 0
 
-    def read(self) -> list[Facts]:
+    def read(self) -> list[JsonDict]:
         """Return the newest TAIL_RECORDS records, oldest first.
 
         The file is read at most once a second.

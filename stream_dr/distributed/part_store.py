@@ -24,7 +24,7 @@ from stream_dr.distributed.plan import Plan
 from stream_dr.errors import DamagedFile, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot_file import Arrays, contents_of, file_bytes, packed, part, read_bytes
 from stream_dr.rows.block import Block
 from stream_dr.shards.uri import filesystem, write_whole
@@ -76,7 +76,7 @@ class PartStore:
             return
 
         arrays: Arrays = {}
-        header: Facts = {}
+        header: JsonDict = {}
         for number, state in enumerate(result.states):
             state_arrays, description = packed(f"{number}", state)
             arrays |= state_arrays
@@ -110,7 +110,7 @@ class PartStore:
         return system, f"{folder}/{key}{SUFFIX}"
 
 
-def _result(arrays: Arrays, header: Facts, specs: Sequence[Spec]) -> PartialResult:
+def _result(arrays: Arrays, header: JsonDict, specs: Sequence[Spec]) -> PartialResult:
     """Return the result in a file.
 
     Raises DamagedFile, and whatever a wrong header leads to.

@@ -23,7 +23,7 @@ from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
-from stream_dr.models.schema import Facts, block_for, class_rows
+from stream_dr.models.schema import JsonDict, block_for, class_rows
 from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
@@ -534,7 +534,7 @@ class Model:
             )
         return published
 
-    def describe(self, last: int) -> Facts:
+    def describe(self, last: int) -> JsonDict:
         """Return the description of the model, JSON-able.
 
         last: last position of the log, from which the lag in events is computed.

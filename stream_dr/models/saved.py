@@ -19,7 +19,7 @@ from stream_dr.estimators.fitting.holder import Holder, held
 from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.feature_maps import whole_spec
 from stream_dr.models.entry import Spec
-from stream_dr.models.schema import Facts, Limits
+from stream_dr.models.schema import JsonDict, Limits
 from stream_dr.models.snapshot_file import (
     Arrays,
     contents_of,
@@ -49,10 +49,10 @@ def saved_bytes(estimator: Any) -> bytes:
     return file_bytes(*_contents(estimator))
 
 
-def _contents(estimator: Any) -> tuple[Arrays, Facts]:
+def _contents(estimator: Any) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a saved estimator."""
     arrays: Arrays = {}
-    metadata: Facts = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
+    metadata: JsonDict = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
     holder: Holder | None = getattr(estimator, "holder_", None)
     if holder is not None:
         holder.check(estimator)
@@ -97,7 +97,7 @@ def spec_of(estimator: Any) -> Spec:
     return completed(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
 
 
-def plain_spec(spec: Spec) -> Facts:
+def plain_spec(spec: Spec) -> JsonDict:
     """Return a spec as JSON can represent it.
 
     Raises InvalidParameter if a parameter is no plain value.
@@ -162,7 +162,7 @@ def same_model(known: Spec, spec: Spec) -> bool:
     return every_parameter(completed(spec._replace(defaults=known.defaults))) == every_parameter(known)
 
 
-def _unfitted(what: object, metadata: Facts) -> Any:
+def _unfitted(what: object, metadata: JsonDict) -> Any:
     """Return the unfitted estimator of a file's spec.
 
     Raises UnknownEstimator, InvalidParameter, or DamagedFile if the file holds no spec.
@@ -172,7 +172,7 @@ def _unfitted(what: object, metadata: Facts) -> Any:
     return estimator_of(completed(spec))
 
 
-def _check_size(what: object, estimator: Any, metadata: Facts, max_bytes: int | None) -> None:
+def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int | None) -> None:
     """Raise LimitExceeded if the state may take more than `max_bytes` bytes.
 
     The bound follows from the width and the labels that the file tells.
@@ -190,7 +190,7 @@ def _check_size(what: object, estimator: Any, metadata: Facts, max_bytes: int | 
         )
 
 
-def _holder(estimator: Any, arrays: Arrays, metadata: Facts) -> Holder:
+def _holder(estimator: Any, arrays: Arrays, metadata: JsonDict) -> Holder:
     """Return what the estimator had learned and shown last.
 
     Raises DamagedFile, and any error that wrong metadata leads to.

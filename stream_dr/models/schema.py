@@ -27,8 +27,8 @@ from stream_dr.rows.raw_rows import kinds_with, missing_row, raw_of
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Label, all_absent, check_label_type
 
-Facts = dict[str, Any]
-"""Description of something, JSON-able."""
+JsonDict = dict[str, Any]
+"""Object that JSON can represent."""
 
 MEBIBYTE = 1 << 20
 
@@ -91,7 +91,7 @@ class Schema(NamedTuple):
         """Number of labels, or of continuous target columns."""
         return self.outputs if self.target_kind == "continuous" else len(self.labels)
 
-    def describe(self) -> Facts:
+    def describe(self) -> JsonDict:
         """Return the schema as a JSON-able dict."""
         lists = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
         return {**self._asdict(), **lists, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}

@@ -25,7 +25,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.saved import completed, load, plain_spec, save, stored_spec
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot_file import (
     Arrays,
     contents_of,
@@ -81,7 +81,7 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
     return path
 
 
-def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, Facts]:
+def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, JsonDict]:
     """Return a snapshot's arrays and metadata."""
     arrays, metadata = packed("state", frozen.state)
     if published is not None:
@@ -297,7 +297,7 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
     model.note_snapshot(model.position, model.published_version)
 
 
-def _restore_published_from(model: Model, arrays: Arrays, metadata: Facts) -> None:
+def _restore_published_from(model: Model, arrays: Arrays, metadata: JsonDict) -> None:
     """Restore a model's published projection from a file's arrays and metadata."""
     published = None
     if "published" in metadata:
@@ -307,7 +307,7 @@ def _restore_published_from(model: Model, arrays: Arrays, metadata: Facts) -> No
     model.restore_published(published, metadata["next_version"])
 
 
-def _packed_published(published: Published) -> tuple[Arrays, Facts]:
+def _packed_published(published: Published) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a published projection."""
     arrays, metadata = packed_projection("published", published.projection)
     fields = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}

@@ -21,7 +21,7 @@ from safetensors.numpy import load, save
 
 from stream_dr.disk import check_room, write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.projection import Columns, Linear, Projection
 from stream_dr.statistics.protocol import STATES, State, pack, unpack
 
@@ -38,7 +38,7 @@ SNAPSHOT_FORMAT = 1
 KEY = "stream_dr"
 
 
-def write_file(path: Path, arrays: Arrays, metadata: Facts) -> None:
+def write_file(path: Path, arrays: Arrays, metadata: JsonDict) -> None:
     """Write arrays and metadata to `path`, durable on return.
 
     Raises InsufficientStorage, before anything is written if the file does not fit.
@@ -48,14 +48,14 @@ def write_file(path: Path, arrays: Arrays, metadata: Facts) -> None:
     write_atomically(path, lambda file: file.write(content), "snapshot")
 
 
-def file_bytes(arrays: Arrays, metadata: Facts) -> bytes:
+def file_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:
     """Return the bytes that `write_file` writes."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     contents = {"format": SNAPSHOT_FORMAT, "facts": metadata, "sha256": arrays_digest(arrays, canonical_json(metadata))}
     return save(arrays, {KEY: canonical_json(contents)})
 
 
-def read_file(path: Path) -> tuple[Arrays, Facts]:
+def read_file(path: Path) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a file, after checking its bytes.
 
     Raises SourceMissing, ForeignFile (not ours), UnknownFormat (another version) or DamagedFile.
@@ -72,7 +72,7 @@ def read_file(path: Path) -> tuple[Arrays, Facts]:
     return arrays, _checked(str(path), arrays, file_metadata)
 
 
-def read_bytes(content: bytes) -> tuple[Arrays, Facts]:
+def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a file's content, as `read_file` does.
 
     The arrays are copies.
@@ -88,7 +88,7 @@ def read_bytes(content: bytes) -> tuple[Arrays, Facts]:
     return arrays, _checked(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
 
-def packed(prefix: str, state: State) -> tuple[Arrays, Facts]:
+def packed(prefix: str, state: State) -> tuple[Arrays, JsonDict]:
     """Return a State's arrays and description.
 
     The arrays' names begin with the prefix. The description is under the prefix.
@@ -97,7 +97,7 @@ def packed(prefix: str, state: State) -> tuple[Arrays, Facts]:
     return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
 
 
-def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Facts]:
+def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, JsonDict]:
     """Return a projection's arrays and the metadata that `projection_of` takes.
 
     The arrays' names begin with the prefix.
@@ -106,7 +106,7 @@ def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Fact
     return arrays, {"class": type(projection).__name__, "fields": metadata[prefix]}
 
 
-def projection_of(prefix: str, arrays: Arrays, metadata: Facts) -> Projection:
+def projection_of(prefix: str, arrays: Arrays, metadata: JsonDict) -> Projection:
     """Return the projection that `packed_projection` packed.
 
     Raises DamagedFile, and the errors of `unpack`.
@@ -160,16 +160,16 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
     return array.data.cast("B") if array.size else b""
 
 
-def _checked(what: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> Facts:
+def _checked(what: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:
     """Return the metadata, after checking format and checksum."""
     contents = _parse_metadata(what, (file_metadata or {}).get(KEY))
     if arrays_digest(arrays, canonical_json(contents["facts"])) != contents.get("sha256"):
         raise DamagedFile(f"{what}: its bytes are not those its checksum names. Use an older copy.")
-    metadata: Facts = contents["facts"]
+    metadata: JsonDict = contents["facts"]
     return metadata
 
 
-def _parse_metadata(path: str, text: str | None) -> Facts:
+def _parse_metadata(path: str, text: str | None) -> JsonDict:
     """Return the content of safetensors' metadata key, after checking its format."""
     if text is None:
         raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text
 
 
-def accuracy_of(records: list[Facts], models: Collection[str], title: str) -> FigureDict:
+def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) -> FigureDict:
     """Describe the figure of the last recorded curve of each of these models."""
     last = {f["model"]: f for f in records if f["kind"] == "tested" and f["model"] in models and f["curve"]}
     if not last:

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.figure import FigureDict, empty_figure, figure_dict, text
 
 _SHADES = [[0.0, "rgba(66, 105, 208, 0.04)"], [1.0, "rgba(66, 105, 208, 0.75)"]]
 """Colours of a share from 0 to 1, readable on white and on black."""
 
 
-def confusion_of(records: list[Facts], id: int, title: str) -> FigureDict:
+def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
     """Return the confusion matrix of the last record of the model with this id.
 
     Each row of the matrix has the shares of a true label's rows by predicted label. It adds up to

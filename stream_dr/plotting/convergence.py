@@ -5,7 +5,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from stream_dr.estimators.fitting.refining import RefineReport
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text, whole_numbers
 from stream_dr.plotting.recorded import recorded, records_of
 
@@ -33,12 +33,12 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     return go.Figure(_describe(runs, title))
 
 
-def convergence_of(records: list[Facts], model: str, title: str) -> FigureDict:
+def convergence_of(records: list[JsonDict], model: str, title: str) -> FigureDict:
     """Return what `convergence` draws from a model's records."""
     return _describe(_last_refines(records, model), title)
 
 
-def _describe(runs: dict[str, list[Facts]], title: str) -> FigureDict:
+def _describe(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
     if not runs:
         return empty_figure(title, "no refine has been recorded")
     traces = [
@@ -48,9 +48,9 @@ def _describe(runs: dict[str, list[Facts]], title: str) -> FigureDict:
     return figure_dict(traces, title, xaxis=whole_numbers("pass", max(map(len, runs.values()))), yaxis=axis)
 
 
-def _last_refines(records: list[Facts], model: str | None) -> dict[str, list[Facts]]:
+def _last_refines(records: list[JsonDict], model: str | None) -> dict[str, list[JsonDict]]:
     """Return the passes of each model's last refine."""
-    runs: dict[str, list[Facts]] = {}
+    runs: dict[str, list[JsonDict]] = {}
     for record in recorded(records, "pass", model):
         number = record["pass"]
         passes = runs.get(record["model"], [])
@@ -60,7 +60,7 @@ def _last_refines(records: list[Facts], model: str | None) -> dict[str, list[Fac
     return runs
 
 
-def _lines(name: str, passes: list[Facts], dash: str) -> list[Trace]:
+def _lines(name: str, passes: list[JsonDict], dash: str) -> list[Trace]:
     numbers = [p["number"] for p in passes]
     return [
         {

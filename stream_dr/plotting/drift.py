@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.figure import COLOURS, FigureDict, empty_figure, figure_dict, inner, whole_numbers
 from stream_dr.plotting.recorded import recorded, records_of
 from stream_dr.solve.principal_angles import principal_angles
@@ -32,7 +32,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
     )
 
 
-def drift_of(records: list[Facts], model: str, title: str) -> FigureDict:
+def drift_of(records: list[JsonDict], model: str, title: str) -> FigureDict:
     """Return what `drift` draws from a model's records."""
     published = recorded(records, "published", model)
     return _describe([(f["version"], f["angles"]) for f in published if f.get("angles")], title)

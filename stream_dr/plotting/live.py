@@ -21,7 +21,7 @@ from stream_dr.directory.newest import Newest, newest_rows
 from stream_dr.directory.records import RecordsTail
 from stream_dr.errors import StreamDRError
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.figure import FigureDict, empty_figure
 from stream_dr.plotting.of_directory import OF_ALL, FigureOptions, figure_dict_of
 from stream_dr.plotting.progress import leader
@@ -65,7 +65,7 @@ class LiveFigures:
     status: returns what else to report, JSON-able.
     """
 
-    def __init__(self, directory: Directory, status: Callable[[], Facts]) -> None:
+    def __init__(self, directory: Directory, status: Callable[[], JsonDict]) -> None:
         self._directory = directory
         self._records = RecordsTail(directory.records)
         self._status = status
@@ -78,7 +78,7 @@ class LiveFigures:
         self._drawn: OrderedDict[tuple[object, ...], Drawn] = OrderedDict()
         self._newest: dict[int, tuple[float, Newest, Counts]] = {}
 
-    def draw(self, name: str | None, options: FigureOptions, have: Collection[str], rights: Facts) -> bytes:
+    def draw(self, name: str | None, options: FigureOptions, have: Collection[str], rights: JsonDict) -> bytes:
         """Return the status and the figures of a model as JSON.
 
         They are {"told": status, "figures": {kind: {"tag", "figure"}}, "counts": [[label, rows],
@@ -99,7 +99,7 @@ class LiveFigures:
                 kind: self._figure(kind, model, options, newest) for kind in SHOWN if model or kind in OF_ALL
             }
 
-        figures: dict[str, Facts] = {}
+        figures: dict[str, JsonDict] = {}
         for kind, drawn in drawn_figures.items():
             figures[kind] = {"tag": drawn.tag}
             if drawn.tag not in have:

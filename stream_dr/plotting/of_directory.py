@@ -12,7 +12,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import Newest, newest_rows
 from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.accuracy import accuracy_of
 from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.convergence import convergence_of
@@ -48,7 +48,7 @@ def figure_of(
     model: Model | None = None,
     options: FigureOptions = FigureOptions(),
     newest: Newest | None = None,
-    records: Sequence[Facts] | None = None,
+    records: Sequence[JsonDict] | None = None,
 ) -> go.Figure:
     """Draw a figure of a model, or of all models for kinds in OF_ALL.
 
@@ -67,13 +67,13 @@ def figure_dict_of(
     model: Model | None,
     options: FigureOptions,
     newest: Newest | None = None,
-    records: Sequence[Facts] | None = None,
+    records: Sequence[JsonDict] | None = None,
 ) -> FigureDict:
     """Return what `figure_of` draws."""
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
 
-    history: list[Facts] = list(directory.records.read() if records is None and kind in KINDS[3:] else records or [])
+    history: list[JsonDict] = list(directory.records.read() if records is None and kind in KINDS[3:] else records or [])
     if kind == "progress":
         return progress_of(history, 600, "Progress")
     if kind == "accuracy":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text
 from stream_dr.plotting.recorded import recorded, records_of, when
 
@@ -35,7 +35,7 @@ def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Fig
     return go.Figure(progress_of(records_of(source), most, title))
 
 
-def progress_of(records: list[Facts], most: int, title: str) -> FigureDict:
+def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
     """Return what `progress` draws from records."""
     ticks = recorded(records, "progress")
     if not ticks:
@@ -78,7 +78,7 @@ class Leader(NamedTuple):
     since: float
 
 
-def leader(records: list[Facts], models: Collection[str]) -> Leader | None:
+def leader(records: list[JsonDict], models: Collection[str]) -> Leader | None:
     """Return which of these models are best, or None if none was tested.
 
     records: oldest first.
@@ -96,7 +96,7 @@ def leader(records: list[Facts], models: Collection[str]) -> Leader | None:
     return best
 
 
-def score_of(scores: Facts) -> float:
+def score_of(scores: JsonDict) -> float:
     """Return the accuracy in a model's scores, or R² for continuous targets.
 
     -inf if the model was not tested.
@@ -105,12 +105,12 @@ def score_of(scores: Facts) -> float:
     return -math.inf if score is None else score
 
 
-def _thin(records: list[Facts], most: int) -> list[Facts]:
+def _thin(records: list[JsonDict], most: int) -> list[JsonDict]:
     """Return every n-th record, counted from the last, so that at most `most` are left."""
     return records[:: -1 if len(records) <= most else -(len(records) // most + 1)][::-1]
 
 
-def _lines(ticks: list[Facts], name: str, colour: str) -> Iterator[Trace]:
+def _lines(ticks: list[JsonDict], name: str, colour: str) -> Iterator[Trace]:
     """Yield the lines of a model, one for each panel that it has values for."""
     own_ticks = [tick for tick in ticks if name in tick["models"]]
     for field, _, axis in PANELS:
@@ -128,13 +128,13 @@ def _lines(ticks: list[Facts], name: str, colour: str) -> Iterator[Trace]:
         }
 
 
-def _value(model: Facts, name: str) -> float | None:
+def _value(model: JsonDict, name: str) -> float | None:
     if name != "score":
         return model.get(name)
     return score_of(model) if model.get("tested") else None
 
 
-def _baseline(ticks: list[Facts]) -> Trace | None:
+def _baseline(ticks: list[JsonDict]) -> Trace | None:
     """Return the line of the baseline, or None if there is none.
 
     The baseline belongs to the stream, so that of any model will do.
@@ -148,7 +148,7 @@ def _baseline(ticks: list[Facts]) -> Trace | None:
     return {"type": "scatter", "mode": "lines", "x": [when(t) for t in ticks], "y": values} | named
 
 
-def _marks(records: list[Facts], ticks: list[Facts], name: str, colour: str, most: int) -> Iterator[Trace]:
+def _marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: str, most: int) -> Iterator[Trace]:
     """Yield the marks of new versions, refines and failures of a model, on the lowest axis."""
     start = ticks[0]["time"]
     published = [r for r in recorded(records, "published", name) if r["time"] >= start]

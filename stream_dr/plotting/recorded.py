@@ -7,10 +7,10 @@ from typing import Any
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.records import RECORDS, Records
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 
 
-def records_of(source: Any) -> list[Facts]:
+def records_of(source: Any) -> list[JsonDict]:
     """Return the records of a directory, oldest first.
 
     source: a Directory, its path, or records, which are returned as a list.
@@ -20,11 +20,11 @@ def records_of(source: Any) -> list[Facts]:
     return source.records.read() if isinstance(source, Directory) else list(source)
 
 
-def recorded(records: Sequence[Facts], kind: str, model: str | None = None) -> list[Facts]:
+def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:
     """Return the records of a kind, or only those of one model."""
     return [r for r in records if r["kind"] == kind and (model is None or r.get("model") == model)]
 
 
-def when(record: Facts) -> str:
+def when(record: JsonDict) -> str:
     """Return a record's time, UTC, in plotly's format."""
     return datetime.fromtimestamp(record["time"], UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

@@ -15,7 +15,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.of_directory import KINDS, OF_ALL, FigureOptions, figure_of
 from stream_dr.plotting.progress import leader, score_of
 
@@ -90,7 +90,7 @@ def _page(directory: Directory, rows: int, watch: Callable[[int, int], None]) ->
     yield f"<script>{_DARK}</script></body></html>\n"
 
 
-def _summary(directory: Directory, records: list[Facts]) -> Iterator[str]:
+def _summary(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
     """Yield the best model, and a table of all models, the best first."""
     tested = directory.records.last_tested()
     best = leader(records, directory.models.keys())
@@ -131,7 +131,7 @@ def _summary(directory: Directory, records: list[Facts]) -> Iterator[str]:
     yield "</table>"
 
 
-def _score(scores: Facts) -> str:
+def _score(scores: JsonDict) -> str:
     """Return the accuracy with its standard error, or R²."""
     if not scores:
         return "not measured"
@@ -140,7 +140,7 @@ def _score(scores: Facts) -> str:
     return f"R² {scores['r2']:.3f}"
 
 
-def _number(value: float | None, scores: Facts) -> str:
+def _number(value: float | None, scores: JsonDict) -> str:
     if value is None:
         return "–"
     return f"{value:.1%}" if "accuracy" in scores else f"{value:.3f}"

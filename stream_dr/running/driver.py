@@ -21,7 +21,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Frozen, Model
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import ShouldContinue, Step, advance_all, always, backfill, rows_of
 from stream_dr.running.test_then_train import TestThenTrain
@@ -179,7 +179,7 @@ class Driver:
 
         return backfill(self._directory, models, until, self._advance, schedule, rebuild)
 
-    def scores(self, model: Model) -> Facts:
+    def scores(self, model: Model) -> JsonDict:
         """Return the test scores of a model, or {} if there are no tests."""
         return {} if self.tests is None else self.tests.scores(model)
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 
 from stream_dr.errors import StreamDRError, UnknownJob
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 
 log = logging.getLogger("stream_dr.jobs")
 
@@ -47,7 +47,7 @@ class Job:
         self.target: Model | None = target
 
         self.state = "waiting"
-        self.progress: Facts = {}
+        self.progress: JsonDict = {}
         self.error: dict[str, str] | None = None
 
         self._cancel_requested = threading.Event()
@@ -99,7 +99,7 @@ class Job:
             self.target = None
             self._ended.set()
 
-    def report(self, progress: Facts) -> None:
+    def report(self, progress: JsonDict) -> None:
         """Update the progress report with these fields."""
         self.progress = {**self.progress, **progress}
 
@@ -107,7 +107,7 @@ class Job:
         """Wait until the job ends. Return False if `timeout` seconds passed first."""
         return self._ended.wait(timeout)
 
-    def describe(self) -> Facts:
+    def describe(self) -> JsonDict:
         """Return the job's public attributes, JSON-able."""
         return {name: getattr(self, name) for name in ("id", "kind", "model", "state", "progress", "error")}
 

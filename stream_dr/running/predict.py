@@ -12,7 +12,7 @@ from stream_dr.arrow.codec import id_array, write_arrow
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
 from stream_dr.models.reasons import why_unpublished
-from stream_dr.models.schema import Facts, Schema, columns_missing
+from stream_dr.models.schema import JsonDict, Schema, columns_missing
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
@@ -60,7 +60,7 @@ class Prediction(NamedTuple):
     unseen: int = 0
     columns_missing: tuple[str, ...] = ()
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonDict:
         """Return a JSON-able dict.
 
         Its keys are "model", "version", "position", "solution", "predicted", "classes",

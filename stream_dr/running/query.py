@@ -34,7 +34,7 @@ from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
 from stream_dr.models.reasons import why_unpublished
-from stream_dr.models.schema import Facts, Schema, columns_in_order, columns_missing
+from stream_dr.models.schema import JsonDict, Schema, columns_in_order, columns_missing
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, change
 from stream_dr.projection import Mapped, Projection
@@ -76,7 +76,7 @@ class Answer(NamedTuple):
     unseen: int = 0
     columns_missing: tuple[str, ...] = ()
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonDict:
         """Return a JSON-able dict.
 
         Its keys are "model", "version", "position", "solution", "z", "id" and "unseen", and
@@ -162,10 +162,10 @@ class ExportedProjection(NamedTuple):
     arrays: arrays by name.
     """
 
-    metadata: Facts
+    metadata: JsonDict
     arrays: Arrays
 
-    def to_json(self) -> Facts:
+    def to_json(self) -> JsonDict:
         """Return metadata and arrays in one dict, with the arrays as they are."""
         return self.metadata | {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
 

@@ -23,7 +23,7 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import PassSums, Refining, check_method, is_exact, refine_steps
 from stream_dr.evaluation.held_out import scores_of_refining
 from stream_dr.models.model import Frozen, Model
-from stream_dr.models.schema import Facts, block_for
+from stream_dr.models.schema import JsonDict, block_for
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
 from stream_dr.models.snapshot_file import contents_of, read_file, write_file
 from stream_dr.models.versions import Published
@@ -32,7 +32,7 @@ from stream_dr.running.advance import backfill
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.threads import ahead
 
-PassCallback = Callable[[Facts], None]
+PassCallback = Callable[[JsonDict], None]
 """Function that receives progress reports."""
 
 

@@ -29,7 +29,7 @@ from stream_dr.estimators.fitting.refining import check_method
 from stream_dr.models.entry import PublishPolicy, RefinePolicy
 from stream_dr.models.model import Model
 from stream_dr.models.reasons import why_unpublished
-from stream_dr.models.schema import Facts
+from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.models.versions import Published
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
@@ -280,7 +280,7 @@ class Running:
             return f"{free} bytes free on the disk, {needed} needed (min_free_bytes)"
         return None
 
-    def listen(self, callback: Callable[[Facts], None]) -> Callable[[], None]:
+    def listen(self, callback: Callable[[JsonDict], None]) -> Callable[[], None]:
         """Call `callback` on each of these events, and return a function that ends it.
 
         - {"event": "appended", "position", "rows"}
@@ -300,7 +300,7 @@ class Running:
         """
         return {**self._appender.figures, **self._figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
 
-    def health(self) -> Facts:
+    def health(self) -> JsonDict:
         """Return what an operator should watch.
 
         reason: why no batch is taken, or None.
@@ -327,7 +327,7 @@ class Running:
             return False
         return True
 
-    def scores(self, model: Model) -> Facts:
+    def scores(self, model: Model) -> JsonDict:
         """Return {"accuracy", "baseline", "tested", "confusion"} of a model by test-then-train.
 
         Empty if the model was not tested.
@@ -430,7 +430,7 @@ class Running:
 _COUNTED = {EngineEvent.PUBLISHED: "publishes", EngineEvent.SNAPSHOT: "snapshots"}
 """Names of the counters of events."""
 
-Listener = Callable[[Facts], None]
+Listener = Callable[[JsonDict], None]
 
 
 class Listeners:

@@ -27,7 +27,7 @@ from stream_dr.directory.draft import Removal
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Facts, block_for
+from stream_dr.models.schema import JsonDict, block_for
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import Step
@@ -109,7 +109,7 @@ class TestThenTrain:
     # Tells pytest that this is no test class.
     __test__ = False
 
-    def __init__(self, earlier: Mapping[int, Facts] | None = None, solves: bool = False) -> None:
+    def __init__(self, earlier: Mapping[int, JsonDict] | None = None, solves: bool = False) -> None:
         self._earlier = earlier or {}
         self._solves = solves
         self._started = time.monotonic()
@@ -146,7 +146,7 @@ class TestThenTrain:
                 if self._spent > FREE_SECONDS:
                     self._next_test = max(self._next_test, started + SHARE * seconds)
 
-    def scores(self, model: Model) -> Facts:
+    def scores(self, model: Model) -> JsonDict:
         """Return a model's scores on the rows tested last.
 
         accuracy: share of rows with the right label. Or r2: R² averaged over targets, where
@@ -173,7 +173,7 @@ class TestThenTrain:
         targets = np.concatenate([part.targets for part in parts])
         score = _score(parts, targets, model.id)
         previous = _score(parts, targets, PREVIOUS)
-        measured: Facts
+        measured: JsonDict
         if targets.ndim == 1:
             error = round((score * (1 - score) / tested) ** 0.5, 4)
             frequent = _score(parts, targets, MOST_FREQUENT)
@@ -193,7 +193,7 @@ class TestThenTrain:
         peers = {key for key, rows in tested.items() if rows >= FEWEST_ROWS}
         return [part for part in parts if peers <= part.errors.keys()] or parts
 
-    def _confusion(self, parts: Sequence[_Part], model: Model) -> Facts | None:
+    def _confusion(self, parts: Sequence[_Part], model: Model) -> JsonDict | None:
         if any(part.block.y.kind != "class" for part in parts):
             return None
         labels = list(self._labels)
