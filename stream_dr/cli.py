@@ -29,7 +29,6 @@ COMMANDS = (
     "verify",
     "backup",
     "restore",
-    "upgrade",
     "convert",
     "fetch",
     "generate",

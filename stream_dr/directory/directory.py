@@ -171,8 +171,6 @@ class Directory(AbstractContextManager["Directory"]):
 
         self.models: dict[str, Model] = {}
         self._read_schema()
-        if self.writable:
-            self.history.index_ids()
 
         for entry in self.table.entries():
             self.models[entry.name] = self._restored_model(entry)

@@ -13,7 +13,6 @@ the log's index is searched and the events that may have it are read.
 import json
 import threading
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from stream_dr.directory.draft import Reference, Removal, media_of, parse_reference, parse_removal, parse_rows
 from stream_dr.directory.references import find_shard
-from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter, StreamDRError
+from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
 from stream_dr.log.event import Event
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
@@ -258,30 +257,6 @@ class History:
                 )
         if removal and min(removal) < first:
             raise HistoryGone(f"events before position {first} were dropped, {min(removal)} among them.", first=first)
-
-    def index_ids(self) -> None:
-        """Index the row ids of events that an earlier release appended without.
-
-        An event that cannot be read now is read when an id is searched for, and raises then.
-        """
-        decoder = self.decoder()
-        for first, last in self._log.not_indexed():
-            after = max(first, self._log.first) - 1
-            with suppress(StreamDRError):
-                while after < last and (page := self._log.read(after, last, PAGE_OF_IDS)):
-                    after = page[-1].position
-                    ids = dict[int, np.ndarray]()
-                    unread = list[int]()
-
-                    for event in page:
-                        try:
-                            block = decoder.decode(event, self._schema())
-                        except StreamDRError:
-                            unread.append(event.position)
-                        else:
-                            if isinstance(block, Block) and block.ids is not None:
-                                ids[event.position] = id_hashes(block.ids)
-                    self._log.index_ids(last, after, ids, unread)
 
     def _remaining_of(self, event: Event, decoder: Decoder, unlearn_horizon: int) -> tuple[Block, np.ndarray] | None:
         """Return what `remaining` does, for an event of any kind.

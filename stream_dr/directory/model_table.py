@@ -155,11 +155,10 @@ class ModelTable:
         with self._connection() as db:
             known = {f"{entry.name}.{entry.id}" for entry in self._entries(db)}
             unknown = [folder for folder in folders if folder.name not in known and folder.suffix[1:].isdigit()]
-            has_removed = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'removed'").fetchone() is not None
-            removed = {id for (id,) in db.execute("SELECT id FROM removed")} if has_removed else None
+            removed = {id for (id,) in db.execute("SELECT id FROM removed")}
 
         for folder in unknown:
-            if removed is not None and int(folder.suffix[1:]) not in removed:
+            if int(folder.suffix[1:]) not in removed:
                 raise damaged_file(
                     self.path, f"it lacks the model whose snapshots are in {folder}; move them away to do without"
                 )
@@ -171,7 +170,6 @@ class ModelTable:
         Call it once their snapshots are deleted.
         """
         with self._connection() as db, transaction(db):
-            db.execute("CREATE TABLE IF NOT EXISTS removed (id INTEGER PRIMARY KEY)")
             db.execute("DELETE FROM removed")
 
     def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:

@@ -14,7 +14,7 @@ from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
 from stream_dr.log.head import Head, lost
 from stream_dr.log.index import INDEX_NAME, Current, Index
-from stream_dr.log.sqlite_file import damaged_file, unknown_format
+from stream_dr.log.sqlite_file import damaged_file
 
 
 def prepare(folder: Path, writable: bool, at_least: int) -> None:
@@ -31,8 +31,6 @@ def prepare(folder: Path, writable: bool, at_least: int) -> None:
     path = folder / INDEX_NAME
     known = max(at_least, Head(folder, writable=False).read())
     if not path.exists():
-        if _segments(folder):
-            raise unknown_format(path, 2, tables.LOG_FORMAT)
         if known >= 0:
             raise lost(path, -1, known)
         if any(folder.glob("*.bodies")):
@@ -65,8 +63,3 @@ def tidy(folder: Path, files: Sequence[Current]) -> None:
     for path in (*folder.glob("*.bodies"), *folder.glob(f"{INDEX_NAME}.tmp*")):
         if path not in named:
             path.unlink()
-
-
-def _segments(folder: Path) -> list[Path]:
-    """Return the indexes of format 2, and SQLite's own files of them."""
-    return [path for path in folder.glob("*.sqlite*") if path.name.split(".")[0].isdigit()]

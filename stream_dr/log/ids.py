@@ -1,4 +1,4 @@
-"""Index of row ids, in two tables of index.sqlite.
+"""Index of row ids, in a table of index.sqlite.
 
 It finds the events that may have rows with an id.
 
@@ -9,9 +9,6 @@ which rows, is found by reading the event.
 Entries of the newest rows hold all hashes (bucket −1), and are merged when they have equally many.
 From some thousand rows on, there is one entry for each value of the hashes' first 6 bits
 (`bucket`). Indexing each hash by itself in a B-tree would write a page for nearly every row.
-
-The table `unindexed` lists events that may have any id: those of a release that indexed no ids,
-and those that could not be read since.
 
 Ids must disappear with the rows that are erased. So the index never holds an id, and none can be
 derived from 32 bits, which many ids share.
@@ -35,7 +32,6 @@ TABLES = """
 CREATE TABLE ids(bucket INTEGER NOT NULL, last INTEGER NOT NULL, hashes BLOB NOT NULL, positions BLOB NOT NULL,
   digest INTEGER NOT NULL, PRIMARY KEY(bucket, last));
 CREATE INDEX ids_last ON ids(last);
-CREATE TABLE unindexed(first INTEGER NOT NULL, last INTEGER NOT NULL, digest INTEGER NOT NULL);
 """
 
 _NEWEST = -1
@@ -103,7 +99,7 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
 def with_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
     """Return positions of the events that may have rows with ids of these hashes.
 
-    Dropped events may be among them. Events that are not indexed are not.
+    Dropped events may be among them.
     """
     positions = set[int]()
     for bucket in (_NEWEST, *np.unique(hashes >> _SHIFT).tolist()):

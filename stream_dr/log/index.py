@@ -13,7 +13,7 @@ secure_delete, so rows are never stored in it.
 asks for each. `number` counts those that may be forgotten. A count depends on the stream alone,
 whereas a clock would let the time of a retry decide whether its key is known.
 * erasures: ranges of bytes that are still to be overwritten.
-* ids, unindexed: see ids.py.
+* ids: see ids.py.
 
 Cost: looking up a key is one or two searches of a B-tree.
 """
@@ -31,13 +31,13 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log import ids
 from stream_dr.log.bodies import BEGIN, BodyFile, bodies_path, create_bodies
 from stream_dr.log.event import Event, row_digest
-from stream_dr.log.sqlite_file import Database, check_integrity, created, damaged_file, transaction
+from stream_dr.log.sqlite_file import Database, check_integrity, created, damaged_file
 
 INDEX_NAME = "index.sqlite"
 
 # The characters "SDRK".
 APPLICATION = 0x5344524B
-LOG_FORMAT = 3
+LOG_FORMAT = 4
 
 LASTING = "reference:"
 """Prefix of keys that are never forgotten."""
@@ -238,43 +238,6 @@ def note_file(connection: sqlite3.Connection, current: Current) -> None:
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
-def add_ids(connection: sqlite3.Connection) -> None:
-    """Add the tables of ids if an earlier release created the index.
-
-    Its events are not indexed yet.
-    """
-    if _has_ids(connection):
-        return
-    with transaction(connection):
-        for statement in ids.TABLES.split(";")[:-1]:
-            connection.execute(statement)
-        last = connection.execute("SELECT MAX(position) FROM events").fetchone()[0]
-        if last is not None:
-            _note_unindexed(connection, 0, last)
-
-
-def index_ids(
-    connection: sqlite3.Connection, folder: Path, last: int, until: int, hashes: Hashes, unread: Sequence[int]
-) -> None:
-    """Do what `Log.index_ids` does. Call it within a transaction."""
-    connection.execute("DELETE FROM unindexed WHERE last=?", (last,))
-    for first, end in [*((p, p) for p in unread), (until + 1, last)]:
-        if first <= end:
-            _note_unindexed(connection, first, end)
-    if hashes:
-        ids.note_ids(connection, folder / INDEX_NAME, hashes)
-
-
-def _has_ids(connection: sqlite3.Connection) -> bool:
-    """Return True if the tables of ids exist."""
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'unindexed'").fetchone() is not None
-
-
-def _note_unindexed(connection: sqlite3.Connection, first: int, last: int) -> None:
-    """Store that the events from `first` to `last` are not indexed."""
-    connection.execute("INSERT INTO unindexed VALUES (?,?,?)", _with_digest(first, last))
-
-
 def note_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
     """Store that bytes of a file are to be overwritten."""
     id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
@@ -407,12 +370,7 @@ class Index:
 
         Dropped events may be among them.
         """
-        positions = ids.with_ids(self._connection, self._path, hashes)
-        return sorted(positions.union(*(range(first, last + 1) for first, last in self.not_indexed())))
-
-    def not_indexed(self) -> list[Row]:
-        """Return (first, last) position of each range of events without indexed ids."""
-        return self._rows("SELECT * FROM unindexed")
+        return sorted(ids.with_ids(self._connection, self._path, hashes))
 
     def schemas(self) -> list[str]:
         """Return all changes of the stream's schema as JSON, oldest first."""
@@ -483,12 +441,8 @@ class Index:
             raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()
         self.erasures()
-
-        # A reader may come before the writer that adds the tables.
-        if _has_ids(self._connection):
-            self.not_indexed()
-            for (bucket,) in self._connection.execute("SELECT DISTINCT bucket FROM ids").fetchall():
-                ids.entries(self._connection, self._path, "bucket=?", (bucket,))
+        for (bucket,) in self._connection.execute("SELECT DISTINCT bucket FROM ids").fetchall():
+            ids.entries(self._connection, self._path, "bucket=?", (bucket,))
 
     def _file(self, first: int, identity: bytes, end: int) -> Current:
         """Return the file of bodies of a table row."""

@@ -33,7 +33,7 @@ from stream_dr.log.bodies import Reader
 from stream_dr.log.event import Event, EventDraft, draft, event_at, sha256_of
 from stream_dr.log.folder import prepare, tidy
 from stream_dr.log.head import Head, displaced, file_numbers, gone, lost
-from stream_dr.log.index import Current, Ends, Hashes, Index, Known, row_of
+from stream_dr.log.index import Current, Ends, Index, Known, row_of
 from stream_dr.log.sqlite_file import damaged_file, one_view, transaction
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
@@ -123,8 +123,6 @@ class Log(AbstractContextManager["Log"]):
         self._head = Head(self.path, writable)
         try:
             if writable:
-                with self._database.connection() as connection:
-                    tables.add_ids(connection)
                 if not self._head.is_of(self._database.path):
                     with self._view() as index:
                         index.check(self._keys)
@@ -277,25 +275,6 @@ class Log(AbstractContextManager["Log"]):
         """
         with self._view() as index:
             return [position for position in index.with_ids(hashes) if position >= self.first]
-
-    def not_indexed(self) -> list[tuple[int, int]]:
-        """Return (first, last) position of each range of events without indexed ids.
-
-        An earlier release appended them, or they could not be read since.
-        """
-        with self._view() as index:
-            return index.not_indexed()
-
-    def index_ids(self, last: int, until: int, hashes: Hashes, unread: Sequence[int]) -> None:
-        """Index the ids of events that were not indexed.
-
-        last: last position of the range, as `not_indexed` returns it.
-        until: last position of those whose ids are given.
-        hashes: hashes of ids by position.
-        unread: positions up to `until` that could not be read. They stay unindexed.
-        """
-        with self._lock, self._write() as connection:
-            tables.index_ids(connection, self.path, last, until, hashes, unread)
 
     def schema_changes(self) -> list[str]:
         """Return the JSON texts of all changes of the stream's schema, oldest first.

@@ -1,8 +1,6 @@
 """The events that have an id are found, whatever sizes they came in, and whatever was dropped; an id is not in the index."""
 
 import random
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -40,21 +38,4 @@ def test_what_was_dropped_is_not_found(folder):
         assert log.with_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
     with Log(folder) as log:
         assert log.with_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
-        log.verify()
-
-
-def test_an_event_that_could_not_be_read_may_have_any_id(folder):
-    with Log(folder) as log:
-        for _ in range(3):
-            log.append([draft("rows", b"body", 1)])
-    with closing(sqlite3.connect(folder / "index.sqlite")) as earlier:
-        earlier.executescript("DROP TABLE ids; DROP TABLE unindexed")
-    with Log(folder) as log:
-        assert log.with_ids(id_hashes(["x"])) == [0, 1, 2]
-        log.index_ids(2, 1, {0: id_hashes(["x"])}, [1])
-        assert log.not_indexed() == [(1, 1), (2, 2)]
-        assert (log.with_ids(id_hashes(["x"])), log.with_ids(id_hashes(["y"]))) == ([0, 1, 2], [1, 2])
-        log.index_ids(1, 1, {1: id_hashes(["y"])}, [])
-        log.index_ids(2, 2, {}, [])
-        assert (log.with_ids(id_hashes(["x"])), log.with_ids(id_hashes(["y"]))) == ([0], [1])
         log.verify()

@@ -1,8 +1,6 @@
 """Unlearning: every model ends where it would be had the rows never come, however it gets there."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from stream_dr.directory.draft import Receipt, Removal, unlearn_draft
 from stream_dr.directory.history import Decoder
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.log.event import Event
-from stream_dr.log.log import Log
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.models.snapshot import snapshot, state_sha256
@@ -241,24 +238,6 @@ def test_a_snapshot_on_the_way_says_what_is_left_out_of_it(tmp_path: Path, key: 
         backfill(directory, [model], directory.position, rebuild=rebuilds)
         assert rebuilds.events == 6  # for what came after the snapshot, and not for what it leaves out
         assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
-
-
-def test_ids_of_a_directory_that_an_earlier_release_wrote(tmp_path: Path) -> None:
-    with opened(tmp_path) as directory:
-        put(directory, *(named(seed) for seed in range(70)))
-        unlearn(directory, (), ("5-1",))
-    with closing(sqlite3.connect(tmp_path / "log" / "index.sqlite")) as earlier:
-        earlier.executescript("DROP TABLE ids; DROP TABLE unindexed")
-    with Directory(tmp_path, writable=False) as directory:
-        assert directory.log.verify().events == 71
-    with Log(tmp_path / "log") as log:  # it is killed before the ids are noted
-        assert log.not_indexed() == [(0, 70)]
-    with opened(tmp_path) as directory:
-        assert directory.log.not_indexed() == []
-        assert directory.history.pick([], ["3-4", "69-19", "3-5"]) == {3: [4, 5], 69: [19]}
-        with pytest.raises(errors.InvalidParameter, match="5-1"):
-            directory.history.pick([], ["5-1"])
-        assert directory.log.verify().events == 71
 
 
 def test_an_id_is_found_wherever_it_is_and_reads_the_events_that_have_it(
