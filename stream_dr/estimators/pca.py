@@ -18,34 +18,44 @@ from stream_dr.solve.spectral import symmetric
 
 @dataclass(eq=False, repr=False)
 class PCA(LinearGaussian, ClosedForm):
-    """Principal component analysis: eigenvectors of Cxx, exact from one pass, mergeable and unlearnable [mathematics §2].
+    """Find the directions of largest variance, exactly and in one pass.
 
-    Orthonormal, at most min(features, rows − 1). Eigenvalues are those of Cxx = Σ w (x − x̄)(x − x̄)ᵀ: divided by N they
-    are variances.
-
-    Fitted attributes and scores are those of scikit-learn's PCA, weights counting as repetition; covariance and density are
-    the same with `whiten` as without (scikit-learn's take the variances twice there). With scaled columns
-    (`standardize`) variances are those of the scaled columns; rows, covariance and density are in the columns' own units.
-
-    State: O(d²). Learning a row costs O(d²); solving O(d³). Unsupervised: y is ignored.
-
-    Where only the diagonal of Cxx is kept (more than 4,096 features) there is no answer from it, since the diagonal's
-    eigenvectors are the features themselves: transform raises NeedsRefine, naming `refine` and CCIPCA.
-
-    Parameters
-    ----------
-    n_components : int, float in (0, 1) or None, default None
-        How many; a share: as few as explain more than that share of all variance; None: all.
-    standardize : bool or None, default None
-        Solve as if every feature had variance 1. None is False, except for the columns that `table` makes. Those are scaled
-        as factor analysis of mixed data does. Numbers and dates have variance 1, the column of a category is divided by the
-        root of its share, and columns that say that a value is missing are left out.
-    whiten : bool, default False
-        `transform` gives every component variance 1 (divisor N − 1); `components_` stay orthonormal.
+    Principal component analysis. Unsupervised: y is ignored. Fitted attributes and scores are
+    those of scikit-learn's PCA, weights counting as repetition.
 
     >>> from stream_dr import PCA
     >>> PCA(n_components=1).fit([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]).components_.round(3).tolist()
     [[0.707, 0.707]]
+
+    There are at most min(features, rows − 1) components. Merges and unlearns. Above 4,096 features
+    only the diagonal of Cxx is kept, whose eigenvectors are the features themselves. Then
+    transform raises NeedsRefine: call `refine`, or use CCIPCA.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1) or None, default None
+        Number of components. A share takes as few as explain more than that share of all variance.
+        None takes all.
+    standardize : bool or None, default None
+        Solve as if every feature had variance 1. None is False, except for the columns that
+        `table` makes. Those are scaled as factor analysis of mixed data does. Numbers and dates
+        have variance 1, the column of a category is divided by the root of its share, and columns
+        that say that a value is missing are left out.
+    whiten : bool, default False
+        Give every component variance 1 in `transform` (divisor N − 1). `components_` stay
+        orthonormal.
+
+    Notes
+    -----
+    Components are the orthonormal eigenvectors of Cxx = Σ w (x − x̄)(x − x̄)ᵀ over rows x of
+    weight w [mathematics §2]. Eigenvalues are those of Cxx. Divided by N, the sum of weights, they
+    are variances.
+
+    Covariance and density are the same with `whiten` as without (scikit-learn's take the variances
+    twice there). With scaled columns (`standardize`) variances are those of the scaled columns.
+    Rows, covariance and density are in the columns' own units.
+
+    State: O(d²) numbers for d features. Learning a row costs O(d²), solving O(d³).
     """
 
     limit: ClassVar[str] = "the rows vary in no more directions than features, or than rows less 1"
@@ -101,7 +111,7 @@ class PCA(LinearGaussian, ClosedForm):
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
     def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:
-        """The projection, of unit variance where `whiten`."""
+        """Return the projection, with unit variances if `whiten`."""
         projection = super().finished(moments, found, solution)
         if not self.whiten:
             return projection
@@ -109,13 +119,13 @@ class PCA(LinearGaussian, ClosedForm):
 
     @property
     def components_(self) -> np.ndarray:
-        """(components, features) float64, orthonormal, whitened or not."""
+        """Directions (components, features) float64, orthonormal with `whiten`, too."""
         components: np.ndarray = super().components_
         return components * np.sqrt(self.explained_variance_)[:, None] if self.whiten else components
 
     @property
     def singular_values_(self) -> np.ndarray:
-        """(components,) of the centred rows, each times √weight."""
+        """Singular values (components,) of the centred rows, each row times √weight."""
         return np.sqrt(self.eigenvalues_)
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
@@ -132,7 +142,7 @@ class PCA(LinearGaussian, ClosedForm):
         return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: Any) -> Directions:
-        """Eigenvectors above the rank cut."""
+        """Return the eigenvectors above the rank cut."""
         if moments.scatter is None:
             raise NeedsRefine(
                 "PCA keeps only the diagonal of Cxx here (scatter is diagonal past 4,096 features), and principal axes "
@@ -143,5 +153,8 @@ class PCA(LinearGaussian, ClosedForm):
 
 
 def freedom(moments: Moments) -> float:
-    """What summed scatter is divided by for a variance: N − 1; N where that is not positive."""
+    """Return the divisor that makes a variance of summed scatter.
+
+    It is N − 1, or N if that is not positive.
+    """
     return moments.weight - 1.0 if moments.weight > 1.0 else moments.weight
