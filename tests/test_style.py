@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(path for part in ("stream_dr", "service") for path in (ROOT / part).rglob("*.py"))
-LONGEST_FUNCTION, LONGEST_FILE = 60, 420
+LONGEST_FUNCTION, LONGEST_FILE = 60, 600
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -41,10 +41,10 @@ def test_docstrings_and_lengths() -> None:
 
 def test_what_is_written_otherwise_is_found(tmp_path: Path) -> None:
     path = tmp_path / "odd.py"
-    path.write_text("def long():\n" + "    x = 1\n" * 500)
+    path.write_text("def long():\n" + "    x = 1\n" * 700)
     assert list(offences(path)) == [
         "the module has no docstring",
         "long has no docstring",
-        "long has 501 lines",
-        "the file has 501 lines",
+        "long has 701 lines",
+        "the file has 701 lines",
     ]

@@ -62,12 +62,12 @@ class CCA(TargetRegression, TwoStage):
         """
         return super().transform(X)
 
-    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
         """Return XH = Cxy (Cyy)^(−1/2), and its size for the rounding test."""
         root = self._inverse_root(moments)
         return moments.cross @ root, root.shape[1] ** 0.5
 
-    def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ(aCxx + ρI)w (p,)."""
         return two_stage_sizes(moments.cross @ self._inverse_root(moments), loadings, eigenvalues)
 
@@ -84,9 +84,9 @@ class CCA(TargetRegression, TwoStage):
         root = self._inverse_root(m)
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
         lengths = np.linalg.norm(turned, axis=0)
-        found = root @ (turned / np.where(lengths > 0, lengths, 1.0))
-        found = found * np.sqrt(m.weight) if self.scaling == "unit" else found
-        return found[sorted(range(len(m.labels)), key=lambda at: m.labels[at])] if m.labelled else found
+        rotations = root @ (turned / np.where(lengths > 0, lengths, 1.0))
+        rotations = rotations * np.sqrt(m.weight) if self.scaling == "unit" else rotations
+        return rotations[sorted(range(len(m.labels)), key=lambda at: m.labels[at])] if m.labelled else rotations
 
     @staticmethod
     def _inverse_root(m: Moments) -> np.ndarray:
@@ -95,12 +95,13 @@ class CCA(TargetRegression, TwoStage):
         The symmetric root is B times a rotation, which changes nothing in W.
         """
         diagonal = np.diagonal(m.target_scatter)
-        if (
-            m.labelled
-        ):  # the indicator's scatter is a difference of counts: a label all rows have leaves rounding of n_j
+        # The indicator's scatter is a difference of counts: a label that all rows have leaves rounding of n_j.
+        if m.labelled:
             varying = diagonal > 8 * EPS * m.weight * m.target_mean**2
         else:
             varying = Rounding(np.sqrt(m.weight) * np.abs(m.target_mean)).varying(diagonal)
+
+        # Scaled to unit diagonal, so that the cut does not depend on the units of the targets.
         scale = 1.0 / np.sqrt(diagonal[varying])
         values, vectors = symmetric(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
         keep = values > 1e-10 * values.max(initial=0.0)

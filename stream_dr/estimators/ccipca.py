@@ -18,11 +18,11 @@ import numpy as np
 from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
 from stream_dr.estimators.fitting.mapping import (
     StateType,
-    accumulate,
     check_feature_map,
     inner_state,
+    make_accumulator,
     mapped_bytes,
-    solved,
+    solve_mapped,
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
@@ -97,7 +97,7 @@ class CCIPCA(LinearGaussian):
 
     def accumulator(self, state: Any = None) -> Any:
         """Return a new accumulator, or one that continues from `state`."""
-        return accumulate(self.feature_map, self._recurrence, state)
+        return make_accumulator(self.feature_map, self._recurrence, state)
 
     def _recurrence(self, state: Any) -> CCIPCAAccumulator:
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
@@ -107,7 +107,7 @@ class CCIPCA(LinearGaussian):
 
         Costs O(d p²).
         """
-        return solved(state, self._unit_vectors)
+        return solve_mapped(state, self._unit_vectors)
 
     def _unit_vectors(self, state: CCIPCAState) -> Linear:
         vectors = state.basis.vectors()[:, : state.n_features]

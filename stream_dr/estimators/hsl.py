@@ -112,13 +112,14 @@ class HSL(TwoStage):
             return None
         if self.feature_map is None:
             return most_sets(n_features, not sparse)
-        made = feature_map(self.feature_map)
-        return most_sets(made.out_features(n_features), not made.sparse)
+        mapping = feature_map(self.feature_map)
+        return most_sets(mapping.out_features(n_features), not mapping.sparse)
 
-    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
         """Return XH of the hypergraph, and its size for the rounding test."""
         k = len(moments.label_weights)
-        if self.laplacian == "zhou" or moments.kind == "class" or k == 0:  # all three are one, of one label a row
+        # For one label a row all three Laplacians are the same.
+        if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return moments.cross / np.sqrt(moments.label_weights), k**0.5
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights

@@ -7,7 +7,13 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
-from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.fitting.mapping import (
+    StateType,
+    check_feature_map,
+    make_accumulator,
+    mapped_bytes,
+    solve_mapped,
+)
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns, Projection
 from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
@@ -84,11 +90,11 @@ class InformationGain(AdditiveEstimator):
 
     def accumulator(self, state: Any = None) -> Any:
         """Return counts that start empty, or continue from `state`."""
-        return accumulate(self.feature_map, FeatureCountAccumulator, state)
+        return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
     def solve(self, state: Any) -> Projection:
         """Return the choice of the best columns of `state`."""
-        return solved(state, self._best)
+        return solve_mapped(state, self._best)
 
     def _best(self, state: FeatureCounts) -> Columns:
         scores = information_gain(state)

@@ -14,7 +14,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.fitting.mapping import (
+    StateType,
+    check_feature_map,
+    make_accumulator,
+    mapped_bytes,
+    solve_mapped,
+)
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.recurrences.basis_state import unit_columns
@@ -102,7 +108,7 @@ class IncrementalSKM(Estimator):
 
     def accumulator(self, state: Any = None) -> Any:
         """Return a new accumulator, or one that continues from `state`."""
-        return accumulate(self.feature_map, self._recurrence, state)
+        return make_accumulator(self.feature_map, self._recurrence, state)
 
     def _recurrence(self, state: Any) -> SKMAccumulator:
         return SKMAccumulator(self.n_components, self.a, state)
@@ -112,7 +118,7 @@ class IncrementalSKM(Estimator):
 
         Costs O(d p (p + c)).
         """
-        return solved(state, self._unit_vectors)
+        return solve_mapped(state, self._unit_vectors)
 
     def _unit_vectors(self, state: SKMState) -> Linear:
         counts = state.basis.counts

@@ -7,9 +7,9 @@ import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, unknown_parameter
-from stream_dr.estimators.fitting.holder import Holder, held
+from stream_dr.estimators.fitting.holder import Holder, new_holder
 from stream_dr.estimators.fitting.label_column import one_label_a_row
-from stream_dr.estimators.fitting.named_columns import in_order
+from stream_dr.estimators.fitting.named_columns import in_learned_order
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
@@ -100,7 +100,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything, then learn rows X (rows, features) with one label a row."""
         self.check_parameters()
-        return self._learn(held(self), X, y, refuse_empty=True)
+        return self._learn(new_holder(self), X, y, refuse_empty=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Learn more rows X (rows, features) with one label a row.
@@ -109,7 +109,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         classifiers: new labels may come at any time.
         """
         self.check_parameters()
-        holder = self.holder_ if "holder_" in vars(self) else held(self)
+        holder = self.holder_ if "holder_" in vars(self) else new_holder(self)
         holder.check(self)
         return self._learn(holder, X, y)
 
@@ -152,7 +152,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         mine, theirs = self.holder(), other.holder()
         if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
             raise CannotMerge(f"samples of features {theirs.names} and {mine.names} cannot be merged.")
-        self.holder_ = held(self, self.state_.merge(other.state_), mine.names or theirs.names)
+        self.holder_ = new_holder(self, self.state_.merge(other.state_), mine.names or theirs.names)
         return self
 
     def save(self, path: Any) -> None:
@@ -226,7 +226,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         learned = holder.accumulator.n_features
         if not learned:
             return rows, names
-        rows, names = in_order(holder.names, names, rows, type(self).__name__)
+        rows, names = in_learned_order(holder.names, names, rows, type(self).__name__)
         if rows.shape[1] != learned:
             raise WidthMismatch(
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {learned} features as input. "
@@ -254,14 +254,18 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+
         y = one_label_a_row(y, stacklevel=3)
         sample = holder.accumulator
         targets = parse_targets(y, rows.shape[0], ("class",), known=sample.target_kind)
         sample.add(Block(rows, targets, names=names, checked=True))
+
         if refuse_empty and not sample.rows:
             raise TargetsRequired(
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
-        holder.names, holder.searched = names, None
+
+        holder.names = names
+        holder.searched = None
         self.holder_ = holder
         return self

@@ -86,7 +86,7 @@ class LaplacianEigenmaps(Embedding):
         if self.temperature is not None:
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
-    def fitted(self, state: Reservoir) -> Eigenmap:
+    def solve_sample(self, state: Reservoir) -> Eigenmap:
         """Return the places of the sampled rows, and the rule for other rows."""
         heat, edges = self.weights == "heat", self.edges
         graph = neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, None, edges, self.radius)

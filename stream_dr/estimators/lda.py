@@ -112,7 +112,7 @@ class LDA(LinearClassifier, TwoStage):
         if abs(sum(self.priors) - 1.0) > 1e-5:
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
-    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
         """Return XH = Cxy diag(n_j^−1/2), and its size for the rounding test."""
         return _weighted(moments), len(moments.label_weights) ** 0.5
 
@@ -138,9 +138,10 @@ class LDA(LinearClassifier, TwoStage):
         centres = (moments.cross / moments.label_weights).T @ unit
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
         turn, values = left_singular(apart.T)
+
         ratio = values**2
-        found = ratio / (1.0 + share * ratio)
-        return (unit @ turn) * np.sqrt(1.0 - share * found), found
+        eigenvalues = ratio / (1.0 + share * ratio)
+        return (unit @ turn) * np.sqrt(1.0 - share * eigenvalues), eigenvalues
 
     def centre(self, moments: Moments) -> np.ndarray:
         """Return the mean of the class means by priors."""
@@ -155,7 +156,8 @@ class LDA(LinearClassifier, TwoStage):
         components' variance between classes, then N wᵀ(aCxx + ρI)w = between / λ, and Σ is smaller
         than this by a times `between`.
         """
-        priors, share = self._priors(moments), self.ridge(moments)[0]
+        priors = self._priors(moments)
+        share = self.ridge(moments)[0]
         centres = moments.offsets.T @ (loadings / moments.scale[:, None])
         apart = centres - priors @ centres
         between = priors @ apart**2
@@ -166,9 +168,12 @@ class LDA(LinearClassifier, TwoStage):
         """Return tr Sw, summed over rows."""
         return max(super().shrunk_trace(moments) - float((_weighted(moments) ** 2).sum()), 0.0)
 
-    def spreads(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """(p,) wᵀ Sw w, Sw summed, and wᵀ Cxx w where that is rounding."""
-        total, xh = super().spreads(loadings, moments, solution), _weighted(moments)
+    def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+        """Return wᵀ Sw w (p,), Sw summed over rows.
+
+        Where that is only rounding, return wᵀ Cxx w.
+        """
+        total, xh = super().component_variances(loadings, moments, solution), _weighted(moments)
         if moments.scatter is None and solution != "refined":
             within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
         else:
@@ -195,6 +200,7 @@ class LDA(LinearClassifier, TwoStage):
         """
         if self.priors is None:
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
+
         known = sorted(moments.labels + moments.waiting)
         if len(self.priors) != len(known):
             raise InvalidParameter(
@@ -202,6 +208,7 @@ class LDA(LinearClassifier, TwoStage):
                 f"{len(moments.waiting)} that wait for min_class_rows={self.min_class_rows} rows. Give one for each, in the "
                 "order of the sorted labels, or leave priors out until all of them have been learned."
             )
+
         by_label = dict(zip(known, self.priors, strict=True))
         priors = np.array([by_label[label] for label in moments.labels], dtype=float)
         if moments.labels and not priors.any():
@@ -240,10 +247,12 @@ class LDA(LinearClassifier, TwoStage):
 
         Variances are in units of Σ.
         """
-        kept, (means, priors) = self.rank_, self._classes()
+        rank = self.rank_
+        means, priors = self._classes()
         centres = (means - priors @ means) @ self.scalings_
-        shares = priors @ (centres * self._readout().weights.T)  # weights are centres divided by their variance
-        return shares[:kept] / shares.sum() if shares.sum() > 0 else shares[:kept]
+        # The readout's weights are centres divided by their variance.
+        shares = priors @ (centres * self._readout().weights.T)
+        return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
     def _classes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return means (classes, features) and priors (classes,), sorted by label."""

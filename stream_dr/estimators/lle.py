@@ -61,6 +61,6 @@ class LLE(Embedding):
         check_weighted(self.n_neighbors, self.reservoir)
         check_number("reg", self.reg, 0.0)
 
-    def fitted(self, state: Reservoir) -> Barycentre:
+    def solve_sample(self, state: Reservoir) -> Barycentre:
         """Return the places of the sampled rows, and the rule for other rows."""
         return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit")

@@ -91,7 +91,7 @@ class LPP(ReservoirMethod):
         if self.temperature is not None:
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
-    def fitted(self, state: Reservoir) -> Linear:
+    def solve_sample(self, state: Reservoir) -> Linear:
         """Return the directions of smallest λ."""
         if not len(state.numbers):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")

@@ -74,7 +74,7 @@ class NPE(ReservoirMethod):
         check_number("reg", self.reg, 0.0)
         check_number("gamma", self.gamma, 0.0)
 
-    def fitted(self, state: Reservoir) -> Linear:
+    def solve_sample(self, state: Reservoir) -> Linear:
         """Return the directions of smallest λ."""
         r, d = len(state.numbers), state.n_features
         if r < 2:

@@ -40,10 +40,10 @@ class OPLS(TargetRegression, TwoStage):
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
 
-    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
         """Return XH = Cxy, and its size for the rounding test."""
         return moments.cross, moments.target_size
 
-    def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ(aCxx + ρI)w (p,)."""
         return two_stage_sizes(moments.cross, loadings, eigenvalues)

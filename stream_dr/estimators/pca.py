@@ -103,16 +103,16 @@ class PCA(LinearGaussian, ClosedForm):
         factor[gaps] = 0.0
         return rescaled(m, factor)
 
-    def wanted(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """How many components: given, or as many as explain the share that is given."""
+    def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
+        """Return n_components, or how many components explain the share it states."""
         if not isinstance(self.n_components, float):
-            return super().wanted(eigenvalues, moments)
+            return super().component_count(eigenvalues, moments)
         shares = np.cumsum(eigenvalues) / max(float(moments.diagonal.sum()), np.finfo(float).tiny)
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
-    def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:
+    def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
         """Return the projection, with unit variances if `whiten`."""
-        projection = super().finished(moments, found, solution)
+        projection = super().make_projection(moments, directions, solution)
         if not self.whiten:
             return projection
         return projection._replace(loadings=projection.loadings / np.sqrt(projection.eigenvalues / freedom(moments)))

@@ -72,14 +72,13 @@ class PLSDA(TargetRegression):
         cross = moments.cross
         most = len(cross) if self.n_components is None else self.n_components
         noise = moments.rounding.noise(moments.diagonal) * moments.target_size
-        return rotations(moments.spread, cross, most, noise)
+        return rotations(moments.scatter_or_diagonal, cross, most, noise)
 
-    def sizes(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return rᵀ Cxx r (p,), as measured by refine if it found the components."""
         if moments.along is not None:
             return moments.along[: loadings.shape[1]]
-        spread = moments.spread @ loadings if moments.spread.ndim == 2 else moments.spread[:, None] * loadings
-        return np.einsum("ij,ij->j", loadings, spread)
+        return np.einsum("ij,ij->j", loadings, moments.scatter_product(loadings))
 
     @property
     def x_rotations_(self) -> np.ndarray:

@@ -123,6 +123,7 @@ class SPCA(DependenceMethod):
         They are drawn at random.
         """
         drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), more))
-        for _ in range(2):  # once more, for what rounding left of them
+        # Twice, because the first time leaves some of `vectors` by rounding.
+        for _ in range(2):
             drawn = np.linalg.qr(drawn - vectors @ (vectors.T @ drawn))[0]
         return drawn

@@ -99,7 +99,7 @@ class SRP(DependenceMethod):
             cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)
 
-    def scaled(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+    def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return loadings of the covariances Cxy / N, or of the sums."""
         return loadings / moments.weight if self.scaling == "unit" and moments.weight > 0 else loadings
 

@@ -85,9 +85,9 @@ class WMV(ClosedForm):
         check_number("beta", self.beta, low=0.0, open_low=True)
         if self.pairs == "equal" and self.alpha >= 0.0:
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
-        given = self.pair_weights
-        if given is not None and not (isinstance(given, list | tuple) and all(_is_pair(pair) for pair in given)):
-            raise InvalidParameter(f"pair_weights={given!r}; it must be a list of (label, label, number).")
+        pairs = self.pair_weights
+        if pairs is not None and not (isinstance(pairs, list | tuple) and all(_is_pair(pair) for pair in pairs)):
+            raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
     def keeps_class_scatter(self) -> bool:
         """True if the scatter of each class is kept, since classes' rows count differently."""
@@ -123,7 +123,9 @@ class WMV(ClosedForm):
         """
         if not len(moments.label_weights):
             return np.zeros((len(moments.mean), 0)), np.zeros(0)
-        n, factors = moments.label_weights, self.class_pairs(moments) @ moments.label_weights
+
+        n = moments.label_weights
+        factors = self.class_pairs(moments) @ n
         if moments.scatter is None:
             return self._diagonal(moments, factors)
         if not isinstance(state.class_scatter, ClassScatter):
@@ -135,7 +137,8 @@ class WMV(ClosedForm):
 
     def directions_on(self, moments: Moments, state: Any) -> Directions:
         """Return the same directions, if the scatter of `moments` is Σ_k d_k T_k."""
-        C, scatter = self.class_pairs(moments), moments.scatter
+        C = self.class_pairs(moments)
+        scatter = moments.scatter
         floor = float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.floor(moments.diagonal)
         values, vectors = algebraic(scatter - moments.cross @ C @ moments.cross.T, floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
@@ -154,8 +157,8 @@ class WMV(ClosedForm):
                 "scatter='exact', or choose a smaller alpha."
             )
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
-        found, values = combined_diagonal(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
-        return found, values
+        loadings, values = combined_diagonal(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
+        return loadings, values
 
 
 def _between(moments: Moments, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
