@@ -10,6 +10,7 @@ from stream_dr.estimators.fitting.target_regression import TargetRegression, two
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, symmetric
+from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
@@ -62,7 +63,7 @@ class CCA(TargetRegression, TwoStage):
         """
         return super().transform(X)
 
-    def right_hand_side(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
         """Return XH = Cxy (Cyy)^(−1/2), and its size for the rounding test."""
         root = self._inverse_root(moments)
         return moments.cross @ root, root.shape[1] ** 0.5
@@ -79,7 +80,7 @@ class CCA(TargetRegression, TwoStage):
         correlate with the components as √eigenvalues_. The projections have variance 1, or with
         scaling="source" their summed squares are 1.
         """
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         m = self.moments(self.state_)
         root = self._inverse_root(m)
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))

@@ -26,6 +26,7 @@ from stream_dr.estimators.fitting.mapping import (
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
+from stream_dr.statistics.protocol import State
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
@@ -95,14 +96,14 @@ class CCIPCA(LinearGaussian):
         check_choice("center", self.center, (True, False))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Any:
         """Return a new accumulator, or one that continues from `state`."""
         return make_accumulator(self.feature_map, self._recurrence, state)
 
-    def _recurrence(self, state: Any) -> CCIPCAAccumulator:
+    def _recurrence(self, state: State) -> CCIPCAAccumulator:
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
-    def solve(self, state: Any) -> Projection:
+    def solve(self, state: State) -> Projection:
         """Return the projection of `state`: its vectors divided by their lengths.
 
         Costs O(d p²).
@@ -121,7 +122,7 @@ class CCIPCA(LinearGaussian):
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
     def _gaussian(self) -> Gaussian:
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         state = inner_state(self.state_)
         d, n = len(projection.mean), state.rows
         return Gaussian(

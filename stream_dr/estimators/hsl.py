@@ -9,7 +9,9 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.feature_maps import feature_map
+from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.label_sets import most_sets
+from stream_dr.statistics.protocol import State
 
 
 class HSL(TwoStage):
@@ -92,7 +94,7 @@ class HSL(TwoStage):
         super().check_parameters()
         check_choice("laplacian", self.laplacian, ("zhou", "clique", "star"))
 
-    def target_encoding(self) -> Any:
+    def target_encoding(self) -> Encoding:
         """Return "zhou" weights, which need only the row, or plain indicators.
 
         The other Laplacians are computed from the label sets.
@@ -115,7 +117,7 @@ class HSL(TwoStage):
         mapping = feature_map(self.feature_map)
         return most_sets(mapping.out_features(n_features), not mapping.sparse)
 
-    def right_hand_side(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
         """Return XH of the hypergraph, and its size for the rounding test."""
         k = len(moments.label_weights)
         # For one label a row all three Laplacians are the same.

@@ -10,6 +10,7 @@ from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.mapping import (
     StateType,
     check_feature_map,
+    inner_projection,
     make_accumulator,
     mapped_bytes,
     solve_mapped,
@@ -17,6 +18,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns, Projection
 from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
+from stream_dr.statistics.protocol import State
 
 _CHUNK = 1 << 20
 """Number of entries of the (features, labels) table worked on at a time."""
@@ -88,11 +90,11 @@ class InformationGain(AdditiveEstimator):
         check_choice("target", self.target, ("auto", "class", "multilabel"))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Any:
         """Return counts that start empty, or continue from `state`."""
         return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
-    def solve(self, state: Any) -> Projection:
+    def solve(self, state: State) -> Projection:
         """Return the choice of the best columns of `state`."""
         return solve_mapped(state, self._best)
 
@@ -155,8 +157,7 @@ class InformationGain(AdditiveEstimator):
 
     def _width(self) -> int:
         """Return the number of features to choose from, mapped if there is a map."""
-        projection: Any = self.projection()
-        return int(getattr(projection, "inner", projection).n_features)
+        return int(inner_projection(self.projection()).n_features)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the features kept.

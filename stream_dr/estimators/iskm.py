@@ -23,6 +23,7 @@ from stream_dr.estimators.fitting.mapping import (
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
+from stream_dr.statistics.protocol import State
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
@@ -106,14 +107,14 @@ class IncrementalSKM(Estimator):
         check_choice("target", self.target, ("auto", "class"))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Any:
         """Return a new accumulator, or one that continues from `state`."""
         return make_accumulator(self.feature_map, self._recurrence, state)
 
-    def _recurrence(self, state: Any) -> SKMAccumulator:
+    def _recurrence(self, state: State) -> SKMAccumulator:
         return SKMAccumulator(self.n_components, self.a, state)
 
-    def solve(self, state: Any) -> Projection:
+    def solve(self, state: State) -> Projection:
         """Return the projection of `state`: its vectors divided by their lengths.
 
         Costs O(d p (p + c)).

@@ -16,6 +16,7 @@ from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, Classifier
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.rows.block import Block
 from stream_dr.rows.number_rows import as_rows
+from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
@@ -89,7 +90,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             raise error
         return super().set_params(**params)
 
-    def accumulator(self, state: Any = None) -> ReservoirAccumulator:
+    def accumulator(self, state: State | None = None) -> ReservoirAccumulator:
         """Return a reservoir that starts empty, or continues from `state`."""
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, state)
 

@@ -1,8 +1,9 @@
 """LaplacianEigenmaps: coordinates that keep neighbours together, on a sample."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from stream_dr.estimators.fitting.mapping import inner_projection
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.estimators.fitting.reservoir_method import Embedding
 from stream_dr.solve.graph import Edges, neighbourhood_graph
@@ -99,5 +100,4 @@ class LaplacianEigenmaps(Embedding):
         If there are several, each is a cluster of its own and coordinates in one say nothing about
         the others. Raise n_neighbors until there is one.
         """
-        projection: Any = self.projection()
-        return int(getattr(projection, "inner", projection).parts)
+        return int(inner_projection(self.projection()).parts)

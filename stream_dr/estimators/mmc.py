@@ -1,12 +1,13 @@
 """MMC: the (weighted) maximum margin criterion."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.margin import margin_directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_number
+from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
@@ -58,7 +59,7 @@ class MMC(ClosedForm):
         """True unless α = 0, when Cxx is not needed."""
         return float(self.alpha) != 0.0
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
+    def directions(self, moments: Moments, state: State) -> Directions:
         """Return directions by algebraic eigenvalue.
 
         Only those of positive eigenvalue, unless n_components asks for more.

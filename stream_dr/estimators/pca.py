@@ -1,7 +1,7 @@
 """PCA: principal components from exact moments."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
 from stream_dr.solve.spectral import symmetric
+from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
@@ -83,7 +84,7 @@ class PCA(LinearGaussian, ClosedForm):
                 f"n_components={self.n_components!r}; as a share of all variance it must lie between 0 and 1, both left out."
             )
 
-    def moments(self, state: Any) -> Moments:
+    def moments(self, state: State) -> Moments:
         """Return the moments that a state is solved from.
 
         With `standardize` None, a table's columns are scaled as in factor analysis of mixed data.
@@ -132,7 +133,7 @@ class PCA(LinearGaussian, ClosedForm):
         return Z * np.sqrt(self.explained_variance_) if self.whiten else Z
 
     def _gaussian(self) -> Gaussian:
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         m = self.moments(self.state_)
         variances = projection.eigenvalues / freedom(m)
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
@@ -141,7 +142,7 @@ class PCA(LinearGaussian, ClosedForm):
         axes = unscaled(loadings, m.scale)
         return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
+    def directions(self, moments: Moments, state: State) -> Directions:
         """Return the eigenvectors above the rank cut."""
         if moments.scatter is None:
             raise NeedsRefine(

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.dependence import DependenceMethod
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
-from stream_dr.statistics.moments.encoding import Fourier
+from stream_dr.statistics.moments.encoding import Encoding, Fourier
+from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import Label
 
 
@@ -81,14 +82,14 @@ class SRP(DependenceMethod):
         check_number("sigma", self.sigma, low=0.0, open_low=True)
         check_choice("scaling", self.scaling, ("unit", "source"))
 
-    def target_encoding(self) -> Any:
+    def target_encoding(self) -> Encoding:
         """Return n_components Fourier features, for numbers as targets.
 
         Labels are learned by their indicator.
         """
         return Fourier(int(self.n_components or 10), float(self.sigma), self.random_state or 0)
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
+    def directions(self, moments: Moments, state: State) -> Directions:
         """Return Cxy R, or Cxψ, and no direction if Cxy is only rounding."""
         cross = moments.cleaned(moments.cross, moments.target_size)
         if not cross.any():

@@ -32,7 +32,9 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import canonical, signed
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
+from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.state import check_kept, moment_bytes
+from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
 
@@ -89,8 +91,6 @@ class ClosedForm(AdditiveEstimator):
     """True if it predicts with the components that n_components leaves out, too."""
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
     """Values that `standardize` may have."""
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
-    """How refine solves it (refining_methods.py), None where it cannot."""
 
     n_components: int | None = None
     _: KW_ONLY
@@ -127,11 +127,11 @@ class ClosedForm(AdditiveEstimator):
         """Raise InvalidParameter if n_components is outside its range."""
         check_positive_int("n_components", self.n_components, optional=True)
 
-    def accumulator(self, state: Any = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Any:
         """Return a new accumulator of moments, or one that continues from `state`."""
         return make_accumulator(self.feature_map, self._moment_accumulator, state)
 
-    def _moment_accumulator(self, state: Any) -> MomentAccumulator:
+    def _moment_accumulator(self, state: State) -> MomentAccumulator:
         return MomentAccumulator(
             self.target_encoding(),
             scatter=self.scatter_kept(),
@@ -157,11 +157,11 @@ class ClosedForm(AdditiveEstimator):
         """True if the method reads Cxx with these parameters."""
         return self.needs_scatter
 
-    def target_encoding(self) -> Any:
+    def target_encoding(self) -> Encoding:
         """Return how targets become columns of Cxy."""
         return self.encoding
 
-    def solve(self, state: Any) -> Projection:
+    def solve(self, state: State) -> Projection:
         """Return the projection of `state`. Pure.
 
         It has no component if the state holds only rounding.
@@ -174,7 +174,7 @@ class ClosedForm(AdditiveEstimator):
         directions = self.directions(moments, inner)
         return add_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
 
-    def moments(self, state: Any) -> Moments:
+    def moments(self, state: State) -> Moments:
         """Return the moments that `state` is solved from."""
         return moments_of(state, bool(self.standardize), self.min_class_rows)
 
@@ -191,7 +191,7 @@ class ClosedForm(AdditiveEstimator):
         """Labels (waiting,) that wait for `min_class_rows` rows, sorted."""
         return label_array(self.classes_waiting(self.holder().accumulator))
 
-    def covariance_product(self, state: Any, columns: np.ndarray) -> np.ndarray:
+    def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), by its diagonal if no more is kept.
 
         Costs O(d k), and O(d² m) with exact scatter.
@@ -233,10 +233,10 @@ class ClosedForm(AdditiveEstimator):
         return None
 
     @abstractmethod
-    def directions(self, moments: Moments, state: Any) -> Directions:
+    def directions(self, moments: Moments, state: State) -> Directions:
         """Return loadings and eigenvalues, largest first, from the moments."""
 
-    def directions_on(self, moments: Moments, state: Any) -> Directions:
+    def directions_on(self, moments: Moments, state: State) -> Directions:
         """Return the directions from the moments of a basis.
 
         Refine has measured the scatter on that basis.

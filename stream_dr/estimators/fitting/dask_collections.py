@@ -150,7 +150,7 @@ def _with_kind(estimator: Any, y: Any) -> Any:
     The first block decides it, as in a stream.
     """
     learner = clone(estimator)
-    if y is not None and getattr(estimator, "target", None) == "auto" and estimator.target_kinds:
+    if y is not None and estimator.target == "auto" and estimator.target_kinds:
         first = y.compute()
         learner.set_params(target=parse_targets(first, len(first), estimator.target_kinds, "auto", None).kind)
     return learner

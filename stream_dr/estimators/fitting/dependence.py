@@ -1,7 +1,5 @@
 """DependenceMethod: the dependence of projected rows on the targets, for SPCA and SRP."""
 
-from typing import Any
-
 import numpy as np
 
 from stream_dr.errors import InvalidRows
@@ -25,7 +23,7 @@ class DependenceMethod(ClosedForm):
 
         It is tr(K H L H) / (N − 1)² with the linear kernel K on projected rows. Needs N > 1.
         """
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         moments = self.moments(self.state_)
         return criterion(moments, (projection.loadings / moments.scale[:, None]).T @ moments.cross)
 

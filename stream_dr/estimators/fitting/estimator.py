@@ -15,7 +15,7 @@ and `state_bytes`.
 from abc import ABC, abstractmethod
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
@@ -30,12 +30,13 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import brief_spec, feature_map
-from stream_dr.projection import Projection
+from stream_dr.projection import LinearProjection, Projection
 from stream_dr.rows.batches import as_block, batches, split
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import tables_of
 from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.rows.raw_rows import places
+from stream_dr.statistics.protocol import Accumulator, AdditiveAccumulator, State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, check_label_type
@@ -89,8 +90,17 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     """Name of the estimator to use instead if states must merge. Empty if its own states merge."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters of the accumulator, which may not change once rows were learned."""
+    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
+    """Solver of refine (refining_methods.py), None for methods that cannot be refined."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
     """Reason why there may be fewer components than asked for."""
+
+    # Defaults of parameters that only some estimators have.
+    feature_map: dict[str, Any] | None = None
+    n_components: int | float | None = None
+    radius: float | None = None
+    random_state: int | None = None
+    target: str = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Complete the class's docstring with inherited parameters and attributes."""
@@ -101,11 +111,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """Raise InvalidParameter if a parameter is outside its range."""
 
     @abstractmethod
-    def accumulator(self, state: Any = None) -> Any:
+    def accumulator(self, state: State | None = None) -> AdditiveAccumulator:
         """Return a new accumulator, or one that continues from `state`."""
 
     @abstractmethod
-    def solve(self, state: Any) -> Projection:
+    def solve(self, state: State) -> Projection:
         """Return the projection of `state`. Pure."""
 
     @abstractmethod
@@ -115,7 +125,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         n_targets: number of labels or target columns.
         """
 
-    def covariance_product(self, state: Any, columns: np.ndarray) -> np.ndarray:
+    def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), up to a factor.
 
         Cxx is the scatter of the rows learned (mapped ones if there is a map), as far as it is
@@ -245,7 +255,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         The same holds for the parts of a feature map's spec.
         """
         shown: Any = copy(self)
-        if getattr(self, "feature_map", None) is not None:
+        if self.feature_map is not None:
             shown.feature_map = brief_spec(shown.feature_map)
         return super(Estimator, shown).__repr__(N_CHAR_MAX)
 
@@ -290,7 +300,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, if the first batch was a table of named columns."""
-        names = getattr(self.holder().accumulator, "table_names", None) or self.holder().names
+        names = self.holder().accumulator.table_names or self.holder().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
         return np.asarray(names, dtype=object)
@@ -302,11 +312,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         Without those that wait and those whose rows were all unlearned.
         """
         accumulator = self.holder().accumulator
-        labels = set(getattr(accumulator, "labels_left", accumulator.labels))
+        labels = set(accumulator.labels_left)
         return label_array(sorted(labels - set(self.classes_waiting(accumulator))))
 
     @property
-    def state_(self) -> Any:
+    def state_(self) -> State:
         """The State: all that the estimator remembers, immutable."""
         return self.holder().accumulator.freeze()
 
@@ -405,7 +415,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """True if the block may have any columns, since each goes by its name."""
         return self.columns_by_name() and bool(block.names) and block.names != places(block.X)
 
-    def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
+    def _parse_targets(self, accumulator: Accumulator, y: Any, rows: int) -> Targets | None:
         if not self.target_kinds:
             return None
         if y is None:
@@ -416,9 +426,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if rows == 0 and not isinstance(y, Targets) and len(y) == 0:
             # An empty batch decides no kind.
             return None
-        targets = parse_targets(
-            y, rows, self.target_kinds, getattr(self, "target", "auto"), getattr(accumulator, "target_kind", None)
-        )
+        targets = parse_targets(y, rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
@@ -442,8 +450,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def columns_by_name(self) -> bool:
         """True if a feature map tells columns apart by name, so that any may come."""
-        spec = getattr(self, "feature_map", None)
-        return spec is not None and feature_map(spec).by_name
+        return self.feature_map is not None and feature_map(self.feature_map).by_name
 
     def holder(self) -> Holder:
         """Return the accumulator and its solutions, which fit made. Raises NotFitted."""
@@ -467,6 +474,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         holder.check(self)
         state = holder.accumulator.freeze()
         return holder.show(holder.refined or self.solve(state), partial(self.covariance_product, state))
+
+    def linear_projection(self) -> LinearProjection:
+        """Return the projection of a method whose projections are linear."""
+        return cast(LinearProjection, self.projection())
 
     def _linear(self, name: str) -> np.ndarray:
         projection = self.projection()

@@ -45,7 +45,7 @@ def warn_fewer_components_early(estimator: Any) -> None:
 
 def _asks_for_more(estimator: Any, components: int) -> bool:
     """True if n_components is a number above `components` and not the default."""
-    asked = getattr(estimator, "n_components", None)
+    asked = estimator.n_components
     if not isinstance(asked, Integral) or asked <= components:
         return False
     return bool(asked != inspect.signature(type(estimator)).parameters["n_components"].default)

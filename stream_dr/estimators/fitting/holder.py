@@ -13,6 +13,7 @@ from typing import Any
 from stream_dr.errors import InvalidParameter
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import Product, oriented
+from stream_dr.statistics.protocol import State
 
 
 class Holder:
@@ -97,7 +98,7 @@ class Holder:
                 )
 
 
-def new_holder(estimator: Any, state: Any = None, names: tuple[str, ...] | None = None) -> Holder:
+def new_holder(estimator: Any, state: State | None = None, names: tuple[str, ...] | None = None) -> Holder:
     """Return a Holder for an estimator and its current parameters.
 
     It is empty, or continues from `state`.

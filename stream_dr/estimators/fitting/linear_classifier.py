@@ -17,7 +17,10 @@ from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
+from stream_dr.projection import LinearProjection
 from stream_dr.readout import LOG_POSTERIORS, Readout
+from stream_dr.statistics.protocol import Accumulator
+from stream_dr.targets.targets import Targets
 
 
 class LinearClassifier(ClassifierMixin, ClosedForm):
@@ -99,21 +102,21 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         """
         return _one_of_two(self._linear_scores()[1])
 
-    def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
+    def _parse_targets(self, accumulator: Accumulator, y: Any, rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
             y = one_label_a_row(y, stacklevel=6)
         return super()._parse_targets(accumulator, y, rows)
 
     def _linear_scores(self) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (classes, features) and intercepts (classes,) of all classes."""
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         readout = self._readout()
         coefficients = (all_loadings(projection) @ readout.weights).T
         return coefficients, readout.offset - coefficients @ projection.mean
 
     def _readout(self) -> Readout:
-        projection: Any = self.projection()
-        if not len(projection.readout.offset):
+        projection = self.linear_projection()
+        if projection.readout is None or not len(projection.readout.offset):
             raise NotFitted("no label has been learned with a weight above 0: pass labelled rows first.")
         return projection.readout
 
@@ -129,13 +132,13 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
     def _scores(self, X: Any) -> np.ndarray:
         self._readout()
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         return self.project(projection.scoring(), X)
 
 
-def all_loadings(projection: Any) -> np.ndarray:
+def all_loadings(projection: LinearProjection) -> np.ndarray:
     """Return loadings (features, q) of all components that scores are read from."""
-    rest = projection.readout.rest
+    rest = None if projection.readout is None else projection.readout.rest
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
 
 

@@ -167,7 +167,7 @@ class LinearGaussian(Estimator):
         Z is (rows, components). The rows lie in the span of the components. Raises WidthMismatch,
         and InvalidParameter with a feature map, which cannot be turned back.
         """
-        if getattr(self, "feature_map", None) is not None:
+        if self.feature_map is not None:
             raise InvalidParameter(
                 "rows went through a feature map, which cannot be turned back; leave feature_map out."
             )

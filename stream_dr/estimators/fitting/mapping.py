@@ -26,7 +26,7 @@ from stream_dr.feature_maps.widths import check_most_columns, most_columns, most
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import State, nested_state
 
 
 class StateType:
@@ -61,7 +61,7 @@ def check_mapped_width(spec: Any, widest: int) -> None:
         )
 
 
-def make_accumulator(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
+def make_accumulator(spec: Any, build: Callable[[Any], Any], state: State) -> Any:
     """Return the accumulator `build(state)`, behind the map of `spec` if there is one."""
     if spec is None:
         return build(state)
@@ -71,26 +71,31 @@ def make_accumulator(spec: Any, build: Callable[[Any], Any], state: Any) -> Any:
     return (LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator)(spec, build, state)
 
 
-def solve_mapped(state: Any, solve: Callable[[Any], Projection]) -> Projection:
+def solve_mapped(state: State, solve: Callable[[Any], Projection]) -> Projection:
     """Return `solve(state)`, behind the map that the state's rows went through."""
     if not isinstance(state, MappedState):
         return solve(state)
     return add_map(state, solve(state.inner))
 
 
-def inner_state(state: Any) -> Any:
+def inner_state(state: State) -> Any:
     """Return the state of the rows that are learned from, mapped ones if there is a map."""
     return state.inner if isinstance(state, MappedState) else state
 
 
-def add_map(state: Any, projection: Projection) -> Projection:
+def add_map(state: State, projection: Projection) -> Projection:
     """Return a projection of mapped rows as one of rows, if the state has a map."""
     if not isinstance(state, MappedState):
         return projection
     return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
 
 
-def table_columns(state: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def inner_projection(projection: Projection) -> Any:
+    """Return the projection of the rows that are learned from, mapped ones if there is a map."""
+    return projection.inner if isinstance(projection, Mapped) else projection
+
+
+def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Return `columns_by_kind` of the columns learned from, or None without a map of tables."""
     mapping = feature_map(state.feature_map) if isinstance(state, MappedState) and state.table is not None else None
     if not isinstance(mapping, Table):
@@ -115,7 +120,7 @@ def state_bytes(estimator: Any, n_features: int, n_targets: int, known: dict[str
     known: the columns of a table, or None if there is no table. They are given as kinds by name
     ("" for an unknown kind), or as what is learned of them, so that only texts count as words.
     """
-    spec = getattr(estimator, "feature_map", None)
+    spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if known is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
@@ -141,7 +146,7 @@ def warn_other_columns(accumulator: Any, block: Block) -> None:
     Raises SchemaMismatch if no column is known: for an array, whose columns have no names, or
     another table.
     """
-    known, names = getattr(accumulator, "table_names", ()), block.names or ()
+    known, names = accumulator.table_names, block.names or ()
     if not known or names == known or not block.rows:
         return
     if not set(known) & set(names):
@@ -174,7 +179,7 @@ def merges_parts(estimator: Any) -> bool:
 
     Not if each part draws landmarks of its own or decides its own γ.
     """
-    spec = getattr(estimator, "feature_map", None)
+    spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     return bool(estimator.merges) and (
         mapping is None or (mapping.settled and not (isinstance(mapping, Nystroem) and mapping.draws))
@@ -191,7 +196,7 @@ def subtracts_exactly(accumulator: Any) -> bool:
 
 def takes_tables(estimator: Any) -> bool:
     """True if the estimator's feature map makes numbers of any table's columns."""
-    spec = getattr(estimator, "feature_map", None)
+    spec = estimator.feature_map
     return spec is not None and bool(feature_map(spec).learns)
 
 
@@ -200,7 +205,7 @@ def check_table(estimator: Any, rows: Rows) -> None:
 
     It is SchemaMismatch or InvalidRows, and may lie in these rows or in the columns.
     """
-    spec = getattr(estimator, "feature_map", None)
+    spec = estimator.feature_map
     check_columns(None if spec is None else feature_map(spec), rows)
 
 
@@ -209,7 +214,7 @@ def check_table_width(estimator: Any, kinds: dict[str, str]) -> None:
 
     kinds: kinds of a table's columns by name, "" for an unknown kind.
     """
-    spec = getattr(estimator, "feature_map", None)
+    spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if isinstance(mapping, Table) and getattr(estimator, "scatter_kept", str)() == "exact":
         check_most_columns(mapping.making(), mapping.wishes(), kinds, EXACT_WIDTH)

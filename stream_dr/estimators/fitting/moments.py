@@ -13,6 +13,7 @@ import numpy as np
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, left_singular
 from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
 TINY = float(np.finfo(np.float64).tiny / EPS)
@@ -151,7 +152,7 @@ def labels_waiting(learned: Any, least: int) -> np.ndarray:
     return (rows > 0) & ~enough if several else np.zeros(len(rows), dtype=bool)
 
 
-def moments_of(state: Any, standardize: bool = False, min_class_rows: int = 1) -> Moments:
+def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
     """Return the moments of a state, of standardised rows if asked.
 
     Labels of fewer than `min_class_rows` rows wait (`labels_waiting`). Costs O(d k), and O(d²)

@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr.checks import WIDEST, finite, matrix, within
 from stream_dr.errors import CannotRefine, InvalidParameter
-from stream_dr.estimators.fitting.mapping import add_map
+from stream_dr.estimators.fitting.mapping import add_map, inner_projection
 from stream_dr.estimators.fitting.moments import Moments, moments_of, unscaled
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_number, check_positive_int
@@ -32,7 +32,7 @@ from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums
 from stream_dr.rows.source import as_source
 from stream_dr.solve.conjugate_gradient import angle
 from stream_dr.statistics.mapped import MappedState
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import State, nested_state
 
 PassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
 """Function that computes the sums of a pass for columns (features, r).
@@ -132,7 +132,7 @@ class RefinePass(NamedTuple):
 
 def refine_steps(
     estimator: Any,
-    state: Any,
+    state: State,
     source: Any,
     *,
     tol: float = 1e-6,
@@ -146,18 +146,13 @@ def refine_steps(
 ) -> Iterator[RefinePass]:
     """Refine `state` by passes over `source`, and yield a RefinePass each. The last is the best.
 
-    Stops when residual and angle are at most `tol`, when nothing remains to be solved, or after
-    `max_passes`. Raises CannotRefine (no out-of-core solution, or another stream),
-    InvalidParameter, NotFitted.
+    Stops when residual and angle (radians) are at most `tol`, when nothing remains to be solved,
+    or after pass number `max_passes`. Raises CannotRefine (no out-of-core solution, or another
+    stream), InvalidParameter, NotFitted.
 
-    - estimator: spec, of which only the parameters are read.
-    - source: `events()` yields (position, Block) of exactly the rows learned. Batches without
-      targets are passed over if the method needs some, as in learning.
-    - tol: limit of the residual and, in radians, of the angle.
-    - max_passes: number of the last pass, those before `resume` counted.
+    - source: `events()` yields (position, Block) of exactly the rows learned.
     - progress: called with (pass, rows) after each block.
-    - guess: earlier projection of this stream to begin from, if there is no `resume`.
-    - threads: threads of the products.
+    - guess: earlier projection of this stream to begin from, without `resume`.
     - sums: computes the sums of a pass elsewhere, in place of `source`.
     """
     check_number("tol", tol, low=0.0)
@@ -199,7 +194,7 @@ def refine_steps(
 
 def refine(
     estimator: Any,
-    state: Any,
+    state: State,
     source: Any,
     tol: float,
     max_passes: int,
@@ -216,6 +211,7 @@ def refine(
         estimator, state, source, tol=tol, max_passes=max_passes, names=names, resume=resume, guess=guess
     ):
         passes.append(step.report)
+
     if not passes:
         raise InvalidParameter(f"max_passes={max_passes}; the refine to go on from has made as many. Give more.")
     done = passes[-1].converged
@@ -236,7 +232,7 @@ def not_reached(number: int, residual: float, angle: float, tol: float) -> str:
     )
 
 
-def check_refinable(estimator: Any, state: Any) -> None:
+def check_refinable(estimator: Any, state: State) -> None:
     """Raise CannotRefine or NotFitted if refine has nothing to do."""
     check_method(estimator)
     if state is None or state.rows == 0:
@@ -246,7 +242,7 @@ def check_refinable(estimator: Any, state: Any) -> None:
 
 def check_method(estimator: Any) -> None:
     """Raise CannotRefine if the method has no refine."""
-    if getattr(estimator, "refined_by", None) is None:
+    if estimator.refined_by is None:
         raise no_refine(estimator)
 
 
@@ -257,7 +253,7 @@ def no_refine(estimator: Any) -> CannotRefine:
     )
 
 
-def is_exact(estimator: Any, state: Any) -> bool:
+def is_exact(estimator: Any, state: State) -> bool:
     """True if the state's own solution is exact, so that passes would change nothing."""
     inner = state.inner if isinstance(state, MappedState) else state
     return not estimator.reads_scatter() or moments_of(inner).scatter is not None
@@ -269,7 +265,7 @@ def _begin(guess: Any, moments: Moments) -> np.ndarray:
     They are in the solver's units. There are none if the projection is not linear. Features that
     came since have zeros.
     """
-    known = getattr(getattr(guess, "inner", guess), "loadings", np.zeros((0, 0)))
+    known = getattr(inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
     return unscaled(columns, moments.scale)

@@ -21,6 +21,7 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve import subspace
 from stream_dr.solve.spectral import EPS
+from stream_dr.statistics.protocol import State
 
 BASIS_BYTES = 400_000_000
 """Bytes of a basis and its images above which they are cut down to their answer.
@@ -40,7 +41,7 @@ class FirstStage:
 
     along = None
 
-    def __init__(self, estimator: Any, moments: Moments, state: Any, varying: np.ndarray) -> None:
+    def __init__(self, estimator: Any, moments: Moments, state: State, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
         if not estimator.ridge(moments)[0]:
@@ -94,7 +95,7 @@ class OnSubspace:
 
     along: np.ndarray | None = None
 
-    def __init__(self, estimator: Any, moments: Moments, state: Any, varying: np.ndarray) -> None:
+    def __init__(self, estimator: Any, moments: Moments, state: State, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
         if isinstance(estimator.n_components, float):
@@ -110,7 +111,7 @@ class OnSubspace:
         """Return the first block of the Krylov basis, with the span of guess (features, p) in it."""
         cross = self._moments.cross
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
-        seed = getattr(self._estimator, "random_state", None) or 0
+        seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
         return subspace.start(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
 

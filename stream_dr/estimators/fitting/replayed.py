@@ -26,6 +26,7 @@ from stream_dr.rows.block import Block
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import aged
+from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import labelled_rows
 
 CLOSE = 1e-8
@@ -71,7 +72,7 @@ class Replayed:
     """
 
     def __init__(
-        self, estimator: Any, state: Any, moments: Moments, names: tuple[str, ...] | None = None, threads: int = 1
+        self, estimator: Any, state: State, moments: Moments, names: tuple[str, ...] | None = None, threads: int = 1
     ) -> None:
         self._threads = threads
         self._estimator = clone(estimator).set_params(scatter="diagonal")
@@ -81,7 +82,7 @@ class Replayed:
         # Number of rows of the first pass.
         self._rows = 0
         self._factors = self._estimator.row_factors(moments)
-        self._clock = int(getattr(state, "clock", state.rows))
+        self._clock = int(state.clock)
         self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
 
     def sums(
@@ -201,7 +202,7 @@ class MappedSource:
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 
-def unmapped(estimator: Any, state: Any, source: Any, names: Any) -> tuple[Any, Any, Any, Any]:
+def unmapped(estimator: Any, state: State, source: Any, names: Any) -> tuple[Any, Any, Any, Any]:
     """Return (estimator, state, source, names) as there would be without a feature map.
 
     The rows are then the mapped ones.
@@ -212,7 +213,7 @@ def unmapped(estimator: Any, state: Any, source: Any, names: Any) -> tuple[Any, 
     return plain, state.inner, MappedSource(estimator, state, source, names), None
 
 
-def difference(state: Any, fresh: Any) -> str | None:
+def difference(state: State, fresh: Any) -> str | None:
     """Return what differs between two states of as many rows, or None.
 
     One of "weights", "means", "labels", "class weights" and "targets".
@@ -236,7 +237,7 @@ def difference(state: Any, fresh: Any) -> str | None:
     return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
 
 
-def _order(state: Any, fresh: Any, a: Moments, b: Moments) -> Any:
+def _order(state: State, fresh: Any, a: Moments, b: Moments) -> Any:
     """Return the places of fresh columns in the state's order of labels.
 
     None if the labels differ.

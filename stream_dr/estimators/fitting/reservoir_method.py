@@ -17,6 +17,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import (
     StateType,
     check_feature_map,
+    inner_projection,
     inner_state,
     make_accumulator,
     mapped_bytes,
@@ -25,6 +26,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
+from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 
 SPARSE_WIDTH = 4096
@@ -90,7 +92,7 @@ class ReservoirMethod(Estimator):
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Any:
         """Return a reservoir that starts empty, or continues from `state`.
 
         It is one of mapped rows if there is a map.
@@ -100,11 +102,11 @@ class ReservoirMethod(Estimator):
     def _reservoir(self, state: Reservoir | None) -> ReservoirAccumulator:
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, bool(self.target_kinds), state)
 
-    def solve(self, state: Any) -> Projection:
+    def solve(self, state: State) -> Projection:
         """Return the projection of `state`. Pure."""
         return solve_mapped(state, self.solve_sample)
 
-    def covariance_product(self, state: Any, columns: np.ndarray) -> np.ndarray:
+    def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m) of the sampled rows."""
         rows = inner_state(state).kept[:, : len(columns)]
         projected = rows @ columns
@@ -128,7 +130,7 @@ class ReservoirMethod(Estimator):
 
     def solve_bytes(self) -> int:
         """Return 24 · reservoir² for the dense eigenproblem, and 64 an edge of the graph."""
-        near = self.reservoir if getattr(self, "radius", None) is not None else min(self.n_neighbors, self.reservoir)
+        near = self.reservoir if self.radius is not None else min(self.n_neighbors, self.reservoir)
         return self.reservoir * (24 * self.reservoir + 64 * near)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -172,8 +174,7 @@ class Embedding(ReservoirMethod):
 
         In the order of `state_.kept`.
         """
-        projection: Any = self.projection()
-        return np.asarray(getattr(projection, "inner", projection).places)
+        return np.asarray(inner_projection(self.projection()).places)
 
 
 class ByClass:

@@ -22,6 +22,9 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.readout import TARGETS, Readout
 from stream_dr.rows.batches import as_block, split
 from stream_dr.rows.block import as_weights, row_weights
+from stream_dr.statistics.protocol import Accumulator
+from stream_dr.targets.label_codes import label_array
+from stream_dr.targets.targets import Targets
 
 
 class TargetRegression(ClosedForm):
@@ -52,7 +55,7 @@ class TargetRegression(ClosedForm):
         Indicators are predicted as (X − mean_) · coef_ᵀ + intercept_. Raises NotFitted,
         WidthMismatch, NotFinite.
         """
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         return self._readout().predicted(self.project(projection.scoring(), X))
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -98,8 +101,8 @@ class TargetRegression(ClosedForm):
         predicted = self.predict(block.X)
         targets = self._parse_targets(self.holder().accumulator, block.y, len(predicted))
         weights = row_weights(as_weights(block.weights, len(predicted)), len(predicted))
-        there = weights > 0 if targets.present is None else (weights > 0) & targets.present
-        if not there.any():
+        there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
+        if targets is None or not there.any():
             raise EmptyInput(
                 "no row has a target and a weight above 0: there is nothing to score. Pass rows that have."
             )
@@ -120,7 +123,7 @@ class TargetRegression(ClosedForm):
 
         Targets are (X − mean_) · coef_ᵀ + intercept_, labels by their indicators.
         """
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         return (projection.loadings @ self._readout().weights).T
 
     @property
@@ -140,7 +143,7 @@ class TargetRegression(ClosedForm):
         By least squares. From the diagonal of Cxx features are taken as uncorrelated. Raises
         InvalidParameter for a refined solution, whose Cxx is not kept.
         """
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         if projection.solution == "refined":
             raise InvalidParameter(
                 f"{type(self).__name__} was refined, and x_loadings_ needs Cxx, which is not kept. Give scatter='exact'."
@@ -174,8 +177,8 @@ class TargetRegression(ClosedForm):
 
         Empty if targets are numbers.
         """
-        projection: Any = self.projection()
-        return projection.readout.classes
+        readout = self.linear_projection().readout
+        return label_array(()) if readout is None else readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
         """Return the regression on the components (features, p)."""
@@ -191,13 +194,13 @@ class TargetRegression(ClosedForm):
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ A w (p,) of the components (features, p) in the scaled columns."""
 
-    def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
+    def _parse_targets(self, accumulator: Accumulator, y: Any, rows: int) -> Targets | None:
         y = one_label_a_row(y, stacklevel=6) if self.target == "class" else y
         return super()._parse_targets(accumulator, y, rows)
 
     def _readout(self) -> Readout:
-        projection: Any = self.projection()
-        if not len(projection.readout.offset):
+        projection = self.linear_projection()
+        if projection.readout is None or not len(projection.readout.offset):
             raise NotFitted("no target has been learned with a weight above 0: pass rows with targets first.")
         return projection.readout
 

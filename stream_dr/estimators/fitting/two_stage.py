@@ -10,7 +10,7 @@ are unaffected.
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import exact_rounding
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition, two_stage
+from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
@@ -75,13 +76,13 @@ class TwoStage(ClosedForm):
             )
 
     @abstractmethod
-    def right_hand_side(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
         """Return XH (features, k), and √(tr HᵀH) with targets not centred.
 
         The second decides which part of XH is only rounding.
         """
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
+    def directions(self, moments: Moments, state: State) -> Directions:
         """Return the solution of [2S, Algorithm 2] for XH.
 
         There are no directions if XH is only rounding.

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from stream_dr.checks import MOST_ROWS, finite, same, shaped, within, wrong
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.centred_part import moved
+from stream_dr.statistics.moments.centred_part import dd_add
 from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.moments.pair_table import FULL, PairTable
 from stream_dr.statistics.moments.set_kernels import add_set_means
@@ -110,16 +110,16 @@ class LabelSets(NamedTuple):
         """With label j called codes[j]."""
         return self._replace(sets=tuple(tuple(sorted(int(codes[c]) for c in s)) for s in self.sets))
 
-    def renumbered(self, goes: np.ndarray, width: int) -> Self:
+    def renumbered(self, new_index: np.ndarray, width: int) -> Self:
         """With feature i called goes[i], of `width` features."""
         if self.dense:
             mean, low = np.zeros((2, len(self.mean), width))
-            mean[:, goes[: self.mean.shape[1]]], low[:, goes[: self.low.shape[1]]] = self.mean, self.low
+            mean[:, new_index[: self.mean.shape[1]]], low[:, new_index[: self.low.shape[1]]] = self.mean, self.low
             return self._replace(mean=mean, low=low)
         there = np.flatnonzero(self.keys >= 0)
         keys = self.keys[there]
         table = PairTable(np.zeros(0, dtype=np.int64), np.zeros(0))
-        table.add((keys >> SHIFT << SHIFT) | goes[keys & ((1 << SHIFT) - 1)], self.sums[there])
+        table.add((keys >> SHIFT << SHIFT) | new_index[keys & ((1 << SHIFT) - 1)], self.sums[there])
         keys, sums = table.copies()
         return self._replace(keys=keys, sums=sums)
 
@@ -196,8 +196,8 @@ class LabelSetSums:
         at = range(rows + 1) if encoded.indptr is None else encoded.indptr.tolist()
         for i in range(rows):
             own = tuple(sorted(codes[at[i] : at[i + 1]]))
-            found = self._ids.get(own) if own else -1
-            ids[i] = new.setdefault(own, known + len(new)) if found is None else found
+            known_id = self._ids.get(own) if own else -1
+            ids[i] = new.setdefault(own, known + len(new)) if known_id is None else known_id
         total = known + len(new)
         most = most_sets(width, dense or self._dense)
         if total > most:
@@ -252,11 +252,11 @@ class LabelSetSums:
             self._clear(np.flatnonzero(self._rows[: len(self._ids)] <= 0))
 
     def _join_means(self, other: LabelSets, at: np.ndarray, sign: float) -> None:
-        left = self._weights[at] + sign * other.weights
-        share = np.divide(sign * other.weights, left, out=np.zeros_like(left), where=left > 0.0)[:, None]
+        remaining = self._weights[at] + sign * other.weights
+        share = np.divide(sign * other.weights, remaining, out=np.zeros_like(remaining), where=remaining > 0.0)[:, None]
         step = (other.mean - self._mean[at]) + (other.low - self._low[at])
         new = self._weights[at, None] == 0.0
-        mean, low = moved(self._mean[at], self._low[at], share * step)
+        mean, low = dd_add(self._mean[at], self._low[at], share * step)
         self._mean[at], self._low[at] = np.where(new, other.mean, mean), np.where(new, other.low, low)
 
     def _clear(self, gone: np.ndarray) -> None:

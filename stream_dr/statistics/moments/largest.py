@@ -60,10 +60,10 @@ class Largest(NamedTuple):
         """Relative error that the sums `now` have for having been this large: the worst of N, columns and targets."""
         pairs = [(np.array([self.weight]), np.array([now.weight])), _alike(self.features, now.features)]
         worst = 0.0
-        for before, left in (*pairs, _alike(self.targets, now.targets)):
-            before, left = before[before > 0.0], left[before > 0.0]
+        for before, remaining in (*pairs, _alike(self.targets, now.targets)):
+            before, remaining = before[before > 0.0], remaining[before > 0.0]
             with np.errstate(divide="ignore"):
-                worst = max(worst, float((before / np.maximum(left, 0.0)).max(initial=0.0)))
+                worst = max(worst, float((before / np.maximum(remaining, 0.0)).max(initial=0.0)))
         return EPS * worst
 
 

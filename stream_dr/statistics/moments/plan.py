@@ -94,14 +94,14 @@ def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
         stated = not block.sparse or block.width_stated
         scatter = "exact" if stated and block.features <= EXACT_WIDTH else "diagonal"
     kind, labels, columns, encoded = learner.target_kind, learner.labels, learner.columns, None
-    given = learner.target_width
+    target_width = learner.target_width
     if y is not None:
-        kind, given = y.kind, 0 if y.values is None else y.values.shape[1]
+        kind, target_width = y.kind, 0 if y.values is None else y.values.shape[1]
         labels, column = vocabulary(codes, labels, y)
         encoded = encode(y, learner.encoding, column)
         columns = len(labels) if encoded.values is None else encoded.values.shape[1]
     dense = learner.dense or not block.sparse
-    return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, given, labels)
+    return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels)
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
@@ -110,10 +110,10 @@ def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -
     column = np.empty(len(y.labels), dtype=np.int32)
     fresh = len(labels)
     for i, label in enumerate(y.labels):
-        found = codes.get(label)
-        if found is None:
-            found, fresh = fresh, fresh + 1
-        column[i] = found
+        code = codes.get(label)
+        if code is None:
+            code, fresh = fresh, fresh + 1
+        column[i] = code
     return (labels + tuple(new) if new else labels), column
 
 

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import finite, shaped, wrong
 from stream_dr.statistics.aligned import aligned_zeros
-from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
+from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, padded
 from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.moments.sparse_kernels import LINE, add_features, add_label_sets, add_one_label, add_values
 from stream_dr.statistics.moments.target_sums import TargetSums
@@ -66,7 +66,7 @@ class SparsePart(NamedTuple):
         """The same rows' centred sums; weight: N, target_offset: ȳ − r (k,)."""
         n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
-        mean, low = moved(share * point, np.zeros_like(n), share * offset)
+        mean, low = dd_add(share * point, np.zeros_like(n), share * offset)
         cross = np.outer(self.sums, target_offset)
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)

@@ -35,10 +35,10 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
     Raises CannotUnlearn when part holds more rows, weight, scatter, labels, label sets or features than whole, and
     PrecisionLost.
     """
-    skipped = _left(whole.rows_skipped, part.rows_skipped, "rows without target")
+    skipped = _remaining(whole.rows_skipped, part.rows_skipped, "rows without target")
     if part.rows == 0:
         return whole._replace(rows_skipped=skipped)
-    rows = _left(whole.rows, part.rows, "rows")
+    rows = _remaining(whole.rows, part.rows, "rows")
     _check_contained(whole, part)
     a, b = together(whole, scaled(part, 1.0 / whole.scale))
     largest = a.largest.join(_varying(a))
@@ -114,8 +114,8 @@ def _check_scatter(sums: dict[str, Any], largest: Largest, rounding: np.ndarray)
     target_least = (
         -TOLERANCE * largest.targets[: len(values.variances)] - (8 * EPS) ** 2 * values.weight * values.mean**2
     )
-    for left, bound, what in ((scatter, least, "column"), (values.variances, target_least, "target")):
-        for j in np.flatnonzero(left < bound)[:1]:
+    for remaining, bound, what in ((scatter, least, "column"), (values.variances, target_least, "target")):
+        for j in np.flatnonzero(remaining < bound)[:1]:
             raise CannotUnlearn(
                 f"{what} {j} would be left with a negative scatter; unlearn only rows that were learned."
             )
@@ -135,15 +135,15 @@ def _check_parts(a: MomentState, b: MomentState, noise: float) -> None:
             _check_weight(had[j], removed[j], noise, f"weight of rows with feature {j}")
     old, gone = a.targets, b.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
-        _left(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
+        _remaining(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
         _check_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
     if isinstance(a.label_sets, LabelSets):
         rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
         for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):
-            _left(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
+            _remaining(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
 
 
-def _left(had: int, removed: int, what: str) -> int:
+def _remaining(had: int, removed: int, what: str) -> int:
     if removed > had:
         raise CannotUnlearn(
             f"{removed} {what} would be removed but {had} were learned; unlearn only rows that were learned."

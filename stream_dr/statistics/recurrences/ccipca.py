@@ -19,6 +19,7 @@ import numpy as np
 
 from stream_dr.checks import at_least, learned, shaped
 from stream_dr.rows.block import Block
+from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
 from stream_dr.targets.label_codes import Label
@@ -45,7 +46,7 @@ class CCIPCAState(NamedTuple):
         at_least(self, 0.0, "variance")
 
 
-class CCIPCAAccumulator:
+class CCIPCAAccumulator(AccumulatorBase):
     """The mutable side of CCIPCAState: one owner, rows in order, `add` checks everything before it writes."""
 
     rows_skipped = 0

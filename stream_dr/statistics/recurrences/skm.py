@@ -20,6 +20,7 @@ import numpy as np
 
 from stream_dr.checks import learned
 from stream_dr.rows.block import Block
+from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
 from stream_dr.targets.label_codes import Label
@@ -43,7 +44,7 @@ class SKMState(NamedTuple):
         self.basis.check(self.n_features, len(self.labels), self.rows)
 
 
-class SKMAccumulator:
+class SKMAccumulator(AccumulatorBase):
     """The mutable side of SKMState: one owner, rows in order, `add` checks everything before it writes."""
 
     def __init__(self, components: int, a: float, state: SKMState | None = None) -> None:
