@@ -1,11 +1,8 @@
-"""moment_plan: every check of a batch, and what it will change, before MomentAccumulator writes anything.
+"""plan: every check of a batch, and its effect, before MomentAccumulator writes anything.
 
-A Plan holds the rows to learn, their weights and encoded targets, and what the accumulator will be like afterwards: its
-width, kind of scatter, kind of targets and vocabulary.
-
-Cost: O(labels) for the targets, and one look at every value where the block does not say that it was looked at.
-
-Why this way: an error leaves the accumulator as it was because nothing has been written yet, not because it was undone.
+An error leaves the accumulator unchanged because nothing has been written yet, not because it was
+undone. Costs O(labels) for the targets, and one look at every value unless the block says that it
+was checked.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -21,7 +18,7 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows
 
 
 class Learner(Protocol):
-    """What a plan needs to know of the accumulator."""
+    """The accumulator, as far as a plan reads it."""
 
     encoding: Encoding
     scatter: str
@@ -33,21 +30,29 @@ class Learner(Protocol):
 
     @property
     def columns(self) -> int:
-        """Target columns k."""
+        """Number of target columns k."""
         ...
 
     @property
     def one_label(self) -> bool:
-        """Whether rows must have just one label."""
+        """True if rows must have just one label."""
         ...
 
 
 class Plan(NamedTuple):
-    """A batch that may be learned.
+    """A batch that may be learned, and the accumulator's properties after it.
 
-    X: (rows, ≤ width) dense or CSR. weights: (rows,) float64. encoded: its targets, None for unsupervised learners.
-    skipped: rows left out. scatter, width, columns, dense, target_kind, target_width, labels: the accumulator's after the
-    batch.
+    Attributes
+    ----------
+    X : (rows, ≤ width)
+        Dense or CSR.
+    weights : (rows,) float64
+    encoded : Encoded or None
+        Its targets. None for unsupervised learners.
+    skipped : int
+        Rows left out.
+    scatter, width, columns, dense, target_kind, target_width, labels
+        The accumulator's after the batch.
     """
 
     X: Rows
@@ -64,19 +69,20 @@ class Plan(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows to learn."""
+        """Number of rows to learn."""
         return len(self.weights)
 
     @property
     def sparse(self) -> bool:
-        """Whether rows are CSR."""
+        """True if rows are CSR."""
         return not isinstance(self.X, np.ndarray)
 
 
 def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
-    """The plan of a batch; `codes` is the learner's vocabulary, label → column.
+    """Return the plan of a batch.
 
-    Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
+    codes: the learner's vocabulary, label → column. Raises NotFinite, WidthMismatch,
+    TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
     """
     _check_width(learner, block)
     check_rows(block)
@@ -105,7 +111,10 @@ def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """The vocabulary with the batch's new labels at its end, and the column (labels of the batch,) int32 of each."""
+    """Return the vocabulary with the batch's new labels at its end, and each label's column.
+
+    The columns are (labels of the batch,) int32.
+    """
     new = [label for label in y.labels if label not in codes]
     column = np.empty(len(y.labels), dtype=np.int32)
     fresh = len(labels)
