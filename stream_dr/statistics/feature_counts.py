@@ -89,12 +89,14 @@ class FeatureCounts(NamedTuple):
                     f"counts of {other_counts.n_features} features cannot be merged with those of dense rows of "
                     f"{fixed.n_features}. Merge states of one width."
                 )
+
         if self.dense and other.dense and self.n_features != other.n_features and self.rows and other.rows:
             raise CannotMerge(f"counts of {other.n_features} and {self.n_features} features cannot be merged.")
         try:
             check_label_type(self.labels, other.labels)
         except InvalidTargets as e:
             raise CannotMerge(f"counts cannot be merged: {e}") from e
+
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         width = max(self.n_features, other.n_features)
         mine, theirs = _widened_sums(self, labels, width), _widened_sums(other, labels, width)
@@ -239,9 +241,11 @@ class FeatureCountAccumulator(AccumulatorBase):
         if unknown:
             raise CannotUnlearn(f"label {unknown[0]!r} was never learned. Give only rows that were.")
         batch = self._batch(block)
+
         gone = np.bincount(batch[4], minlength=len(self.labels))
         present, counts = np.zeros_like(self._present), np.zeros_like(self._counts)
         _count(*batch, present, counts)
+
         slack = 1e-9 * max(self._weight, 1e-300)
         if (
             np.any(gone > self._label_rows)
@@ -249,14 +253,17 @@ class FeatureCountAccumulator(AccumulatorBase):
             or np.any(present > self._present + slack)
         ):
             raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
+
         self._largest = max(self._largest, self._weight)
         remaining = self._weight - float(batch[-1].sum())
         if self.rows > block.rows and remaining * MOST_LOST < EPS * self._largest:
             raise PrecisionLost(
                 "the rows taken out weigh so much that those left would be lost in their rounding: count anew."
             )
+
         self._present = np.maximum(self._present - present, 0.0)
         self._counts = np.maximum(self._counts - counts, 0.0)
+
         self._add_labels(batch, -1)
         self.rows -= block.rows
         self._weight = remaining if self.rows else 0.0

@@ -93,20 +93,25 @@ class MappedState(NamedTuple):
             return other
         if not other.rows and maps[1].became(maps[0]):
             return self
+
         if self.feature_map != other.feature_map:
             raise CannotMerge(f"states of the maps {self.feature_map} and {other.feature_map} cannot be merged.")
+
         if self.table is not None and other.table is not None:
             table, new_index = joined(feature_map(self.feature_map), self.table, other.table)
             inner = self.inner.merge(renumbered(other.inner, new_index, table.width))
             return _of_table(inner, self.feature_map, table)
-        if self.table is not None or other.table is not None:  # one of them has learned nothing
+        # Only one of them has learned anything.
+        if self.table is not None or other.table is not None:
             return self if self.table is not None else other
+
         if not self.rows or not other.rows:
             learned = self if self.rows else other
             return learned._replace(inner=self.inner.merge(other.inner))._counted()
         if self.landmarks is not None and other.landmarks is not None:
             return self._on_landmarks(self.landmarks, other, other.landmarks)
         inner = self.inner.merge(other.inner)
+
         same = self.names == other.names
         width = feature_map(self.feature_map).out_features(0) if not same else max(self.n_features, other.n_features)
         return _around(inner, width, self.feature_map, self.names if same else None)
@@ -356,6 +361,7 @@ class TableAccumulator(MappedAccumulator):
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
             check_most_columns(self._map.making(), self._map.wishes(), rows.kinds, EXACT_WIDTH)
+
         self.table = add(self._map, before, rows)
         try:
             if before is None:
@@ -364,6 +370,7 @@ class TableAccumulator(MappedAccumulator):
         except BaseException:
             self.table = before
             raise
+
         self._names = self.table.names
         self.n_features = len(self._names)
 

@@ -154,7 +154,8 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
-            continue  # an earlier version kept it
+            # An earlier version kept it.
+            continue
         if not isinstance(value, dict):
             values[name] = value
         elif "array" in value:
@@ -168,6 +169,7 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict
             )
         else:
             values[name] = _nested(value["tuple"])
+
     restored = kind(**values)
     typed(restored)
     return restored

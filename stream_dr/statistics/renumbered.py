@@ -46,6 +46,7 @@ def renumbered(state: Any, new_index: np.ndarray, width: int) -> Any:
         return _reservoir(state, new_index, width)
     if isinstance(state, LabelSets):
         return state.renumbered(new_index, width)
+
     axes = _AXES.get(type(state))
     if axes is None:
         raise CannotMerge(

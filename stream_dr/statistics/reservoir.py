@@ -86,9 +86,11 @@ class Reservoir(NamedTuple):
         if (np.diff(self.numbers) <= 0).any():
             raise wrong(self, "numbers", "not ascending", "ascending")
         at_least(self, 0.0, "keys")
+
         low, high = (0, len(self.labels)) if self.labels else (-1, 0)
         within(self, low, high, "codes")
-        narrower = not self.rows and self.indices is None  # no row has told how wide rows are
+        # Without any row the width is unknown.
+        narrower = not self.rows and self.indices is None
         csr(self, n, self.values.shape[-1] if narrower else self.n_features)
 
     @property
@@ -110,8 +112,10 @@ class Reservoir(NamedTuple):
         if not self.rows:
             return other._replace(rows_skipped=self.rows_skipped + other.rows_skipped)
         check_label_type(self.labels, other.labels)
+
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         mine, theirs = (self.keys, other.keys) if self.weighted or other.weighted else _fresh_keys(self, other)
+
         keys = np.concatenate([mine, theirs])
         best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
         rows = _all_rows(self, other)[best]
@@ -225,10 +229,12 @@ class ReservoirAccumulator(AccumulatorBase):
             self._weighted = self._weighted or bool(np.any(block.weights != 1.0))
             with np.errstate(divide="ignore", over="ignore"):
                 draws = draws / block.weights
+
         limit = self._keys.max() if len(self._keys) == self.capacity else np.inf
         offered = np.flatnonzero(draws < limit)
         keys = np.concatenate([self._keys, draws[offered]])
         sampled, best = len(self._keys), np.sort(np.argsort(keys, kind="stable")[: self.capacity])
+
         new = offered[best[best >= sampled] - sampled]
         if len(new):
             self._rows = _under(self._rows[best[best < sampled]], block.X[new], self.n_features)

@@ -114,6 +114,7 @@ class MomentAccumulator(AccumulatorBase):
         features, classes, sets = (
             Absent() if part is None else part.freeze() for part in (self._features, self._classes, self._sets)
         )
+
         return MomentState(
             self.encoding,
             self.scatter,
@@ -161,7 +162,8 @@ class MomentAccumulator(AccumulatorBase):
         Another thread may call this while rows are learned.
         """
         sets = () if self._sets is None else self._sets.sets
-        labels = self.labels  # after the sets: no set has a label that is not there
+        # Read after the sets, so that no set has a label that is missing here.
+        labels = self.labels
         return {frozenset(labels[code] for code in s) for s in sets}
 
     @property

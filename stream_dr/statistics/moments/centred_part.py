@@ -113,15 +113,18 @@ class CentredPart(NamedTuple):
         a, b = self, other
         if b.weight == 0.0 or a.weight == 0.0:
             return a if b.weight == 0.0 else b
+
         total = a.weight + sign * b.weight
         if not total > 0.0:
             return empty_part(len(a.mean), a.cross.shape[1], a.exact)
         step = (b.mean - a.mean) + (b.low - a.low)
         mean, low = dd_add(a.mean, a.low, sign * (b.weight / total) * step)
+
         factor = sign * (a.weight / total) * b.weight
         cross = a.cross + sign * b.cross
         if target_step is not None:
             cross += factor * np.outer(step, target_step)
+
         scatter, diagonal = a.scatter, a.diagonal
         if a.exact:
             scatter = a.scatter + sign * b.scatter + factor * np.outer(step, step)

@@ -34,8 +34,10 @@ def centre_rows(
     zero = weighing == 0.0
     nonzero += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
-    rows[:] = X  # as float64: of another type numpy's product is not BLAS's
-    point = np.einsum("i,ij->j", weights, rows) / total  # not by BLAS, whose threads would wait on the product's cores
+    # As float64, because numpy multiplies other types without BLAS.
+    rows[:] = X
+    # By einsum, because BLAS's threads would spin on the product's cores.
+    point = np.einsum("i,ij->j", weights, rows) / total
     rows -= point
     step = np.einsum("i,ij->j", weights, rows) / total
     rows -= step

@@ -214,6 +214,7 @@ class LabelSetSums:
             own = tuple(sorted(codes[at[i] : at[i + 1]]))
             known_id = self._ids.get(own) if own else -1
             ids[i] = new.setdefault(own, known + len(new)) if known_id is None else known_id
+
         total = known + len(new)
         most = most_sets(width, dense or self._dense)
         if total > most:
@@ -256,12 +257,14 @@ class LabelSetSums:
             if s not in self._ids:
                 new[s] = len(self._ids) + len(new)
         self.begin(new, width, self._dense or other.dense)
+
         other = other.densified(width) if self._dense else other
         at = np.array([self._ids[s] for s in other.sets], dtype=np.int64)
         if self._dense:
             self._join_means(other, at, sign)
         else:
             self._table.join(other.keys, other.sums * sign, at, SHIFT)
+
         self._weights[at] += sign * other.weights
         self._rows[at] += other.rows if sign > 0 else -other.rows
         if sign < 0:

@@ -86,6 +86,7 @@ def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
     """
     _check_width(learner, block)
     check_rows(block)
+
     weights = as_weights(block.weights, block.rows)
     skipped = 0
     if learner.encoding == "none":
@@ -94,11 +95,13 @@ def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
         _check_targets(learner, block.y, block.rows)
         block, skipped = labelled_rows(block._replace(weights=weights))
         weights, y = block.weights, block.y
+
     weights = row_weights(weights, block.rows)
     scatter, width = learner.scatter, max(learner.n_features, block.features)
     if scatter == "auto" and block.rows:
         stated = not block.sparse or block.width_stated
         scatter = "exact" if stated and block.features <= EXACT_WIDTH else "diagonal"
+
     kind, labels, columns, encoded = learner.target_kind, learner.labels, learner.columns, None
     target_width = learner.target_width
     if y is not None:
@@ -106,6 +109,7 @@ def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
         labels, column = vocabulary(codes, labels, y)
         encoded = encode(y, learner.encoding, column)
         columns = len(labels) if encoded.values is None else encoded.values.shape[1]
+
     dense = learner.dense or not block.sparse
     return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels)
 
@@ -133,11 +137,13 @@ def _check_width(learner: Learner, block: Block) -> None:
             f"batch has {features} features; this model was started with {learner.n_features}. "
             "Send those columns or start a new model."
         )
+
     if learner.dense and features > learner.n_features:
         raise WidthMismatch(
             f"sparse batch has {features} features; dense rows have fixed them at {learner.n_features}. "
             "Send at most those or start a new model."
         )
+
     if learner.scatter == "exact" and features > EXACT_WIDTH:
         advice = "Use MMC, which has a diagonal form" if learner.one_label else 'Start a model with scatter="diagonal"'
         raise TooManyFeatures(
@@ -157,11 +163,13 @@ def _check_targets(learner: Learner, y: Any, rows: int) -> None:
             f"targets are of kind {y.kind}; this model was started with {learner.target_kind}. "
             f"Pass {learner.target_kind} targets or start a new model."
         )
+
     check_kind(learner.encoding, y.kind)
     if learner.one_label and y.kind != "class":
         raise TargetKindMismatch(
             f"{y.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."
         )
+
     check_label_type(learner.labels, y.labels)
     if y.kind != "continuous":
         return

@@ -204,6 +204,7 @@ class MomentState(NamedTuple):
         """
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
+
         label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.columns)
         return Centred(
             s * self.weight,
@@ -315,11 +316,13 @@ def merged(older: MomentState, newer: MomentState) -> MomentState:
     Under decay `newer` came after `older`.
     """
     check_spec(older, newer)
+
     skipped = older.rows_skipped + newer.rows_skipped
     if newer.rows == 0 or older.rows == 0:
         one, other = (older, newer) if newer.rows == 0 else (newer, older)
         scatter = other.scatter if one.scatter == "auto" else one.scatter
         return one._replace(rows_skipped=skipped, scatter=scatter)
+
     _check_shapes(older, newer)
     a, b = together(scaled(older, older.scale * older.decay**newer.clock / newer.scale), newer)
     return a._replace(

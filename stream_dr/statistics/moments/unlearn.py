@@ -41,14 +41,18 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
     if part.rows == 0:
         return whole._replace(rows_skipped=skipped)
     rows = _remaining(whole.rows, part.rows, "rows")
+
     _check_contained(whole, part)
     a, b = together(whole, scaled(part, 1.0 / whole.scale))
+
     largest = a.largest.join(_varying(a))
     noise = ROUNDING * largest.weight
     _check_weight(a.weight, b.weight, noise, "weight")
     _check_parts(a, b, noise)
+
     if rows == 0:
         return empty_state(whole.encoding, whole.scatter, whole.decay, *keeps(whole))._replace(rows_skipped=skipped)
+
     sums = joined_sums(a, b, -1.0)
     _check_scatter(sums, largest, _rounding(a))
     out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_exact_zeros(sums))

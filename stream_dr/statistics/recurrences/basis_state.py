@@ -59,13 +59,16 @@ class BasisState(NamedTuple):
         k = p + means
         shaped(self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,))
         finite(self, "columns", "mixing", "gram", "lengths", "shift")
+
         at_least(self, 0.0, "counts")
-        within(self, 0, min(p, rows) + 1, "live")  # a row starts one component at most
+        # A row starts one component at most.
+        within(self, 0, min(p, rows) + 1, "live")
         within(self, 0, rows + 1, "turned")
         if self.shift is not None:
             shaped(self, np.float64, shift=(features,))
             if (np.abs(self.shift) > 2.0 * LARGEST).any():
                 raise wrong(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
+
         if not SMALLEST_UNIT <= self.unit <= 1.0:
             raise wrong(self, "unit", f"{self.unit}", f"from {SMALLEST_UNIT} to 1")
         if not np.diagonal(self.mixing)[: self.live].all():
@@ -92,6 +95,7 @@ def unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.n
     """
     size = max(vectors.max(initial=0.0), -vectors.min(initial=0.0)) or 1.0
     scaled = vectors / size
-    lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * size  # a third of the time of np.linalg.norm
+    # A third of the time of np.linalg.norm.
+    lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * size
     long_enough = lengths > smallest * lengths.max(initial=0.0)
     return np.ascontiguousarray(vectors[:, long_enough] / lengths[long_enough]), lengths[long_enough]

@@ -108,6 +108,8 @@ class BlockBasis:
         mixing = self.table[:p, size : size + k].copy()
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
+
+        # Some thousand features at a time, to bound the temporary memory.
         gram = np.zeros((k, k))
         for start in range(0, self.features, 4096):
             part = self.columns[start : min(start + 4096, self.features), :k]
@@ -116,6 +118,7 @@ class BlockBasis:
                 part[:, p] = 0.0
             vectors = part * scale
             gram += vectors.T @ vectors
+
         self._set_small(gram, np.eye(p, k), np.tile(np.diag(gram), (2, 1)))
         self.turned = row
         self._drop_zeros()
