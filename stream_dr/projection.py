@@ -60,6 +60,34 @@ class Projection(Protocol):
         ...
 
 
+class LinearProjection(Projection, Protocol):
+    """Projection by loadings, of rows or of mapped rows."""
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Point (features,) that rows are centred on."""
+        ...
+
+    @property
+    def loadings(self) -> np.ndarray:
+        """Directions (features, components)."""
+        ...
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues (components,)."""
+        ...
+
+    @property
+    def readout(self) -> Readout | None:
+        """Prediction from the components, or None."""
+        ...
+
+    def scoring(self) -> Projection:
+        """Return the projection of rows to the scores of `readout`."""
+        ...
+
+
 SOLUTIONS = ("exact", "diagonal", "refined", "recurrence")
 """How a projection may have been found."""
 

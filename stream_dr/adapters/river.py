@@ -82,7 +82,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.estimator = estimator
         self.prefix = prefix
         self.learner = clone(estimator)
-        self._by_name = bool(self.learner.goes_by_name())
+        self._by_name = bool(self.learner.columns_by_name())
         self._columns: dict[Hashable, int] = {}
         self._last = Layout((), {})
 

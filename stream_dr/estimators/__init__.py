@@ -1,8 +1,7 @@
-"""The registry: every estimator by its key. A new estimator is one file here and one line in `_PLACES`.
+"""The registry of estimators by key.
 
-`ESTIMATORS` maps key → class and imports an estimator's file only when it is looked up.
-
-Why this way: the engine, the service and the contract tests find estimators here and name none of them.
+To add an estimator, write one file here and one line in `_PLACES`. The engine, the service and the
+contract tests look estimators up here and name none of them.
 """
 
 import importlib
@@ -36,7 +35,7 @@ _PLACES = {
 
 
 class Registry(Mapping[str, type]):
-    """Key → estimator class, loaded when looked up."""
+    """Mapping of keys to estimator classes, imported when looked up."""
 
     def __init__(self, places: dict[str, str]) -> None:
         self._places = dict(places)
@@ -60,7 +59,7 @@ class Registry(Mapping[str, type]):
         return len(self._places)
 
     def key_of(self, estimator: Any) -> str:
-        """The key an estimator (or its class) is registered under."""
+        """Return the key under which an estimator or its class is registered."""
         name = estimator.__name__ if inspect.isclass(estimator) else type(estimator).__name__
         for key, place in self._places.items():
             if place.split(":")[1] == name:
@@ -69,14 +68,20 @@ class Registry(Mapping[str, type]):
 
 
 ESTIMATORS = Registry(_PLACES)
-"""Every estimator: key → class."""
+"""Every estimator class by its key."""
 
 CLASSIFIERS = Registry({"k_nearest": "k_nearest:KNearest"})
-"""Classifiers that are no projection, so no model of a service: key → class. They are saved and loaded like the others."""
+"""Classifiers by key that are no projections, so they cannot be models of a service.
+
+They are saved and loaded like estimators.
+"""
 
 
 def make(key: str, params: dict[str, Any] | None = None, registry: Registry = ESTIMATORS) -> Any:
-    """An unfitted estimator from its registry key and parameters. Raises UnknownEstimator or InvalidParameter."""
+    """Return an unfitted estimator by its registry key and parameters.
+
+    Raises UnknownEstimator or InvalidParameter.
+    """
     kind = registry[key]
     allowed = parameters(kind)
     if error := unknown_parameter(key, params or {}, allowed):
@@ -87,6 +92,6 @@ def make(key: str, params: dict[str, Any] | None = None, registry: Registry = ES
 
 
 def parameters(kind: type) -> dict[str, inspect.Parameter]:
-    """An estimator class's parameters by name, with annotation and default."""
+    """Return an estimator class's parameters by name, with annotation and default."""
     signature = inspect.signature(kind)
     return dict(signature.parameters)

@@ -1,15 +1,13 @@
-"""CCIPCA: principal components by a recurrence, for streams wider than a scatter matrix can be kept for.
+"""CCIPCA: principal components by a recurrence, for very wide streams.
 
-How close it comes, as the share of the best 10 dimensions' energy that its 10 hold after 20,000 generated text rows of
-47,236 features (python benchmarks/recurrences.py energy --rows 20000): amnesic = 1: 0.984, 2: 0.972, 4: 0.942, 0: 0.696;
-without centring, where gensim's LSI can be compared: 0.984 against 0.980.
+How close it comes, as the share of the best 10 dimensions' energy that its 10 hold after 20,000
+generated text rows of 47,236 features (python benchmarks/recurrences.py energy --rows 20000):
 
-So: keep amnesic between 1 and 2. At 0 the first rows, learned while the vectors still pointed anywhere, weigh for ever;
-the more above 2, the fewer recent rows the answer rests on, which is what a drifting stream wants and a steady one does
-not. Where a scatter matrix fits (d up to a few thousand), `PCA` is exact, merges and unlearns; use it.
-
-Why this way: a recurrence keeps p vectors where exact PCA keeps d² numbers, and its answer moves smoothly from row to
-row, so what is trained behind it (a classifier in a river pipeline) is not thrown off by components that turn or swap.
+- amnesic = 1: 0.984
+- amnesic = 2: 0.972
+- amnesic = 4: 0.942
+- amnesic = 0: 0.696
+- without centring, so that gensim's LSI can be compared: 0.984 against 0.980
 """
 
 from dataclasses import dataclass
@@ -20,14 +18,15 @@ import numpy as np
 from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
 from stream_dr.estimators.fitting.mapping import (
     StateType,
-    accumulate,
     check_feature_map,
     inner_state,
+    make_accumulator,
     mapped_bytes,
-    solved,
+    solve_mapped,
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
+from stream_dr.statistics.protocol import State
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
@@ -35,27 +34,49 @@ from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCASta
 
 @dataclass(eq=False, repr=False)
 class CCIPCA(LinearGaussian):
-    """Candid covariance-free incremental PCA [CCIPCA]: sample by sample exactly, sparse or dense. Unsupervised.
+    """Find principal components of streams too wide for a scatter matrix.
 
-    `components_` have unit length; `eigenvalues_` are the recurrence's own estimates ‖v_i‖ in the unit of X². Variances,
-    covariance and scores are by those estimates (divisor n; about zero where not centred), as if `components_` were
-    orthonormal, which they are in the limit. Left out are components not started, those below 1e-10 of the largest, and
-    those past as many as there are features, which hold what the recurrence has left over; `rank_` says how many there
-    are.
+    Candid covariance-free incremental PCA [CCIPCA], updated row by row, sparse or dense.
+    Unsupervised: y is ignored.
 
-    Cost: a row O(nonzeros · p + p²); memory 8 · k · (d + 2 k) bytes, k = p + 1 to the next 8. Does not merge, does not
-    unlearn: its answer depends on the order of rows. Weights are left out: the recurrence has no place for them.
+    >>> import numpy as np
+    >>> from stream_dr import CCIPCA
+    >>> rows = np.random.default_rng(0).normal(size=(500, 3)) * [9.0, 3.0, 1.0]
+    >>> int(abs(CCIPCA(n_components=1).fit(rows).components_).argmax())
+    0
+
+    Where a scatter matrix fits (up to a few thousand features), use `PCA`: it is exact, merges and
+    unlearns. CCIPCA keeps p vectors where PCA keeps d² numbers, and its answer moves smoothly from
+    row to row. So a classifier trained behind it is not thrown off by components that turn or
+    swap. It does not merge and does not unlearn, since its answer depends on the order of rows,
+    and it takes no weights.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 2
-        Components looked for, at most 2,000.
+        Number of components looked for, at most 2,000.
     amnesic : float ≥ 0, default 2.0
-        ℓ of the paper: recent rows weigh more. Between 1 and 2 for a steady stream, above for one that drifts.
+        ℓ of the paper. The larger, the more recent rows weigh. Take 1 to 2 for a steady stream,
+        more for one that drifts. At 0 the first rows, learned while the vectors still pointed
+        anywhere, keep their weight for ever.
     center : bool, default True
         Subtract the running mean.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first; with nystroem or random_fourier this is kernel PCA, approximately.
+        Spec of a map that rows go through first. With nystroem or random_fourier this is
+        approximate kernel PCA.
+
+    Notes
+    -----
+    `components_` have unit length. `eigenvalues_` are the recurrence's own estimates ‖v_i‖, in the
+    unit of X². Variances, covariance and scores rest on these estimates (divisor n; about zero if
+    not centred), as if `components_` were orthonormal, which they are in the limit.
+
+    `rank_` is the number of components, without those that are not started, those below 1e-10 of
+    the largest, and those past the number of features, which hold only remainders of the
+    recurrence.
+
+    Learning a row costs O(nonzeros · p + p²) for p components. State: 8 · k · (d + 2 k) bytes for
+    d features, with k = p + 1 rounded up to a multiple of 8.
     """
 
     merges_as: ClassVar[str] = "PCA"
@@ -75,16 +96,19 @@ class CCIPCA(LinearGaussian):
         check_choice("center", self.center, (True, False))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> Any:
-        """A new accumulator, or one that goes on from `state`."""
-        return accumulate(self.feature_map, self._recurrence, state)
+    def accumulator(self, state: State | None = None) -> Any:
+        """Return a new accumulator, or one that continues from `state`."""
+        return make_accumulator(self.feature_map, self._recurrence, state)
 
-    def _recurrence(self, state: Any) -> CCIPCAAccumulator:
+    def _recurrence(self, state: State) -> CCIPCAAccumulator:
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
-    def solve(self, state: Any) -> Projection:
-        """The projection of `state`: its vectors, each divided by its length. O(d p²)."""
-        return solved(state, self._unit_vectors)
+    def solve(self, state: State) -> Projection:
+        """Return the projection of `state`: its vectors divided by their lengths.
+
+        Costs O(d p²).
+        """
+        return solve_mapped(state, self._unit_vectors)
 
     def _unit_vectors(self, state: CCIPCAState) -> Linear:
         vectors = state.basis.vectors()[:, : state.n_features]
@@ -94,11 +118,11 @@ class CCIPCA(LinearGaussian):
 
     @property
     def singular_values_(self) -> np.ndarray:
-        """(components,) of the centred rows: √(n · eigenvalues_)."""
+        """Singular values (components,) of the centred rows: √(n · eigenvalues_)."""
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
     def _gaussian(self) -> Gaussian:
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         state = inner_state(self.state_)
         d, n = len(projection.mean), state.rows
         return Gaussian(
@@ -112,7 +136,10 @@ class CCIPCA(LinearGaussian):
         )
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · k · (d + 2 k), k = p + 1 to the next multiple of 8, d as mapped where there is a map."""
+        """Return 8 · k · (d + 2 k), with k = p + 1 rounded up to a multiple of 8.
+
+        d is the number of mapped features if there is a feature map.
+        """
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 
     def _basis_bytes(self, n_features: int, n_targets: int) -> int:

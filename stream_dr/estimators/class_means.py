@@ -1,7 +1,7 @@
-"""ClassMeans: the projection onto the span of the class means, and the nearest-mean classifier on it."""
+"""ClassMeans: the span of the class means, and the nearest-mean classifier."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,46 +10,61 @@ from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, cla
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import EPS
+from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
 class ClassMeans(LinearClassifier):
-    """Principal directions between classes: eigenvectors of Sb = Cxy diag(1/n_j) Cxyᵀ / N, by priors [mathematics §2].
+    """Project rows onto the directions in which the class means differ most.
 
-    Orthonormal, at most (classes − 1) of them for one label a row and one a label for several; exact at every row, since
-    Cxx is not needed (it is SKM at a = 1, eigenvalues halved). `predict` gives the label of the nearest class mean in
-    the whole space, whatever n_components (of several labels a row the one label nearest); on all components the
-    distances differ by the same amount for every class. `predict_proba` takes classes to be equally frequent and to vary
-    alike in all directions, by the mean within-class variance: then the nearest mean is the most probable class, and
-    `decision_function` is linear.
-
-    Targets: one or several labels a row. State: O(d·(k + 2)). Learning a row costs O(its entries); solving O(d k²);
-    predicting a row O(k · its entries). Merges and unlearns.
-
-    Left out: the within-class spread (use LDA) and a shrinkage of means.
-
-    Attributes
-    ----------
-    centroids_ : ndarray (classes, features), float64
-        Class means, in the order of `classes_`; of mapped features with a feature map.
+    The cheapest supervised projection. It needs only the class means, so it works at any number of
+    features, inverts nothing and is exact after every row. It is also a classifier: `predict`
+    returns the label of the nearest class mean.
 
     >>> from stream_dr import ClassMeans
     >>> means = ClassMeans().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0]], ["a", "a", "b"])
     >>> means.predict([[3.0, 0.0]]).tolist()
     ['b']
+
+    Use `LDA` instead if features differ in scale or are correlated: this method ignores the spread
+    within classes. Targets are one or several labels a row. There are at most (classes − 1)
+    components for one label a row, and one a label for several. Merges and unlearns.
+
+    Attributes
+    ----------
+    centroids_ : ndarray (classes, features), float64
+        Class means, in the order of `classes_`. In mapped features if there is a feature map.
+
+    Notes
+    -----
+    The directions are the orthonormal eigenvectors of the between-class scatter Sb = Cxy
+    diag(1/n_j) Cxyᵀ / N, by priors [mathematics §2]. Cxy is the cross-scatter of rows and class
+    indicators, n_j the weight of class j. This is SKM at a = 1 with half the eigenvalues.
+
+    `predict` measures distances in the whole space, whatever n_components is. On all components
+    the distances differ by the same amount for every class. For rows of several labels it returns
+    the one label that is nearest. `predict_proba` takes classes as equally frequent and alike in
+    variance in all directions, with the mean within-class variance. Then the nearest mean is the
+    most probable class, and `decision_function` is linear.
+
+    State: O(d·(k + 2)) numbers for d features and k classes. Learning a row costs O(its entries),
+    solving O(d k²), predicting a row O(k · its entries). Left out: a shrinkage of means.
     """
 
     limit: ClassVar[str] = "there are at most as many as classes less 1, and as features that vary"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     needs_scatter: ClassVar[bool] = False
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
-        """Eigenvectors and eigenvalues of Sb."""
+    def directions(self, moments: Moments, state: State) -> Directions:
+        """Return the eigenvectors and eigenvalues of Sb."""
         vectors, values = moments.between()
         return vectors, values**2
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Equal priors, and one variance in all directions: the mean within-class variance."""
+        """Return the readout of classes with equal priors and one variance.
+
+        The variance is the mean within-class variance, the same in all directions.
+        """
         offsets = moments.offsets
         centres = offsets.T @ (loadings / moments.scale[:, None])
         within = float(moments.diagonal.sum()) - float((offsets**2).sum(axis=0) @ moments.label_weights)
@@ -62,7 +77,10 @@ class ClassMeans(LinearClassifier):
 
     @property
     def centroids_(self) -> np.ndarray:
-        """(classes, features) float64 class means, in the order of `classes_`; of mapped features with a feature map."""
+        """Class means (classes, features) float64, in the order of `classes_`.
+
+        In mapped features if there is a feature map.
+        """
         moments = self.moments(self.state_)
         means = moments.mean + (moments.offsets / moments.scale[:, None]).T
         return means[sorted(range(len(means)), key=lambda at: moments.labels[at])]

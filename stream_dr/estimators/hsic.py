@@ -1,4 +1,4 @@
-"""hsic: the Hilbert-Schmidt independence criterion of rows and their targets."""
+"""hsic: the Hilbert-Schmidt independence criterion of rows and targets."""
 
 from typing import Any, Literal
 
@@ -16,16 +16,42 @@ def hsic(
     sigma: float = 1.0,
     feature_map: dict[str, Any] | None = None,
 ) -> float:
-    """The Hilbert-Schmidt independence criterion of rows and targets, tr(K H L H) / (n − 1)² [SRP eq. 1].
+    """Return the Hilbert-Schmidt independence criterion of rows and targets.
 
-    X: (rows, features), say what `transform` gives; K is their linear kernel, or the one of `feature_map`. y: the rows'
-    labels or numbers; L is `kernel` on them, as SPCA's parameters `kernel` and `sigma` have it: on labels the delta
-    kernel. sample_weight: (rows,). 0 where no mean of X depends on y; it grows with the square of X. Time O(entries of X ·
-    targets), memory O(features · targets): K and L are never formed. Raises InvalidRows where there are fewer than two rows.
+    It is tr(K H L H) / (n − 1)² [SRP eq. 1] with H the centring of n rows. It is 0 if no mean of X
+    depends on y, and grows with the square of X.
 
     >>> from stream_dr import hsic
-    >>> round(hsic([[0.0], [2.0], [0.0], [2.0]], ["a", "b", "a", "b"]), 3), hsic([[0.0], [2.0]] * 2, ["a", "a", "b", "b"])
-    (0.889, 0.0)
+    >>> round(hsic([[0.0], [2.0], [0.0], [2.0]], ["a", "b", "a", "b"]), 3)
+    0.889
+    >>> hsic([[0.0], [2.0]] * 2, ["a", "a", "b", "b"])
+    0.0
+
+    Parameters
+    ----------
+    X : array (rows, features)
+        Rows, such as the output of `transform`. K is their linear kernel, or that of
+        `feature_map`.
+    y : array (rows,)
+        Labels or numbers of the rows. L is `kernel` on them.
+    sample_weight : array (rows,) or None, default None
+        Weights of the rows.
+    kernel : {"linear", "delta", "rbf"}, default "linear"
+        Kernel on the targets, as for `SPCA`. On labels it is the delta kernel.
+    sigma : float > 0, default 1.0
+        Width of the "rbf" kernel.
+    feature_map : dict or None, default None
+        Spec of a map that rows go through first.
+
+    Raises
+    ------
+    InvalidRows
+        If there are fewer than two rows.
+
+    Notes
+    -----
+    Takes O(entries of X · targets) time and O(features · targets) memory. K and L are never
+    formed.
     """
     state = SPCA(kernel=kernel, sigma=sigma, feature_map=feature_map).fit(X, y, sample_weight).state_
     moments = moments_of(state)

@@ -9,37 +9,53 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.feature_maps import feature_map
+from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.label_sets import most_sets
+from stream_dr.statistics.protocol import State
 
 
 class HSL(TwoStage):
-    """Hypergraph spectral learning: rows are vertices, labels are hyperedges, L a normalised Laplacian of that graph.
+    """Find directions that keep rows with common labels together.
 
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L, X centred [2S §2; mathematics §3]. `laplacian`:
-
-    - "zhou": XH = Cxy' diag(n_e^−1/2), where Cxy' is of row i's targets divided by √(its number of labels);
-    - "clique": XH = Cxy', divided by √(Σ_{e∋i} n_e);
-    - "star": XH = Cxy' diag(1/n_e), divided by √(Σ_{e∋i} 1/n_e).
-
-    Self-loops (the diagonal of I − L) are kept and count in the degrees. n_e, the rows that have label e, is final only
-    at the end; so clique and star keep the sum of rows per distinct label set, and get degrees when solving: exact in
-    one pass, whatever the order of rows. They keep at most 20,000 sets, and 1 GiB of dense rows' sums; a batch that
-    would exceed that is refused, by a `Directory` before it is in the log. At most one component per label; eigenvalues
-    lie in [0, 1]. Rows with an empty list of labels count in the mean and in Cxx only.
-
-    Targets: one or several labels a row. State: O(d·(k + 2)), k labels; for clique and star a sum of rows per distinct label
-    set, + d² with exact scatter. Learning a row costs O(its entries × its labels), + O(d²) with exact scatter; solving
-    O(d³ + d k²), with the diagonal O(d k²), which `refine` makes exact. Merges and unlearns.
-
-    Parameters
-    ----------
-    laplacian : {"zhou", "clique", "star"}, default "zhou"
-        Which normalised Laplacian; see above.
+    Hypergraph spectral learning: rows are vertices, labels are hyperedges, and L is a normalised
+    Laplacian of that graph.
 
     >>> from stream_dr import HSL
     >>> hsl = HSL(laplacian="star").fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])
     >>> hsl.rank_
     2
+
+    Targets are one or several labels a row. There is at most one component per label. Merges and
+    unlearns. It does not predict: put it before a classifier of label sets, or use OPLS or CCA.
+
+    Parameters
+    ----------
+    laplacian : {"zhou", "clique", "star"}, default "zhou"
+        Normalised Laplacian, see Notes.
+
+    Notes
+    -----
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L, X centred [2S §2; mathematics §3].
+    Eigenvalues lie in [0, 1]. n_e is the number of rows with label e, and Cxy the cross-scatter of
+    rows and label indicators. By `laplacian`, XH is:
+
+    - "zhou": Cxy' diag(n_e^−1/2), where the targets of row i are divided by √(its number of
+      labels).
+    - "clique": Cxy', where the targets of row i are divided by √(Σ_{e∋i} n_e).
+    - "star": Cxy' diag(1/n_e), where the targets of row i are divided by √(Σ_{e∋i} 1/n_e).
+
+    Self-loops (the diagonal of I − L) are kept and count in the degrees. Rows with an empty list
+    of labels count in the mean and in Cxx only.
+
+    n_e is final only at the end of the stream. So clique and star keep the sum of rows per
+    distinct label set, and compute degrees when solving. This is exact in one pass, whatever the
+    order of rows. They keep at most 20,000 sets, and 1 GiB of dense rows' sums. A batch that would
+    exceed this is refused, by a `Directory` before it is in the log.
+
+    State: O(d·(k + 2)) numbers for d features and k labels. Clique and star add a sum of rows per
+    distinct label set, exact scatter adds d². Learning a row costs O(its entries × its labels),
+    and O(d²) with exact scatter. Solving costs O(d³ + d k²), or O(d k²) from the diagonal, which
+    `refine` makes exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as labels"
@@ -78,27 +94,34 @@ class HSL(TwoStage):
         super().check_parameters()
         check_choice("laplacian", self.laplacian, ("zhou", "clique", "star"))
 
-    def target_encoding(self) -> Any:
-        """Zhou's weights need only the row; the others come from the label sets."""
+    def target_encoding(self) -> Encoding:
+        """Return "zhou" weights, which need only the row, or plain indicators.
+
+        The other Laplacians are computed from the label sets.
+        """
         return "zhou" if self.laplacian == "zhou" else "indicator"
 
     def keeps_label_sets(self) -> bool:
-        """Whether the sums of each distinct label set are remembered."""
+        """True if the state keeps the sum of rows of each distinct label set."""
         return self.laplacian != "zhou"
 
     def most_label_sets(self, n_features: int, sparse: bool) -> int | None:
-        """Distinct label sets whose sums are kept, clique and star: 20,000, or as many as 1 GiB holds of dense rows."""
+        """Return the largest number of distinct label sets, or None without a limit.
+
+        For clique and star it is 20,000, or as many as 1 GiB holds of dense rows.
+        """
         if not self.keeps_label_sets():
             return None
         if self.feature_map is None:
             return most_sets(n_features, not sparse)
-        made = feature_map(self.feature_map)
-        return most_sets(made.out_features(n_features), not made.sparse)
+        mapping = feature_map(self.feature_map)
+        return most_sets(mapping.out_features(n_features), not mapping.sparse)
 
-    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
-        """XH of the hypergraph; see the class."""
+    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
+        """Return XH of the hypergraph, and its size for the rounding test."""
         k = len(moments.label_weights)
-        if self.laplacian == "zhou" or moments.kind == "class" or k == 0:  # all three are one, of one label a row
+        # For one label a row all three Laplacians are the same.
+        if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return moments.cross / np.sqrt(moments.label_weights), k**0.5
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
@@ -107,9 +130,10 @@ class HSL(TwoStage):
 
 
 def edge_columns(sets: Any, n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:
-    """(sets, labels) what a row of each label set is multiplied by: 1/√deg, for the star times 1/n_e [mathematics §3].
+    """Return the factors (sets, labels) of the rows of each label set.
 
-    deg of a set is Σ n_e (clique) or Σ 1/n_e (star) over its labels; n_e (labels,): labels without weight count nothing.
+    A factor is 1/√deg, for the star times 1/n_e [mathematics §3]. deg of a set is Σ n_e (clique)
+    or Σ 1/n_e (star) over its labels. n_e is (labels,). Labels without weight count nothing.
     """
     share = np.divide(1.0, n_e, out=np.zeros_like(n_e), where=n_e > 0)
     part, edge = (n_e, (n_e > 0).astype(float)) if laplacian == "clique" else (share, share)

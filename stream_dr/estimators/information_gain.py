@@ -1,16 +1,4 @@
-"""InformationGain: keeps the features that tell most about the label.
-
-IG(t) = H(label) − P(t) H(label | t) − P(¬t) H(label | ¬t), with t "the feature is present (≠ 0)", 0 log 0 = 0, in nats;
-this is the mutual information of presence and label. With several labels a row it is the sum over labels of the mutual
-information of presence and "the row has this label". Baseline of [SKM section 5.1] (IG3, IG500), after Yang and
-Pedersen.
-
-Cost: learning O(entries · labels of the row) a row, memory 8 · features · (labels + 1) bytes; solving O(features ·
-labels). Merges: yes, exactly. Unlearns: yes, exactly.
-
-Why this way: the counts are sums, so nothing is lost by a single pass; a feature in every row or in none has gain 0 and
-comes last, ties are broken by index so that equal counts give equal choices.
-"""
+"""InformationGain: keeps the features that tell most about the label."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
@@ -19,45 +7,71 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
-from stream_dr.estimators.fitting.mapping import StateType, accumulate, check_feature_map, mapped_bytes, solved
+from stream_dr.estimators.fitting.mapping import (
+    StateType,
+    check_feature_map,
+    inner_projection,
+    make_accumulator,
+    mapped_bytes,
+    solve_mapped,
+)
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns, Projection
 from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
+from stream_dr.statistics.protocol import State
 
 _CHUNK = 1 << 20
-"""Entries of the (features, labels) table worked on at a time."""
+"""Number of entries of the (features, labels) table worked on at a time."""
 
 
 @dataclass(eq=False, repr=False)
 class InformationGain(AdditiveEstimator):
-    """Keeps the `n_components` features of highest information gain (at most as many as there are).
+    """Keep the features whose presence says most about the label.
 
-    Time a row O(entries · labels of the row); memory 8 · features · (labels + 1) bytes. Merges and unlearns exactly.
-    Left out: continuous targets and features' values, for which presence is no measure; use PLSDA or CCA. The common
-    parameter `decay`: the counts are exact whole numbers, by which merge, unlearn and equal choices from equal counts
-    hold; a model started later (PUT from a position) forgets what lies before it.
-
-    Parameters
-    ----------
-    n_components : int ≥ 1, default 500
-        Features kept, at most as many as there are.
-    target : {"auto", "class", "multilabel"}, default "auto"
-        Kind of targets; "auto": that of the first batch.
-    feature_map : dict or None, default None
-        Spec of a map that rows go through first: hashing (of Fourier features every one is always present).
-
-    Attributes
-    ----------
-    columns_ : ndarray (components,), int64
-        The features kept, best first.
-    scores_ : ndarray (components,), float64
-        Their information gain in nats, which is also what `eigenvalues_` gives.
-    components_ : ndarray (components, features), float64
-        Rows of the identity, made when read.
+    A feature is present in a row if it is not 0, so this fits word counts and other sparse rows.
+    The result is a choice of columns, not a rotation.
 
     >>> from stream_dr import InformationGain
     >>> InformationGain(n_components=1).fit([[1, 0], [1, 2], [0, 3]], ["a", "a", "b"]).columns_
     array([0])
+
+    Targets are one or several labels a row. Merges and unlearns exactly. For continuous targets or
+    features whose values matter, use PLSDA or CCA.
+
+    Parameters
+    ----------
+    n_components : int ≥ 1, default 500
+        Number of features kept, at most as many as there are.
+    target : {"auto", "class", "multilabel"}, default "auto"
+        Kind of targets. "auto" takes that of the first batch.
+    feature_map : dict or None, default None
+        Spec of a map that rows go through first, such as hashing. Fourier features are always
+        present, so they tell nothing.
+
+    Attributes
+    ----------
+    columns_ : ndarray (components,), int64
+        Indices of the features kept, best first.
+    scores_ : ndarray (components,), float64
+        Information gain of the features kept, in nats. `eigenvalues_` are the same numbers.
+    components_ : ndarray (components, features), float64
+        Rows of the identity, made when read.
+
+    Notes
+    -----
+    IG(t) = H(label) − P(t) H(label | t) − P(¬t) H(label | ¬t), where t is "the feature is
+    present", 0 log 0 = 0, in nats. This is the mutual information of presence and label. With
+    several labels a row it is the sum over labels of the mutual information of presence and "the
+    row has this label". It is a baseline of [SKM section 5.1] (IG3, IG500), after Yang and
+    Pedersen.
+
+    A feature in every row or in none has gain 0 and comes last. Ties are broken by index, so equal
+    counts give equal choices.
+
+    Learning a row costs O(entries · labels of the row), solving O(features · labels). State: 8 ·
+    features · (labels + 1) bytes. There is no `decay`: the counts are exact whole numbers, on
+    which merging, unlearning and equal choices rest. A model started later (PUT from a position)
+    forgets the rows before it.
     """
 
     limit: ClassVar[str] = "there are no more features"
@@ -76,13 +90,13 @@ class InformationGain(AdditiveEstimator):
         check_choice("target", self.target, ("auto", "class", "multilabel"))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: Any = None) -> Any:
-        """Counts that start empty, or go on from `state`."""
-        return accumulate(self.feature_map, FeatureCountAccumulator, state)
+    def accumulator(self, state: State | None = None) -> Any:
+        """Return counts that start empty, or continue from `state`."""
+        return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
-    def solve(self, state: Any) -> Projection:
-        """The best columns of `state`."""
-        return solved(state, self._best)
+    def solve(self, state: State) -> Projection:
+        """Return the choice of the best columns of `state`."""
+        return solve_mapped(state, self._best)
 
     def _best(self, state: FeatureCounts) -> Columns:
         scores = information_gain(state)
@@ -90,24 +104,28 @@ class InformationGain(AdditiveEstimator):
         return Columns(best, scores[best], state.n_features)
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · (features · (labels + 1) + 2 · labels), features as mapped where there is a map."""
+        """Return 8 · (features · (labels + 1) + 2 · labels) bytes.
+
+        Features are those of the map if there is one.
+        """
         return mapped_bytes(self.feature_map, _count_bytes, n_features, n_targets)
 
     @property
     def columns_(self) -> np.ndarray:
-        """(components,) int64 indices of the features kept, best first."""
+        """Indices (components,) int64 of the features kept, best first."""
         return self._linear("columns")
 
     @property
     def scores_(self) -> np.ndarray:
-        """(components,) float64 information gain of the features kept, in nats."""
+        """Information gain (components,) float64 of the features kept, in nats."""
         return self._linear("scores")
 
     def get_support(self, indices: bool = False) -> np.ndarray:
-        """Mask (features,) bool of the features kept or, with `indices`, their indices (components,), ascending.
+        """Return the mask (features,) bool of the features kept.
 
-        As scikit-learn's selectors have it; `columns_` has the order of `transform`, best first. With a feature map, of the
-        mapped features.
+        With `indices`, return their indices (components,) in ascending order, as scikit-learn's
+        selectors do. `columns_` has the order of `transform`, best first. With a feature map,
+        features are the mapped ones.
         """
         if indices:
             return np.sort(self.columns_)
@@ -117,8 +135,11 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def components_(self) -> np.ndarray:
-        """(components, features) float64, a 1 a row: rows · components_ᵀ is the kept columns. Made anew each time, of
-        8 · components · features bytes; `columns_` says the same."""
+        """Rows of the identity (components, features) float64 for the features kept.
+
+        rows · components_ᵀ are the kept columns. Each read makes a new array of 8 · components ·
+        features bytes. `columns_` holds the same information.
+        """
         columns = self.columns_
         chosen = np.zeros((len(columns), self._width()))
         chosen[np.arange(len(columns)), columns] = 1.0
@@ -126,22 +147,24 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def eigenvalues_(self) -> np.ndarray:
-        """(components,) float64, `scores_`: what each component is worth, in nats."""
+        """Information gain (components,) float64 of each component, as `scores_`."""
         return self.scores_
 
     @property
     def mean_(self) -> np.ndarray:
-        """(features,) float64 zeros: columns are kept as they are."""
+        """Zeros (features,) float64, since columns are kept as they are."""
         return np.zeros(self._width())
 
     def _width(self) -> int:
-        """Features to choose from: the rows', or their map's."""
-        projection: Any = self.projection()
-        return int(getattr(projection, "inner", projection).n_features)
+        """Return the number of features to choose from, mapped if there is a map."""
+        return int(inner_projection(self.projection()).n_features)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """The kept features' own names: the table's, `input_features`, or x0, x1 …; with a map its columns', which have
-        numbers where they have no names."""
+        """Return the names of the features kept.
+
+        They are the table's, those of `input_features`, or x0, x1 … With a feature map they are
+        those of its columns, or numbers if these have no names.
+        """
         names = self.holder().names if input_features is None else input_features
         if self.feature_map is not None:
             names = getattr(self.projection(), "feature_names", None)
@@ -153,7 +176,10 @@ class InformationGain(AdditiveEstimator):
 
 
 def information_gain(state: FeatureCounts) -> np.ndarray:
-    """(features,) information gain in nats, ≥ 0; zeros where there are no rows."""
+    """Return the information gain (features,) in nats, ≥ 0.
+
+    It is 0 everywhere if there are no rows.
+    """
     gains = np.zeros(state.n_features)
     if state.weight <= 0 or not len(state.labels):
         return gains
@@ -166,14 +192,17 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
 
 
 def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Mutual information of presence and class: both (features, classes), present (features,), labels (classes,)."""
+    """Return the mutual information (features,) of presence and class.
+
+    both: (features, classes). present: (features,). labels: (classes,).
+    """
     absent = np.maximum(labels - both, 0.0)
     missing = np.maximum(total - present, 0.0)
     return (_terms(both, present, labels, total) + _terms(absent, missing, labels, total)) / total
 
 
 def _label_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Sum over labels of the mutual information of presence and having the label."""
+    """Return the sum over labels of the mutual information of presence and label."""
     gains = np.zeros(len(present))
     for j, weight in enumerate(labels):
         pair = np.column_stack([both[:, j], np.maximum(present - both[:, j], 0.0)])
@@ -186,7 +215,10 @@ def _count_bytes(n_features: int, n_targets: int) -> int:
 
 
 def _terms(both: np.ndarray, marginal: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Σ_j n_j log(n_j N / (n m_j)) for each feature: exactly 0 where presence is constant, 0 log 0 = 0."""
+    """Return Σ_j n_j log(n_j N / (n m_j)) for each feature.
+
+    Exactly 0 where presence is constant, with 0 log 0 = 0.
+    """
     always = (marginal == total)[:, None]
     expected = np.where(always, labels, marginal[:, None] * (labels / total))
     there = (both > 0) & (expected > 0)

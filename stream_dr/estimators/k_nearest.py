@@ -1,13 +1,4 @@
-"""KNearest: k nearest neighbours on a uniform sample of the rows; the classifier the papers put behind a projection.
-
-No projection itself, so it is no model of a service: it goes after one, `KNearest().fit(lda.transform(X), y)`, or on the
-rows as they are. For the nearest class mean, the papers' other classifier, see `ClassMeans.predict`.
-
-Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes dense;
-predicting one scikit-learn neighbour search over the sample. Merges: yes, by a hypergeometric draw. Unlearns: no.
-
-Why this way: a stream's k-NN must forget something; a uniform sample keeps every part of the stream at its share.
-"""
+"""KNearest: k nearest neighbours on a uniform sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
@@ -16,15 +7,16 @@ import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, unknown_parameter
-from stream_dr.estimators.fitting.holder import Holder, held
+from stream_dr.estimators.fitting.holder import Holder, new_holder
 from stream_dr.estimators.fitting.label_column import one_label_a_row
-from stream_dr.estimators.fitting.named_columns import in_order
+from stream_dr.estimators.fitting.named_columns import in_learned_order
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.rows.block import Block
 from stream_dr.rows.number_rows import as_rows
+from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
@@ -32,38 +24,50 @@ from stream_dr.targets.parsing import parse_targets
 
 @dataclass(eq=False, repr=False)
 class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
-    """k nearest neighbours on a reservoir.
+    """Classify rows by their nearest neighbours in a sample of the stream.
 
-    Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: weights of
-    neighbours by distance.
+    The classifier that the papers put behind a projection: `KNearest().fit(lda.transform(X), y)`.
+    It works on plain rows, too. It is no projection, so it cannot be a model of a service.
+
+    >>> from stream_dr import KNearest
+    >>> KNearest().partial_fit([[0.0], [1.0], [9.0]], ["low", "low", "high"]).predict([[7.0]]).tolist()
+    ['high']
+
+    Targets are one label a row. Merges, by a hypergeometric draw. Does not unlearn. For the
+    nearest class mean, the papers' other classifier, see `ClassMeans`.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 1
-        k; fewer where the sample has fewer.
+        Number of neighbours k. Fewer if the sample has fewer rows.
     reservoir : int ≥ 1, default 2000
-        Rows sampled at most.
+        Largest number of rows in the sample.
     random_state : int or None, default None
-        Seed of the sample; None is 0.
+        Seed of the sample. None is 0.
 
     Attributes
     ----------
     classes_ : ndarray (classes,)
         Labels learned so far, sorted.
     n_samples_seen_ : int
-        Rows learned.
+        Number of rows learned.
     n_features_in_ : int
         Width of the rows learned so far.
     feature_names_in_ : ndarray (features,), object
-        Names of the features, where the first rows were a table of named columns.
+        Names of the features, if the first rows were a table of named columns.
     state_ : Reservoir
-        Its `kept` (sampled rows, features), and `codes` (sampled rows,) into its `labels`.
+        The sample: `kept` (sampled rows, features), and `codes` (sampled rows,) into its `labels`.
     holder_ : Holder
-        The reservoir that goes on. Internal; `state_` is the public one.
+        The reservoir that is learned into. Internal; use `state_`.
 
-    >>> from stream_dr import KNearest
-    >>> KNearest().partial_fit([[0.0], [1.0], [9.0]], ["low", "low", "high"]).predict([[7.0]]).tolist()
-    ['high']
+    Notes
+    -----
+    A k-NN of a stream must forget something. A uniform sample keeps every part of the stream at
+    its share.
+
+    Learning a row costs O(1), and O(entries) for the few that are sampled. Predicting costs one
+    scikit-learn neighbour search over the sample. State: 8 · reservoir · features bytes, dense.
+    Left out: weights of neighbours by distance.
     """
 
     state_type: ClassVar[type] = Reservoir
@@ -86,64 +90,77 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             raise error
         return super().set_params(**params)
 
-    def accumulator(self, state: Any = None) -> ReservoirAccumulator:
-        """A reservoir that starts empty, or goes on from `state`."""
+    def accumulator(self, state: State | None = None) -> ReservoirAccumulator:
+        """Return a reservoir that starts empty, or continues from `state`."""
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, state)
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """8 · reservoir · features, dense."""
+        """Return about 8 · reservoir · features bytes, dense."""
         return self.reservoir * 8 * (n_features + 3)
 
     def fit(self, X: Any, y: Any) -> Self:
         """Forget everything, then learn rows X (rows, features) with one label a row."""
         self.check_parameters()
-        return self._learn(held(self), X, y, refuse_empty=True)
+        return self._learn(new_holder(self), X, y, refuse_empty=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Go on learning rows X (rows, features), one label a row. Unchanged on error.
+        """Learn more rows X (rows, features) with one label a row.
 
-        classes: ignored, for callers used to scikit-learn's classifiers; new labels may come at any time.
+        The state is unchanged on error. `classes` is ignored, for callers used to scikit-learn's
+        classifiers: new labels may come at any time.
         """
         self.check_parameters()
-        holder = self.holder_ if "holder_" in vars(self) else held(self)
+        holder = self.holder_ if "holder_" in vars(self) else new_holder(self)
         holder.check(self)
         return self._learn(holder, X, y)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The label (rows,) most frequent among each row's nearest sampled ones, of equally frequent ones the first of
-        `classes_`. Raises NotFitted, WidthMismatch."""
+        """Return the most frequent label (rows,) among each row's neighbours.
+
+        Of equally frequent labels it is the first in `classes_`. Raises NotFitted, WidthMismatch.
+        """
         rows = self._rows(X)
         return self.classes_[self._search().predict(rows)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(rows, classes) float64: the share of each of `classes_` among a row's nearest sampled ones."""
+        """Return the share (rows, classes) float64 of each class among the neighbours."""
         rows, search = self._rows(X), self._search()
         shares = np.zeros((rows.shape[0], len(self.classes_)))
         shares[:, search.classes_] = search.predict_proba(rows)
         return shares
 
     def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
-        """Distances (rows, k) and places in `state_.kept` (rows, k) of the sampled rows nearest to each row, nearest first;
-        the places alone unless return_distance.
+        """Return distances (rows, k) and places (rows, k) of the nearest sampled rows.
 
-        X: rows (rows, features); None: the sampled rows themselves, none of which is its own neighbour. n_neighbors: k;
-        None: the parameter's.
+        Places are row numbers in `state_.kept`, nearest first.
+
+        Parameters
+        ----------
+        X : rows (rows, features) or None, default None
+            None stands for the sampled rows, none of which is its own neighbour.
+        n_neighbors : int or None, default None
+            Number of neighbours k. None takes the estimator's parameter.
+        return_distance : bool, default True
+            If False, only the places are returned.
         """
         rows = None if X is None else self._rows(X)
         return self._search().kneighbors(rows, n_neighbors, return_distance)
 
     def merge(self, other: "KNearest") -> Self:
-        """Make self a sample of both streams; `other` is left alone. Raises CannotMerge."""
+        """Make self a sample of both streams. `other` is unchanged. Raises CannotMerge."""
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
         mine, theirs = self.holder(), other.holder()
         if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
             raise CannotMerge(f"samples of features {theirs.names} and {mine.names} cannot be merged.")
-        self.holder_ = held(self, self.state_.merge(other.state_), mine.names or theirs.names)
+        self.holder_ = new_holder(self, self.state_.merge(other.state_), mine.names or theirs.names)
         return self
 
     def save(self, path: Any) -> None:
-        """Write parameters and sample to one file, from which `stream_dr.load` gives this classifier back, bit-equal."""
+        """Write parameters and sample to one file.
+
+        `stream_dr.load` restores this classifier from it, bit-equal.
+        """
         import stream_dr
 
         stream_dr.save(self, path)
@@ -160,7 +177,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     @property
     def n_samples_seen_(self) -> int:
-        """Rows learned."""
+        """Number of rows learned."""
         return int(self.holder().accumulator.rows)
 
     @property
@@ -170,7 +187,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names of the features, where the first batch was a table of named columns."""
+        """Names of the features, if the first batch was a table of named columns."""
         names = self.holder().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
@@ -185,26 +202,32 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return tags
 
     def holder(self) -> Holder:
-        """What fit made. Raises NotFitted before any row."""
+        """Return what fit made. Raises NotFitted before any row."""
         if "holder_" not in vars(self) or not self.holder_.accumulator.rows:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
         self.holder_.check(self)
         return self.holder_
 
     def _rows(self, X: Any) -> Any:
-        """Rows to be classified, named columns in the order learned. Raises WidthMismatch, EmptyInput."""
+        """Return the rows to classify, named columns in the order learned.
+
+        Raises WidthMismatch, EmptyInput.
+        """
         rows, _ = self._in_order(self.holder(), X)
         if not rows.shape[0]:
             raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
         return rows
 
     def _in_order(self, holder: Holder, X: Any) -> tuple[Any, tuple[str, ...] | None]:
-        """Rows and their columns' names. Raises WidthMismatch for other columns than the first rows', by name or number."""
+        """Return the rows in the learned order of columns, and the columns' names.
+
+        Raises WidthMismatch if the columns differ from those of the first rows, by name or number.
+        """
         rows, names = as_rows(X)
         learned = holder.accumulator.n_features
         if not learned:
             return rows, names
-        rows, names = in_order(holder.names, names, rows, type(self).__name__)
+        rows, names = in_learned_order(holder.names, names, rows, type(self).__name__)
         if rows.shape[1] != learned:
             raise WidthMismatch(
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {learned} features as input. "
@@ -213,7 +236,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return rows, names
 
     def _search(self) -> KNeighborsClassifier:
-        """scikit-learn's search over the sample, by places in `classes_`; made once for a sample and a k."""
+        """Return scikit-learn's search over the sample, by places in `classes_`.
+
+        It is made once for each sample and k.
+        """
         holder, state = self.holder(), self.state_
         k = min(self.n_neighbors, len(state.numbers))
         if holder.searched is None or holder.searched.n_neighbors != k:
@@ -229,14 +255,18 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+
         y = one_label_a_row(y, stacklevel=3)
         sample = holder.accumulator
         targets = parse_targets(y, rows.shape[0], ("class",), known=sample.target_kind)
         sample.add(Block(rows, targets, names=names, checked=True))
+
         if refuse_empty and not sample.rows:
             raise TargetsRequired(
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
-        holder.names, holder.searched = names, None
+
+        holder.names = names
+        holder.searched = None
         self.holder_ = holder
         return self

@@ -1,7 +1,7 @@
 """LDA: linear discriminant analysis by the two-stage method."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,50 +13,52 @@ from stream_dr.estimators.fitting.parameter_checks import check_number
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular
+from stream_dr.statistics.protocol import State
 
 NO_SPREAD = 1e-9
-"""A within-class variance below this share of the variance is rounding: as near as eigenvalues are taken to be equal."""
+"""Share of the variance below which a within-class variance counts as rounding. Eigenvalues this near
+count as equal, too.
+"""
 
 CERTAIN = 1e-10
-"""Least share of the variance that is within classes when rows are classified: with 0 a likelihood would be infinite."""
+"""Least share of the variance within classes that classification assumes. With 0 a likelihood would
+be infinite.
+"""
 
 
 @dataclass(eq=False, repr=False)
 class LDA(LinearClassifier, TwoStage):
-    """Linear discriminant analysis: maximises Sb against St, from one pass.
+    """Find the directions that separate the classes best.
 
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy diag(n_j^−1/2), Cxy against the class indicator [2S §2 and
-    Algorithm 2; mathematics §3]. At most (classes − 1) components; eigenvalues lie in [0, 1]. γ = 0 is Fisher's LDA.
+    Linear discriminant analysis in one pass: it maximises the scatter between classes against the
+    total scatter. It is also a classifier, for which the classes are Gaussian with one common
+    covariance.
 
-    Targets: one label a row. State: O(d·(c + 2)) for d features and c classes, + d² with exact scatter. Learning a row
-    costs O(its entries), + O(d²) with exact scatter; solving O(d³ + d c²), with the diagonal O(d c²). Merges and
-    unlearns.
+    >>> from stream_dr import LDA
+    >>> lda = LDA().fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [6.0, 2.0]], ["a", "a", "b", "b"])
+    >>> lda.rank_, lda.classes_.tolist()
+    (1, ['a', 'b'])
 
-    From the diagonal of Cxx (`solution_` "diagonal") it is the one-pass approximation W1 ≈ (diag(Cxx) + γ)⁻¹ XH of
-    mathematics §4; `refine` makes it exact.
-
-    A classifier, too: classes are Gaussian with means m_j and one covariance Σ = ((1 − s) Sw + s (tr Sw / d) I) / N or
-    (Sw + γI) / N, as in scikit-learn's LinearDiscriminantAnalysis (at γ = 0 like its "svd", with shrinkage its "lsqr").
-    All components predict, also those that n_components leaves out. From the diagonal of Cxx, Σ is diag(Cxx) less Sb, so
-    that features are taken to be uncorrelated in total: what is predicted is as approximate as the components. Along a
-    component of no within-class variance Σ is 1e-10 of the total variance.
+    Targets are one label a row. There are at most (classes − 1) components. Merges and unlearns.
 
     Parameters
     ----------
     shrinkage : float in [0, 1] or None, default None
-        In the place of gamma, a ridge whose effect does not fade as rows come: the within-class scatter becomes (1 −
-        s) Sw + s (tr Sw / d) I, as in scikit-learn's solvers "lsqr" and "eigen".
+        Ridge in place of gamma, whose effect does not fade as rows come. The within-class scatter
+        becomes (1 − s) Sw + s (tr Sw / d) I, as in scikit-learn's solvers "lsqr" and "eigen".
     scaling : {"unit", "source"}, default "unit"
-        "unit": the rows learned have *within-class* variance 1 along every component (divisor N, the sum of weights)
-        [mathematics §3a]: at γ = 0 `transform` is that of scikit-learn's LinearDiscriminantAnalysis(solver="svd"), up
-        to sign (earlier releases of it divide by N − classes). Along a component in which no row differs from its class
-        mean (perfectly separated classes, as where rows are fewer than features and γ = 0), the total variance is 1
-        instead. "source": the paper's Wᵀ(Cxx + γI)W = I, which shrinks as 1/√N.
+        With "unit", the rows learned have *within-class* variance 1 along every component (divisor
+        N, the sum of weights) [mathematics §3a]. At γ = 0 `transform` is then that of
+        scikit-learn's LinearDiscriminantAnalysis(solver="svd"), up to sign (earlier releases of it
+        divide by N − classes). Along a component in which no row differs from its class mean the
+        total variance is 1 instead. With "source", the paper's Wᵀ(Cxx + γI)W = I holds, which
+        shrinks as 1/√N.
     priors : list of float or None, default None
-        Probabilities of the sorted labels, of which those that wait are a part. All must have been learned when the
-        projection is asked for; the probability of labels that wait goes to the others, by their own. None: the shares
-        of the classes learned. They weigh the class means in Sb and in the centre, and the classes in `predict`; Sw
-        stays that of the rows, as in scikit-learn's "svd" (its "lsqr" and "eigen" weigh each class's scatter by them).
+        Probabilities of all labels learned, in the order of the sorted labels. The probability of
+        labels that wait (see min_class_rows) is shared by the others in proportion to their own.
+        None takes the shares of the classes learned. Priors weigh the class means in Sb and in the
+        centre, and the classes in `predict`. Sw stays that of the rows, as in scikit-learn's "svd"
+        (its "lsqr" and "eigen" weigh each class's scatter by the priors).
 
     Attributes
     ----------
@@ -65,16 +67,32 @@ class LDA(LinearClassifier, TwoStage):
     means_ : ndarray (classes, features), float64
         Class means.
     xbar_ : ndarray (features,), float64
-        What rows are centred on: the mean of the class means by `priors`, where they are given, else that of the rows.
+        Point that rows are centred on: the mean of the class means by `priors` if they are given,
+        else the mean of the rows.
     scalings_ : ndarray (features, min(classes − 1, rank)), float64
         Directions of all components, as scikit-learn's.
     explained_variance_ratio_ : ndarray (components,), float64
         Share of the variance between classes in units of Σ.
 
-    >>> from stream_dr import LDA
-    >>> lda = LDA().fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [6.0, 2.0]], ["a", "a", "b", "b"])
-    >>> lda.rank_, lda.classes_.tolist()
-    (1, ['a', 'b'])
+    Notes
+    -----
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S §2 and Algorithm 2; mathematics §3]. Cxx is the
+    total scatter and XH = Cxy diag(n_j^−1/2), where Cxy is the cross-scatter of rows and class
+    indicators and n_j the weight of class j. Eigenvalues lie in [0, 1]. γ = 0 is Fisher's LDA.
+
+    If only the diagonal of Cxx is kept (`solution_` is "diagonal"), the result is the one-pass
+    approximation W1 ≈ (diag(Cxx) + γ)⁻¹ XH of mathematics §4. `refine` makes it exact.
+
+    `predict` takes classes as Gaussian with means m_j and one covariance Σ. Σ is (Sw + γI) / N, or
+    with shrinkage ((1 − s) Sw + s (tr Sw / d) I) / N, as in scikit-learn's
+    LinearDiscriminantAnalysis ("svd" at γ = 0, "lsqr" with shrinkage). All components predict,
+    also those that n_components leaves out. From the diagonal of Cxx, Σ is diag(Cxx) less Sb, as
+    if features were uncorrelated in total, so predictions are as approximate as the components.
+    Along a component without within-class variance Σ is 1e-10 of the total variance.
+
+    State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter.
+    Learning a row costs O(its entries), and O(d²) with exact scatter. Solving costs O(d³ + d c²),
+    or O(d c²) from the diagonal.
     """
 
     limit: ClassVar[str] = "there are at most as many as classes less 1, and as features that vary"
@@ -95,21 +113,25 @@ class LDA(LinearClassifier, TwoStage):
         if abs(sum(self.priors) - 1.0) > 1e-5:
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
-    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
-        """Cxy diag(n_j^−1/2)."""
+    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
+        """Return XH = Cxy diag(n_j^−1/2), and its size for the rounding test."""
         return _weighted(moments), len(moments.label_weights) ** 0.5
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
-        """At most (classes with weight − 1) components; with `priors` turned within their span."""
+    def directions(self, moments: Moments, state: State) -> Directions:
+        """Return at most (classes with weight − 1) directions.
+
+        With `priors` they are turned within their span.
+        """
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
         loadings, eigenvalues = loadings[:, :most], eigenvalues[:most]
         return (loadings, eigenvalues) if self.priors is None else self._turned(loadings, eigenvalues, moments)
 
     def _turned(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
-        """The directions in which class means lie apart by priors, Sw and the ridge being what they were.
+        """Return the directions in which class means weighted by priors differ most.
 
-        They span what they spanned, so they are found among the components, scaled to unit Σ: (q, q) at most.
+        Sw and the ridge stay as they are, so these directions span the same space. They are found
+        among the components, scaled to unit Σ, by a problem of (q, q) numbers at most.
         """
         share = self.ridge(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, CERTAIN))
@@ -117,23 +139,26 @@ class LDA(LinearClassifier, TwoStage):
         centres = (moments.cross / moments.label_weights).T @ unit
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
         turn, values = left_singular(apart.T)
+
         ratio = values**2
-        found = ratio / (1.0 + share * ratio)
-        return (unit @ turn) * np.sqrt(1.0 - share * found), found
+        eigenvalues = ratio / (1.0 + share * ratio)
+        return (unit @ turn) * np.sqrt(1.0 - share * eigenvalues), eigenvalues
 
     def centre(self, moments: Moments) -> np.ndarray:
-        """The mean of the class means by priors."""
+        """Return the mean of the class means by priors."""
         if self.priors is None or not moments.labels:
             return moments.mean
         return moments.mean + moments.offsets @ self._priors(moments) / moments.scale
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Classes that are Gaussian with one covariance, diagonal in the components.
+        """Return the readout of Gaussian classes with one covariance.
 
-        wᵀ Σ w is read from λ: with between the components' variance between classes, N wᵀ(aCxx + ρI)w = between / λ, and Σ
-        lacks of it a times the between.
+        The covariance is diagonal in the components. wᵀ Σ w is read from λ: if `between` is the
+        components' variance between classes, then N wᵀ(aCxx + ρI)w = between / λ, and Σ is smaller
+        than this by a times `between`.
         """
-        priors, share = self._priors(moments), self.ridge(moments)[0]
+        priors = self._priors(moments)
+        share = self.ridge(moments)[0]
         centres = moments.offsets.T @ (loadings / moments.scale[:, None])
         apart = centres - priors @ centres
         between = priors @ apart**2
@@ -141,12 +166,15 @@ class LDA(LinearClassifier, TwoStage):
         return class_readout(moments, apart, variances, priors)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """tr Sw, summed."""
+        """Return tr Sw, summed over rows."""
         return max(super().shrunk_trace(moments) - float((_weighted(moments) ** 2).sum()), 0.0)
 
-    def spreads(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """(p,) wᵀ Sw w, Sw summed, and wᵀ Cxx w where that is rounding."""
-        total, xh = super().spreads(loadings, moments, solution), _weighted(moments)
+    def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+        """Return wᵀ Sw w (p,), Sw summed over rows.
+
+        Where that is only rounding, return wᵀ Cxx w.
+        """
+        total, xh = super().component_variances(loadings, moments, solution), _weighted(moments)
         if moments.scatter is None and solution != "refined":
             within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
         else:
@@ -154,7 +182,11 @@ class LDA(LinearClassifier, TwoStage):
         return np.where(within > NO_SPREAD * total, within, total)
 
     def _between(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """(p,) the part of wᵀ Cxx w between classes; by priors where refine has solved with those."""
+        """Return the part of wᵀ Cxx w (p,) that lies between classes.
+
+        A refined solution with `priors` was solved with the class means weighted by them, so they
+        weigh here, too.
+        """
         centres = (moments.cross / moments.label_weights).T @ loadings
         if self.priors is None or solution != "refined":
             return moments.label_weights @ centres**2
@@ -164,11 +196,12 @@ class LDA(LinearClassifier, TwoStage):
     def _priors(self, moments: Moments) -> np.ndarray:
         """Return the priors (classes,) in the moments' order of labels.
 
-        Those given are of all labels learned; what labels that wait have is shared by the others. Raises InvalidParameter
-        unless there is one for each label.
+        Priors that are given are of all labels learned. The share of labels that wait goes to the
+        others. Raises InvalidParameter unless there is one for each label.
         """
         if self.priors is None:
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
+
         known = sorted(moments.labels + moments.waiting)
         if len(self.priors) != len(known):
             raise InvalidParameter(
@@ -176,6 +209,7 @@ class LDA(LinearClassifier, TwoStage):
                 f"{len(moments.waiting)} that wait for min_class_rows={self.min_class_rows} rows. Give one for each, in the "
                 "order of the sorted labels, or leave priors out until all of them have been learned."
             )
+
         by_label = dict(zip(known, self.priors, strict=True))
         priors = np.array([by_label[label] for label in moments.labels], dtype=float)
         if moments.labels and not priors.any():
@@ -187,34 +221,42 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def priors_(self) -> np.ndarray:
-        """(classes,) float64 probabilities of the classes, in the order of `classes_`."""
+        """Probabilities (classes,) float64 of the classes, in the order of `classes_`."""
         return self._classes()[1]
 
     @property
     def means_(self) -> np.ndarray:
-        """(classes, features) float64 class means, in the order of `classes_`."""
+        """Class means (classes, features) float64, in the order of `classes_`."""
         return self._classes()[0]
 
     @property
     def xbar_(self) -> np.ndarray:
-        """(features,) float64 what rows are centred on."""
+        """Point (features,) float64 that rows are centred on."""
         return self.mean_
 
     @property
     def scalings_(self) -> np.ndarray:
-        """(features, q) float64: transform is (X − xbar_) · scalings_, the first n_components columns of it."""
-        return all_loadings(self.projection())
+        """Directions (features, q) float64 of all components.
+
+        `transform` is the first n_components columns of (X − xbar_) · scalings_.
+        """
+        return all_loadings(self.linear_projection())
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
-        """(components,) float64 share of each in the variance between classes, Σ being the unit."""
-        kept, (means, priors) = self.rank_, self._classes()
+        """Share (components,) float64 of each component in the variance between classes.
+
+        Variances are in units of Σ.
+        """
+        rank = self.rank_
+        means, priors = self._classes()
         centres = (means - priors @ means) @ self.scalings_
-        shares = priors @ (centres * self._readout().weights.T)  # weights are centres divided by their variance
-        return shares[:kept] / shares.sum() if shares.sum() > 0 else shares[:kept]
+        # The readout's weights are centres divided by their variance.
+        shares = priors @ (centres * self._readout().weights.T)
+        return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
     def _classes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means (classes, features) and priors (classes,), sorted by label."""
+        """Return means (classes, features) and priors (classes,), sorted by label."""
         moments = self.moments(self.state_)
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         means = moments.mean + (moments.offsets / moments.scale[:, None]).T
@@ -222,5 +264,5 @@ class LDA(LinearClassifier, TwoStage):
 
 
 def _weighted(moments: Moments) -> np.ndarray:
-    """XH (features, classes), with XH Hᵀ Xᵀ = Sb, summed."""
+    """Return XH (features, classes), with XH Hᵀ Xᵀ = Sb, summed over rows."""
     return moments.cross / np.sqrt(moments.label_weights)

@@ -1,12 +1,4 @@
-"""LPP: locality preserving projections, the linear form of Laplacian eigenmaps, on a sample of the rows.
-
-Xᵀ L X w = λ Xᵀ D X w, smallest λ, X the centred sampled rows, L = D − S their graph's Laplacian [GLPLS eq. 2.35,
-2.36]; see solve/locality.py.
-
-Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes
-dense; solving O(reservoir · features · min(reservoir, features)); transform O(entries · components) a row. Merges:
-yes, by a hypergeometric draw. Unlearns: no.
-"""
+"""LPP: locality preserving projections on a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
@@ -24,41 +16,56 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class LPP(ReservoirMethod):
-    """Locality preserving projections.
+    """Find linear directions along which neighbours stay together.
 
-    Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
-    which the sampled rows do not vary.
+    Locality preserving projections, the linear form of Laplacian eigenmaps, on a uniform sample of
+    the rows.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from stream_dr import LPP
+    >>> LPP().fit(load_iris().data).components_.shape
+    (2, 4)
+
+    Unsupervised, unless `label_aware`. Merges, by a hypergeometric draw. Does not unlearn.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Neighbours k of a row; as many as `reservoir` join all rows, for weights="heat" and edges="or".
+        Number of neighbours k of a row. As many as `reservoir` join all rows, for weights="heat"
+        and edges="or".
     weights : {"heat", "binary"}, default "heat"
-        Edges of weight exp(−|·|²/t), or 1.
+        Weight of an edge: exp(−|·|²/t), or 1.
     temperature : float > 0 or None, default None
-        t; None: the mean squared length of the edges.
+        t. None takes the mean squared length of the edges.
     edges : {"average", "or"}, default "average"
-        "average": an edge that only one of its ends counts has half its weight, and a row is the first of its own k;
-        "or": all of it, and a row has k others [GLPLS eq. 2.35].
+        With "average", an edge that only one of its ends counts has half its weight, and a row is
+        the first of its own k. With "or", it has all of its weight, and a row has k others [GLPLS
+        eq. 2.35].
     radius : float > 0 or None, default None
         ε: an edge joins rows at most this far apart, whatever n_neighbors and edges are.
     label_aware : bool, default False
-        Cut edges between classes; needs y.
+        Cut edges between classes. Needs y.
     gamma : float ≥ 0, default 0.0
-        Ridge in both quadratic forms; 0: none, but 1e-3 of the mean eigenvalue where the sample has no more rows than
-        features.
+        Ridge in both quadratic forms. 0 is no ridge, but 1e-3 of the mean eigenvalue if the sample
+        has no more rows than features.
     scaling : {"unit", "source"}, default "unit"
-        "unit": the sampled rows have variance 1 along every component; "source": wᵀ Xᵀ D X w = 1.
+        With "unit", the sampled rows have variance 1 along every component. With "source", wᵀ Xᵀ D
+        X w = 1.
 
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
         λ, ascending.
 
-    >>> from sklearn.datasets import load_iris
-    >>> from stream_dr import LPP
-    >>> LPP().fit(load_iris().data).components_.shape
-    (2, 4)
+    Notes
+    -----
+    Solves Xᵀ L X w = λ Xᵀ D X w for the smallest λ [GLPLS eq. 2.35, 2.36]. X are the centred
+    sampled rows, S the weights of their graph's edges, D their row sums, and L = D − S the graph's
+    Laplacian. Components in which the sampled rows do not vary are left out.
+
+    Learning a row costs O(1), and O(entries) for the few that are sampled. Solving costs
+    O(reservoir · features · min(reservoir, features)), transforming a row O(entries · components).
+    State: 8 · reservoir · features bytes, dense.
     """
 
     target_kinds = ByClass()  # type: ignore[assignment]
@@ -84,8 +91,8 @@ class LPP(ReservoirMethod):
         if self.temperature is not None:
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
-    def fitted(self, state: Reservoir) -> Linear:
-        """The directions of smallest λ."""
+    def solve_sample(self, state: Reservoir) -> Linear:
+        """Return the directions of smallest λ."""
         if not len(state.numbers):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
         codes = state.codes if self.label_aware else None

@@ -1,39 +1,48 @@
 """MMC: the (weighted) maximum margin criterion."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.margin import margin_directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_number
+from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
 class MMC(ClosedForm):
-    """Maximum margin criterion, weighted: eigenvectors of Sb − α Sw (Li, Jiang, Zhang; [WMV]; mathematics §2).
+    """Find directions with large scatter between classes and small scatter within.
 
-    Sb is weighted by the classes' shares n_j/N and Sw divided by N, as Li, Jiang and Zhang have it; the lecture [WMV]
-    prints Sb unweighted and Sw as a sum, whose first vectors differ (cosine 0.74-0.81). MMC(α) is SKM(a) with
-    a = 1 + 2α, eigenvalues halved.
+    Maximum margin criterion: it takes the difference of the two scatters, so nothing is inverted.
 
-    Components are orthonormal and ordered by algebraic value. For α ≥ 0 at most c − 1 eigenvalues are positive;
-    n_components=None gives those, asked for more it goes on with negative ones (α ≠ 0).
+    >>> from stream_dr import MMC
+    >>> MMC().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]], ["a", "a", "b", "b"]).eigenvalues_.round(6).tolist()
+    [4.0]
 
-    Targets: one label a row. State: O(d·(c + 2)), + d² with exact scatter where α ≠ 0. Learning a row costs O(its
-    entries), + O(d²) with exact scatter; solving O(d³), O(d c²) for α = 0. Merges and unlearns.
-
-    With the diagonal of Cxx (`solution_` "diagonal") and α > 0, Sw is taken to be diagonal; for α < 0 that has no
-    meaning and transform raises NeedsRefine.
+    Targets are one label a row. Merges and unlearns. For α ≥ 0 at most (classes − 1) eigenvalues
+    are positive. n_components=None takes those. If more components are asked for and α ≠ 0, those
+    of negative eigenvalue follow.
 
     Parameters
     ----------
     alpha : float, default 1.0
         Weight of Sw.
 
-    >>> from stream_dr import MMC
-    >>> MMC().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]], ["a", "a", "b", "b"]).eigenvalues_.round(6).tolist()
-    [4.0]
+    Notes
+    -----
+    Components are the orthonormal eigenvectors of Sb − α Sw, ordered by algebraic value (Li,
+    Jiang, Zhang; [WMV]; mathematics §2). Sb is the between-class scatter weighted by the classes'
+    shares n_j/N, and Sw the within-class scatter divided by N, as Li, Jiang and Zhang have it. The
+    lecture [WMV] prints Sb unweighted and Sw as a sum, whose first vectors differ (cosine
+    0.74-0.81). MMC(α) is SKM(a) with a = 1 + 2α, eigenvalues halved.
+
+    If only the diagonal of Cxx is kept (`solution_` is "diagonal") and α > 0, Sw is taken as
+    diagonal. For α < 0 that has no meaning and transform raises NeedsRefine.
+
+    State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter if α ≠
+    0. Learning a row costs O(its entries), and O(d²) with exact scatter. Solving costs O(d³), or
+    O(d c²) for α = 0.
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
@@ -47,9 +56,12 @@ class MMC(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """Cxx is needed unless α = 0."""
+        """True unless α = 0, when Cxx is not needed."""
         return float(self.alpha) != 0.0
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
-        """By algebraic value; the positive ones unless more are asked for."""
+    def directions(self, moments: Moments, state: State) -> Directions:
+        """Return directions by algebraic eigenvalue.
+
+        Only those of positive eigenvalue, unless n_components asks for more.
+        """
         return margin_directions(moments, 1.0 + self.alpha, -float(self.alpha), self.n_components)

@@ -1,12 +1,4 @@
-"""NPE: neighbourhood preserving embedding, the linear form of LLE, on a sample of the rows.
-
-Xᵀ (I − W)ᵀ(I − W) X w = λ Xᵀ X w, smallest λ, X the centred sampled rows, W their barycentric weights [mathematics §7; GLPLS
-eq. 2.31, 2.34 for W]; see solve/locality.py.
-
-Cost: learning as a reservoir, O(1) a row and O(entries) for the few kept; memory 8 · reservoir · features bytes
-dense; solving O(reservoir · features · min(reservoir, features)); transform O(entries · components) a row. Merges:
-yes, by a hypergeometric draw. Unlearns: no.
-"""
+"""NPE: neighbourhood preserving embedding on a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -24,34 +16,46 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class NPE(ReservoirMethod):
-    """Neighbourhood preserving embedding.
+    """Find linear directions along which rows stay means of their neighbours.
 
-    Time a row O(1) to learn; memory 8 · reservoir · features bytes. Merges; does not unlearn. Left out: components in
-    which the sampled rows do not vary.
+    Neighbourhood preserving embedding, the linear form of LLE, on a uniform sample of the rows.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from stream_dr import NPE
+    >>> NPE().fit(load_iris().data).components_.shape
+    (2, 4)
+
+    Unsupervised, unless `label_aware`. Merges, by a hypergeometric draw. Does not unlearn.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Neighbours k, others than the row itself, at most 500 (or as many as `reservoir`).
+        Number of neighbours k besides the row itself, at most 500 (or as many as `reservoir`).
     label_aware : bool, default False
-        Look for neighbours within a row's own class; needs y.
+        Look for neighbours within a row's own class. Needs y.
     reg : float ≥ 0, default 0.001
         Share of each local Gram matrix' trace that is added to its diagonal.
     gamma : float ≥ 0, default 0.0
-        Ridge in both quadratic forms; 0: none, but 1e-3 of the mean eigenvalue where the sample has no more rows than
-        features.
+        Ridge in both quadratic forms. 0 is no ridge, but 1e-3 of the mean eigenvalue if the sample
+        has no more rows than features.
     scaling : {"unit", "source"}, default "unit"
-        "unit": the sampled rows have variance 1 along every component; "source": wᵀ Xᵀ X w = 1.
+        With "unit", the sampled rows have variance 1 along every component. With "source", wᵀ Xᵀ X
+        w = 1.
 
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
         λ, ascending.
 
-    >>> from sklearn.datasets import load_iris
-    >>> from stream_dr import NPE
-    >>> NPE().fit(load_iris().data).components_.shape
-    (2, 4)
+    Notes
+    -----
+    Solves Xᵀ (I − W)ᵀ(I − W) X w = λ Xᵀ X w for the smallest λ [mathematics §7; GLPLS eq. 2.31,
+    2.34 for W]. X are the centred sampled rows, W the barycentric weights of their neighbours.
+    Components in which the sampled rows do not vary are left out.
+
+    Learning a row costs O(1), and O(entries) for the few that are sampled. Solving costs
+    O(reservoir · features · min(reservoir, features)), transforming a row O(entries · components).
+    State: 8 · reservoir · features bytes, dense.
     """
 
     target_kinds = ByClass()  # type: ignore[assignment]
@@ -70,8 +74,8 @@ class NPE(ReservoirMethod):
         check_number("reg", self.reg, 0.0)
         check_number("gamma", self.gamma, 0.0)
 
-    def fitted(self, state: Reservoir) -> Linear:
-        """The directions of smallest λ."""
+    def solve_sample(self, state: Reservoir) -> Linear:
+        """Return the directions of smallest λ."""
         r, d = len(state.numbers), state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)

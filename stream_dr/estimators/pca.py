@@ -1,7 +1,7 @@
 """PCA: principal components from exact moments."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -14,38 +14,49 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
 from stream_dr.solve.spectral import symmetric
+from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
 class PCA(LinearGaussian, ClosedForm):
-    """Principal component analysis: eigenvectors of Cxx, exact from one pass, mergeable and unlearnable [mathematics §2].
+    """Find the directions of largest variance, exactly and in one pass.
 
-    Orthonormal, at most min(features, rows − 1). Eigenvalues are those of Cxx = Σ w (x − x̄)(x − x̄)ᵀ: divided by N they
-    are variances.
-
-    Fitted attributes and scores are those of scikit-learn's PCA, weights counting as repetition; covariance and density are
-    the same with `whiten` as without (scikit-learn's take the variances twice there). With scaled columns
-    (`standardize`) variances are those of the scaled columns; rows, covariance and density are in the columns' own units.
-
-    State: O(d²). Learning a row costs O(d²); solving O(d³). Unsupervised: y is ignored.
-
-    Where only the diagonal of Cxx is kept (more than 4,096 features) there is no answer from it, since the diagonal's
-    eigenvectors are the features themselves: transform raises NeedsRefine, naming `refine` and CCIPCA.
-
-    Parameters
-    ----------
-    n_components : int, float in (0, 1) or None, default None
-        How many; a share: as few as explain more than that share of all variance; None: all.
-    standardize : bool or None, default None
-        Solve as if every feature had variance 1. None is False, except for the columns that `table` makes. Those are scaled
-        as factor analysis of mixed data does. Numbers and dates have variance 1, the column of a category is divided by the
-        root of its share, and columns that say that a value is missing are left out.
-    whiten : bool, default False
-        `transform` gives every component variance 1 (divisor N − 1); `components_` stay orthonormal.
+    Principal component analysis. Unsupervised: y is ignored. Fitted attributes and scores are
+    those of scikit-learn's PCA, weights counting as repetition.
 
     >>> from stream_dr import PCA
     >>> PCA(n_components=1).fit([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]).components_.round(3).tolist()
     [[0.707, 0.707]]
+
+    There are at most min(features, rows − 1) components. Merges and unlearns. Above 4,096 features
+    only the diagonal of Cxx is kept, whose eigenvectors are the features themselves. Then
+    transform raises NeedsRefine: call `refine`, or use CCIPCA.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1) or None, default None
+        Number of components. A share takes as few as explain more than that share of all variance.
+        None takes all.
+    standardize : bool or None, default None
+        Solve as if every feature had variance 1. None is False, except for the columns that
+        `table` makes. Those are scaled as factor analysis of mixed data does. Numbers and dates
+        have variance 1, the column of a category is divided by the root of its share, and columns
+        that say that a value is missing are left out.
+    whiten : bool, default False
+        Give every component variance 1 in `transform` (divisor N − 1). `components_` stay
+        orthonormal.
+
+    Notes
+    -----
+    Components are the orthonormal eigenvectors of Cxx = Σ w (x − x̄)(x − x̄)ᵀ over rows x of
+    weight w [mathematics §2]. Eigenvalues are those of Cxx. Divided by N, the sum of weights, they
+    are variances.
+
+    Covariance and density are the same with `whiten` as without (scikit-learn's take the variances
+    twice there). With scaled columns (`standardize`) variances are those of the scaled columns.
+    Rows, covariance and density are in the columns' own units.
+
+    State: O(d²) numbers for d features. Learning a row costs O(d²), solving O(d³).
     """
 
     limit: ClassVar[str] = "the rows vary in no more directions than features, or than rows less 1"
@@ -73,7 +84,7 @@ class PCA(LinearGaussian, ClosedForm):
                 f"n_components={self.n_components!r}; as a share of all variance it must lie between 0 and 1, both left out."
             )
 
-    def moments(self, state: Any) -> Moments:
+    def moments(self, state: State) -> Moments:
         """Return the moments that a state is solved from.
 
         With `standardize` None, a table's columns are scaled as in factor analysis of mixed data.
@@ -93,36 +104,36 @@ class PCA(LinearGaussian, ClosedForm):
         factor[gaps] = 0.0
         return rescaled(m, factor)
 
-    def wanted(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """How many components: given, or as many as explain the share that is given."""
+    def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
+        """Return n_components, or how many components explain the share it states."""
         if not isinstance(self.n_components, float):
-            return super().wanted(eigenvalues, moments)
+            return super().component_count(eigenvalues, moments)
         shares = np.cumsum(eigenvalues) / max(float(moments.diagonal.sum()), np.finfo(float).tiny)
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
-    def finished(self, moments: Moments, found: Directions, solution: str) -> Linear:
-        """The projection, of unit variance where `whiten`."""
-        projection = super().finished(moments, found, solution)
+    def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
+        """Return the projection, with unit variances if `whiten`."""
+        projection = super().make_projection(moments, directions, solution)
         if not self.whiten:
             return projection
         return projection._replace(loadings=projection.loadings / np.sqrt(projection.eigenvalues / freedom(moments)))
 
     @property
     def components_(self) -> np.ndarray:
-        """(components, features) float64, orthonormal, whitened or not."""
+        """Directions (components, features) float64, orthonormal with `whiten`, too."""
         components: np.ndarray = super().components_
         return components * np.sqrt(self.explained_variance_)[:, None] if self.whiten else components
 
     @property
     def singular_values_(self) -> np.ndarray:
-        """(components,) of the centred rows, each times √weight."""
+        """Singular values (components,) of the centred rows, each row times √weight."""
         return np.sqrt(self.eigenvalues_)
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
         return Z * np.sqrt(self.explained_variance_) if self.whiten else Z
 
     def _gaussian(self) -> Gaussian:
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         m = self.moments(self.state_)
         variances = projection.eigenvalues / freedom(m)
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
@@ -131,8 +142,8 @@ class PCA(LinearGaussian, ClosedForm):
         axes = unscaled(loadings, m.scale)
         return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
-        """Eigenvectors above the rank cut."""
+    def directions(self, moments: Moments, state: State) -> Directions:
+        """Return the eigenvectors above the rank cut."""
         if moments.scatter is None:
             raise NeedsRefine(
                 "PCA keeps only the diagonal of Cxx here (scatter is diagonal past 4,096 features), and principal axes "
@@ -143,5 +154,8 @@ class PCA(LinearGaussian, ClosedForm):
 
 
 def freedom(moments: Moments) -> float:
-    """What summed scatter is divided by for a variance: N − 1; N where that is not positive."""
+    """Return the divisor that makes a variance of summed scatter.
+
+    It is N − 1, or N if that is not positive.
+    """
     return moments.weight - 1.0 if moments.weight > 1.0 else moments.weight

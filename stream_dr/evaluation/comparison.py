@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
-from stream_dr.estimators.fitting.named_columns import parsed
+from stream_dr.estimators.fitting.named_columns import parse_rows
 from stream_dr.feature_maps import feature_map as feature_map_of
 from stream_dr.feature_maps.report import describe, map_for
 from stream_dr.feature_maps.table import mapped_rows
@@ -382,10 +382,10 @@ def _sample(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[B
 def _parsed(given: Block, target: str, known: str | None) -> Block:
     """Rows as numbers, or where they are not as a table's columns, and their targets."""
     try:
-        block = parsed(given, by_name=False, table=False)
+        block = parse_rows(given, by_name=False, table=False)
         check_rows(block)
     except StreamDRError:
-        block = parsed(given, by_name=True, table=True)
+        block = parse_rows(given, by_name=True, table=True)
     y = None if given.y is None else parse_targets(given.y, block.rows, ("class", "continuous"), target, known)
     return block._replace(y=y, ids=None)
 

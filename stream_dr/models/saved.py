@@ -15,7 +15,7 @@ from stream_dr import __version__
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, LimitExceeded
 from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.holder import Holder, held
+from stream_dr.estimators.fitting.holder import Holder, new_holder
 from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.feature_maps import whole_spec
 from stream_dr.models.entry import Spec
@@ -200,7 +200,7 @@ def _holder(estimator: Any, arrays: Arrays, metadata: JsonDict) -> Holder:
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")
 
-    holder = held(estimator, state, tuple(names) if names else None)
+    holder = new_holder(estimator, state, tuple(names) if names else None)
     if "refined" in metadata:
         holder.refined = holder.shown = projection_of("refined", arrays, metadata["refined"])
     if "shown" in metadata:

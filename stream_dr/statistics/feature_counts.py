@@ -1,14 +1,12 @@
-"""feature_counts: how often each feature is present with each label; what information gain is computed from.
+"""feature_counts: how often each feature is present with each label, for information gain.
 
-Remembered: per feature and label the weight of the rows that have both (features, labels), per feature the weight of the
-rows that have it, per label its rows and weight. "Present" means ≠ 0, in dense rows and in sparse ones (a stored zero is
-absent). Cost: O(entries · labels of the row) a row; memory 8 · features · (labels + 1) bytes.
+The state keeps the weight of the rows with each feature and label (features, labels), the weight
+of the rows with each feature, and rows and weight of each label. "Present" means ≠ 0, in dense
+rows and in sparse ones (a stored zero is absent). Learning costs O(entries · labels of the row) a
+row. Memory is 8 · features · (labels + 1) bytes.
 
-All of it are sums, so states merge, batches come in any order and rows can be taken out again; with whole weights (1 unless
-given) the sums are exact to the last bit.
-
-Why this way: the rows of each label are counted in integers beside its weight, so a label emptied by `remove` is known to be
-empty and its column is set to zero, whatever its weights' rounding left there.
+All of these are sums, so states merge, batches come in any order and rows can be removed. With
+whole weights (1 unless given) the sums are exact to the last bit.
 """
 
 from typing import NamedTuple
@@ -21,18 +19,38 @@ from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, other_width
 from stream_dr.rows.block import Block, check_rows, row_weights
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST
+from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, refuse_kind
 
 
 class FeatureCounts(NamedTuple):
-    """The counts.
+    """Counts of features and labels.
 
-    rows, rows_skipped: rows learned, and left out for want of a target. n_features: width. target_kind: "class" or
-    "multilabel", None before the first target. labels: vocabulary in order of first appearance. weight: Σ w.
-    label_rows: (labels,) int64. label_weights: (labels,) float64. present: (features,) float64, Σ w of rows with it.
-    counts: (features, labels) float64, Σ w of rows with feature and label.
-    dense: whether any rows were dense, so that the width is fixed. largest: the largest weight an unlearn has seen.
+    Attributes
+    ----------
+    rows, rows_skipped : int
+        Rows learned, and rows left out because they had no target.
+    n_features : int
+        Width.
+    target_kind : str or None
+        "class" or "multilabel", None before the first target.
+    labels : tuple of Label
+        Vocabulary in order of first appearance.
+    weight : float
+        Σ w.
+    label_rows : (labels,) int64
+        Rows of each label.
+    label_weights : (labels,) float64
+        Weight of each label.
+    present : (features,) float64
+        Σ w of the rows with each feature.
+    counts : (features, labels) float64
+        Σ w of the rows with feature and label.
+    dense : bool
+        True if any rows were dense, so that the width is fixed.
+    largest : float
+        Largest weight that an unlearn has seen.
     """
 
     rows: int
@@ -59,24 +77,29 @@ class FeatureCounts(NamedTuple):
         finite(self, "label_weights")
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
-        """Both sums together; labels are matched by name. O(features · labels). Raises CannotMerge."""
+        """Return both sums together, labels matched by name.
+
+        Costs O(features · labels). Raises CannotMerge.
+        """
         if self.target_kind and other.target_kind and self.target_kind != other.target_kind:
             raise CannotMerge(f"counts of {self.target_kind} and of {other.target_kind} targets cannot be merged.")
-        for fixed, given in ((self, other), (other, self)):
-            if fixed.dense and given.n_features > fixed.n_features:
+        for fixed, other_counts in ((self, other), (other, self)):
+            if fixed.dense and other_counts.n_features > fixed.n_features:
                 raise CannotMerge(
-                    f"counts of {given.n_features} features cannot be merged with those of dense rows of "
+                    f"counts of {other_counts.n_features} features cannot be merged with those of dense rows of "
                     f"{fixed.n_features}. Merge states of one width."
                 )
+
         if self.dense and other.dense and self.n_features != other.n_features and self.rows and other.rows:
             raise CannotMerge(f"counts of {other.n_features} and {self.n_features} features cannot be merged.")
         try:
             check_label_type(self.labels, other.labels)
         except InvalidTargets as e:
             raise CannotMerge(f"counts cannot be merged: {e}") from e
+
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         width = max(self.n_features, other.n_features)
-        mine, theirs = _spread(self, labels, width), _spread(other, labels, width)
+        mine, theirs = _widened_sums(self, labels, width), _widened_sums(other, labels, width)
         label_rows, label_weights, present, counts = (a + b for a, b in zip(mine, theirs, strict=True))
         return FeatureCounts(
             self.rows + other.rows,
@@ -95,13 +118,13 @@ class FeatureCounts(NamedTuple):
 
 
 def empty_counts() -> FeatureCounts:
-    """The state before any row; an exact identity of merge."""
+    """Return the state before any row, an exact identity of merge."""
     none = np.zeros(0)
     return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
 
 
-class FeatureCountAccumulator:
-    """The mutable side of FeatureCounts; one owner. See the module's text for cost."""
+class FeatureCountAccumulator(AccumulatorBase):
+    """The mutable side of FeatureCounts, with one owner."""
 
     def __init__(self, state: FeatureCounts | None = None) -> None:
         state = state if state is not None else empty_counts()
@@ -117,30 +140,33 @@ class FeatureCountAccumulator:
         Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or NotFinite.
         """
         check_rows(block)
-        kept, skipped = labelled_rows(block)
-        self._check(kept)
-        self._grow(kept)
-        if kept.rows:
-            batch = self._batch(kept)
+        labelled, skipped = labelled_rows(block)
+        self._check(labelled)
+        self._grow(labelled)
+        if labelled.rows:
+            batch = self._batch(labelled)
             _count(*batch, self._present, self._counts)
             self._add_labels(batch, 1)
             self._weight += float(batch[-1].sum())
-            self.rows += kept.rows
+            self.rows += labelled.rows
         self.rows_skipped += skipped
 
     def remove(self, block: Block) -> None:
-        """Take out rows learned before. Raises CannotUnlearn when more would go than was learned, changing nothing."""
+        """Remove rows learned before.
+
+        Raises CannotUnlearn if more would be removed than was learned. Then nothing has changed.
+        """
         check_rows(block)
-        kept, skipped = labelled_rows(block)
-        self._check(kept)
-        if kept.rows > self.rows or skipped > self.rows_skipped or kept.features > self.n_features:
+        labelled, skipped = labelled_rows(block)
+        self._check(labelled)
+        if labelled.rows > self.rows or skipped > self.rows_skipped or labelled.features > self.n_features:
             raise CannotUnlearn(f"{block.rows} rows were given to unlearn; {self.rows} were learned. Give only those.")
-        if kept.rows:
-            self._subtract(kept)
+        if labelled.rows:
+            self._subtract(labelled)
         self.rows_skipped -= skipped
 
     def freeze(self) -> FeatureCounts:
-        """The counts so far; O(features · labels) to copy."""
+        """Return the counts so far. Copying costs O(features · labels)."""
         d = self.n_features
         return FeatureCounts(
             self.rows,
@@ -159,12 +185,12 @@ class FeatureCountAccumulator:
 
     @property
     def label_rows(self) -> np.ndarray:
-        """(labels,) int64 rows of each label."""
+        """Number of rows (labels,) int64 of each label."""
         return self._label_rows
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels of which a row is left, in order of first appearance."""
+        """Labels with a row that was not unlearned, in order of first appearance."""
         return tuple(label for label, rows in zip(self.labels, self._label_rows, strict=True) if rows)
 
     def _check(self, block: Block) -> None:
@@ -178,7 +204,10 @@ class FeatureCountAccumulator:
             check_label_type(self.labels, block.y.labels)
 
     def _grow(self, block: Block) -> None:
-        """Room for the block's features and labels; features by doubling, since sparse streams widen often."""
+        """Make room for the block's features and labels.
+
+        Features double, since sparse streams widen often.
+        """
         new = [] if block.y is None else [label for label in block.y.labels if label not in self.labels]
         width, room = max(self.n_features, block.features), len(self._present)
         if width > room or new:
@@ -193,7 +222,7 @@ class FeatureCountAccumulator:
             self.target_kind = block.y.kind
 
     def _batch(self, block: Block) -> tuple[np.ndarray, ...]:
-        """The block as the loop's arguments: CSR arrays, labels of each row, weights."""
+        """Return the block as the loop's arguments: CSR arrays, labels of each row, weights."""
         rows = block.X if block.sparse else sp.csr_matrix(block.X)
         targets: Targets = block.y
         places = {label: at for at, label in enumerate(self.labels)}
@@ -212,9 +241,11 @@ class FeatureCountAccumulator:
         if unknown:
             raise CannotUnlearn(f"label {unknown[0]!r} was never learned. Give only rows that were.")
         batch = self._batch(block)
+
         gone = np.bincount(batch[4], minlength=len(self.labels))
         present, counts = np.zeros_like(self._present), np.zeros_like(self._counts)
         _count(*batch, present, counts)
+
         slack = 1e-9 * max(self._weight, 1e-300)
         if (
             np.any(gone > self._label_rows)
@@ -222,17 +253,20 @@ class FeatureCountAccumulator:
             or np.any(present > self._present + slack)
         ):
             raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
+
         self._largest = max(self._largest, self._weight)
-        left = self._weight - float(batch[-1].sum())
-        if self.rows > block.rows and left * MOST_LOST < EPS * self._largest:
+        remaining = self._weight - float(batch[-1].sum())
+        if self.rows > block.rows and remaining * MOST_LOST < EPS * self._largest:
             raise PrecisionLost(
                 "the rows taken out weigh so much that those left would be lost in their rounding: count anew."
             )
+
         self._present = np.maximum(self._present - present, 0.0)
         self._counts = np.maximum(self._counts - counts, 0.0)
+
         self._add_labels(batch, -1)
         self.rows -= block.rows
-        self._weight = left if self.rows else 0.0
+        self._weight = remaining if self.rows else 0.0
         self._clear_emptied()
 
     def _clear_emptied(self) -> None:
@@ -244,14 +278,14 @@ class FeatureCountAccumulator:
 
 
 def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The array with zeros after its end, to the given shape."""
+    """Return the array with zeros after its end, of the given shape."""
     out = np.zeros(shape, dtype=array.dtype)
     out[tuple(slice(0, n) for n in array.shape)] = array
     return out
 
 
-def _spread(state: FeatureCounts, labels: tuple[Label, ...], width: int) -> tuple[np.ndarray, ...]:
-    """label_rows, label_weights, present and counts with columns for `labels` and rows for `width` features."""
+def _widened_sums(state: FeatureCounts, labels: tuple[Label, ...], width: int) -> tuple[np.ndarray, ...]:
+    """Return label_rows, label_weights, present and counts for `labels` and `width` features."""
     places = {label: at for at, label in enumerate(labels)}
     at = [places[label] for label in state.labels]
     k = len(labels)
@@ -273,7 +307,10 @@ def _count(
     present: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """present[j] += weight and counts[j, label] += weight for every nonzero entry j of every row and each of its labels."""
+    """Add weights to present[j] and counts[j, label].
+
+    For every nonzero entry j of every row and each of its labels.
+    """
     for i in range(len(weights)):
         for e in range(indptr[i], indptr[i + 1]):
             if values[e] != 0.0:

@@ -1,9 +1,9 @@
-"""mapped: what an accumulator remembers of rows that went through a feature map first.
+"""mapped: state of rows that went through a feature map first.
 
-The inner accumulator sees mapped rows only; here are the width the rows had before and, for a map that goes by name,
-the names. Cost: the map's for each row, nothing else. Merges and unlearns where the inner state does.
-
-Why this way: no accumulator knows of maps and no map of accumulators, so any estimator can have any map.
+The inner accumulator sees mapped rows only. Here are the width the rows had before and, for a map
+that goes by name, the names. No accumulator knows of maps and no map of accumulators, so any
+estimator can have any map. The cost is the map's for each row. Merges and unlearns if the inner
+state does.
 """
 
 import warnings
@@ -40,9 +40,22 @@ from stream_dr.targets.label_codes import Label
 class MappedState(NamedTuple):
     """An inner state and the map its rows went through.
 
-    rows, rows_skipped, target_kind, labels: the inner state's. n_features: width before the map. feature_map: spec as
-    JSON. names: the columns' names where the map goes by name and all batches had the same, else None. inner: the
-    state. table: the statistics of a map of tables. landmarks: those of a map that has some.
+    Attributes
+    ----------
+    rows, rows_skipped, target_kind, labels
+        The inner state's.
+    n_features : int
+        Width before the map.
+    feature_map : str
+        Spec of the map as JSON.
+    names : tuple of str or None
+        Names of the columns, if the map goes by name and all batches had the same.
+    inner : State
+        State of the mapped rows.
+    table : TableState or None
+        Statistics of a map of tables.
+    landmarks : Landmarks or None
+        Landmarks of a map that has some.
     """
 
     rows: int
@@ -59,38 +72,46 @@ class MappedState(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the inner state is one of rows that went through this map."""
         within(self, 0, WIDEST, "n_features")
-        made = check_map(self, self.n_features)
+        mapping = check_map(self, self.n_features)
         self.inner.check()
         for name in ("rows", "rows_skipped", "target_kind", "labels"):
             same(self, name, getattr(self.inner, name))
 
-        width = made.out_features(self.n_features) if self.table is None else self.table.width
-        if not (0 <= self.inner.n_features <= width if made.learns else self.inner.n_features in (0, width)):
+        width = mapping.out_features(self.n_features) if self.table is None else self.table.width
+        if not (0 <= self.inner.n_features <= width if mapping.learns else self.inner.n_features in (0, width)):
             raise wrong(self, "inner", f"of {self.inner.n_features} features", f"of the {width} that the map makes")
-        if made.learns and self.rows and self.table is None:
+        if mapping.learns and self.rows and self.table is None:
             raise wrong(self, "table", "None", "there, rows having been learned")
 
     def merge(self, other: "MappedState") -> "MappedState":
-        """Both states as one. Raises CannotMerge where the maps differ or the inner states cannot be merged."""
+        """Return both states as one.
+
+        Raises CannotMerge if the maps differ or the inner states cannot be merged.
+        """
         maps = feature_map(self.feature_map), feature_map(other.feature_map)
         if not self.rows and maps[0].became(maps[1]):
             return other
         if not other.rows and maps[1].became(maps[0]):
             return self
+
         if self.feature_map != other.feature_map:
             raise CannotMerge(f"states of the maps {self.feature_map} and {other.feature_map} cannot be merged.")
+
         if self.table is not None and other.table is not None:
-            table, goes = joined(feature_map(self.feature_map), self.table, other.table)
-            inner = self.inner.merge(renumbered(other.inner, goes, table.width))
+            table, new_index = joined(feature_map(self.feature_map), self.table, other.table)
+            inner = self.inner.merge(renumbered(other.inner, new_index, table.width))
             return _of_table(inner, self.feature_map, table)
-        if self.table is not None or other.table is not None:  # one of them has learned nothing
+        # Only one of them has learned anything.
+        if self.table is not None or other.table is not None:
             return self if self.table is not None else other
+
         if not self.rows or not other.rows:
-            given = self if self.rows else other
-            return given._replace(inner=self.inner.merge(other.inner))._counted()
+            learned = self if self.rows else other
+            return learned._replace(inner=self.inner.merge(other.inner))._counted()
         if self.landmarks is not None and other.landmarks is not None:
             return self._on_landmarks(self.landmarks, other, other.landmarks)
         inner = self.inner.merge(other.inner)
+
         same = self.names == other.names
         width = feature_map(self.feature_map).out_features(0) if not same else max(self.n_features, other.n_features)
         return _around(inner, width, self.feature_map, self.names if same else None)
@@ -108,15 +129,17 @@ class MappedState(NamedTuple):
         )
 
     def _counted(self) -> "MappedState":
-        """With the inner state's rows, kind of targets and labels."""
+        """Return the state with the inner state's rows, kind of targets and labels."""
         around = _around(self.inner, self.n_features, self.feature_map, self.names)
         return around._replace(table=self.table, landmarks=self.landmarks)
 
 
 class MappedAccumulator:
-    """An accumulator of mapped rows; one owner.
+    """An accumulator of mapped rows, with one owner.
 
-    spec: the map's. build: a new inner accumulator, or one that goes on from an inner state. state: go on from it.
+    - spec: spec of the map.
+    - build: returns a new inner accumulator, or one that continues from an inner state.
+    - state: state to continue from.
     """
 
     def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
@@ -127,24 +150,27 @@ class MappedAccumulator:
             self._map, self._spec = feature_map(learned), canonical_spec(learned)
         if state is not None and learned != self._spec and (learned is None or canonical_spec(learned) != self._spec):
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
-        self._given = canonical_spec(spec)
+        self._initial_spec = canonical_spec(spec)
         self._build, self.inner = build, build(None if state is None else state.inner)
         self.n_features = 0 if state is None else state.n_features
         self._names = None if state is None else state.names
 
     @property
     def decided(self) -> dict[str, Any]:
-        """The parameter `feature_map` as the first batch has decided it; nothing where it was given whole."""
-        return {} if self._spec == self._given else {"feature_map": whole_spec(self._spec)}
+        """Parameter `feature_map` as the first batch has decided it.
+
+        Empty if it was complete from the start.
+        """
+        return {} if self._spec == self._initial_spec else {"feature_map": whole_spec(self._spec)}
 
     @property
     def rows(self) -> int:
-        """Rows learned."""
+        """Number of rows learned."""
         return int(self.inner.rows)
 
     @property
     def rows_skipped(self) -> int:
-        """Rows left out because they had no target."""
+        """Number of rows left out because they had no target."""
         return int(self.inner.rows_skipped)
 
     @property
@@ -160,17 +186,29 @@ class MappedAccumulator:
 
     @property
     def label_rows(self) -> np.ndarray:
-        """(labels,) int64 rows of each label, of an accumulator that counts them."""
+        """Number of rows (labels,) int64 of each label, if the accumulator counts them."""
         return np.asarray(self.inner.label_rows)
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels of which a row is left."""
-        return tuple(getattr(self.inner, "labels_left", self.inner.labels))
+        """Labels with a row that was not unlearned."""
+        return tuple(self.inner.labels_left)
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Names of a table's columns, empty without a map of tables."""
+        return ()
+
+    @property
+    def scatter(self) -> str:
+        """Part of Cxx that the inner accumulator keeps."""
+        return str(self.inner.scatter)
 
     def add(self, block: Block) -> None:
-        """Learn one batch, mapped, some of it at a time. Raises WidthMismatch and what the inner accumulator raises; then
-        nothing changed."""
+        """Learn one batch, mapped, some rows at a time.
+
+        Raises WidthMismatch and whatever the inner accumulator raises. Then nothing has changed.
+        """
         width, names = self._width(block)
         before = self._map, self._spec
         if not self._map.settled and block.rows:
@@ -189,7 +227,10 @@ class MappedAccumulator:
             self.n_features, self._names = width, names
 
     def remove(self, block: Block, **options: Any) -> None:
-        """Take out a batch learned before, mapped; options are the inner accumulator's. Raises CannotUnlearn."""
+        """Remove a batch learned before, mapped. Raises CannotUnlearn.
+
+        options: passed to the inner accumulator.
+        """
         width = self._width(block)[0]
         if options:
             self.inner.remove(self._mapped(block, width), **options)
@@ -197,11 +238,11 @@ class MappedAccumulator:
             self._each(block, lambda part: self.inner.remove(self._mapped(part, width)))
 
     def freeze(self) -> MappedState:
-        """The state so far; the inner accumulator's cost."""
+        """Return the state so far, at the inner accumulator's cost."""
         return _around(self.inner.freeze(), self.n_features, self._spec, self._names)
 
     def _each(self, block: Block, act: Callable[[Block], None]) -> None:
-        """Act on some rows at a time, of which there are never many; an error leaves the inner state as it was."""
+        """Call `act` for some rows at a time. An error leaves the inner state unchanged."""
         self._check(block)
         parts = self._parts(block)
         if len(parts) < 2:
@@ -229,7 +270,7 @@ class MappedAccumulator:
         return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
-        """Width of the stream with this block, and the names that all its batches have."""
+        """Return the width of the stream with this block, and the names all batches have."""
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
             same = block.names == self._names if started else not block.sparse
@@ -246,17 +287,23 @@ class MappedAccumulator:
 
 
 class LandmarkAccumulator(MappedAccumulator):
-    """An accumulator of rows' coordinates on landmarks; one owner. A batch's landmarks are drawn first."""
+    """An accumulator of rows' coordinates on landmarks, with one owner.
+
+    A batch's landmarks are drawn first.
+    """
 
     def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
-        kept = None if state is None else state.landmarks
-        self.landmarks: Landmarks = self._map.begin() if kept is None else kept
-        if kept is None and self.landmarks.indices is None:  # dense ones that are given say how wide rows are
+        landmarks = None if state is None else state.landmarks
+        self.landmarks: Landmarks = self._map.begin() if landmarks is None else landmarks
+        if landmarks is None and self.landmarks.indices is None:  # dense ones that are given say how wide rows are
             self.n_features = self.landmarks.n_features
 
     def add(self, block: Block) -> None:
-        """Learn one batch. Raises WidthMismatch and what the inner accumulator raises; then nothing changed."""
+        """Learn one batch.
+
+        Raises WidthMismatch and whatever the inner accumulator raises. Then nothing has changed.
+        """
         check_rows(block)
         self._width(block)
         before = self.landmarks
@@ -268,8 +315,12 @@ class LandmarkAccumulator(MappedAccumulator):
             raise
 
     def remove(self, block: Block, **options: Any) -> None:
-        """Take out a batch learned before. Raises CannotUnlearn for rows that were drawn as landmarks, and for any where
-        they were drawn from more rows than they are, which were learned by the landmarks of their time."""
+        """Remove a batch learned before.
+
+        Raises CannotUnlearn for rows that were drawn as landmarks. If landmarks were drawn from
+        more rows than there are landmarks, it raises for any rows, which were learned by the
+        landmarks of their time.
+        """
         check_rows(block)
         if self._map.draws and (self._map.first or 0) > self._map.most:
             raise CannotUnlearn("rows were learned by the landmarks there were then. Learn anew without them.")
@@ -281,7 +332,7 @@ class LandmarkAccumulator(MappedAccumulator):
         super().remove(block, **options)
 
     def freeze(self) -> MappedState:
-        """The state so far; the inner accumulator's cost."""
+        """Return the state so far, at the inner accumulator's cost."""
         return super().freeze()._replace(landmarks=self.landmarks)
 
     def _apply(self, block: Block, width: int) -> Any:
@@ -289,9 +340,10 @@ class LandmarkAccumulator(MappedAccumulator):
 
 
 class TableAccumulator(MappedAccumulator):
-    """An accumulator of the rows that a map with running statistics makes of a table's columns, or of dense rows; one owner.
+    """An accumulator of the rows that a map with running statistics makes, with one owner.
 
-    A batch is added to the statistics first, then mapped by them. n_features: columns of the table.
+    It maps a table's columns, or dense rows. A batch is added to the statistics first, then mapped
+    by them. `n_features` is the number of the table's columns.
     """
 
     def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
@@ -299,12 +351,17 @@ class TableAccumulator(MappedAccumulator):
         self.table = None if state is None else state.table
 
     def add(self, block: Block) -> None:
-        """Learn one batch. Raises SchemaMismatch, InvalidRows, what the inner accumulator raises; then nothing changed."""
+        """Learn one batch.
+
+        Raises SchemaMismatch, InvalidRows, and whatever the inner accumulator raises. Then nothing
+        has changed.
+        """
         rows, before = raw_of(block.X, block.names), self.table
         if not rows.rows:
             return
-        if before is None and isinstance(self._map, Table) and getattr(self.inner, "scatter", "") == "exact":
+        if before is None and isinstance(self._map, Table) and self.scatter == "exact":
             check_most_columns(self._map.making(), self._map.wishes(), rows.kinds, EXACT_WIDTH)
+
         self.table = add(self._map, before, rows)
         try:
             if before is None:
@@ -313,21 +370,22 @@ class TableAccumulator(MappedAccumulator):
         except BaseException:
             self.table = before
             raise
+
         self._names = self.table.names
         self.n_features = len(self._names)
 
     def _warn_of_diagonal(self, table: TableState) -> None:
-        """Warn (OnlyDiagonal) if the table is too wide for the whole scatter that scatter="auto" would keep."""
-        if isinstance(self._map, Table) and getattr(self.inner, "scatter", "") == "auto":
+        """Warn OnlyDiagonal if the table is too wide for the scatter that "auto" would keep."""
+        if isinstance(self._map, Table) and self.scatter == "auto":
             reason = diagonal_reason(self._map.making(), table.columns)
             if reason:
                 warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 
     def remove(self, block: Block, **options: Any) -> None:
-        """Take out a batch learned before.
+        """Remove a batch learned before.
 
-        Raises CannotUnlearn for rows that were filled by other means, or weighted by another idf, when they were learned. A
-        constant `impute`, or idf=False, leaves no such rows.
+        Raises CannotUnlearn for rows that were filled by other means, or weighted by another idf,
+        when they were learned. A constant `impute`, or idf=False, leaves no such rows.
         """
         rows = raw_of(block.X, block.names)
         if self.table is None or not lasting(self._map, self.table, rows):
@@ -336,13 +394,13 @@ class TableAccumulator(MappedAccumulator):
                 "their time. Learn anew without them (a directory's models are), or take a constant impute (table), or "
                 "idf=False (text)."
             )
-        left = add(self._map, self.table, rows, sign=-1)
+        table = add(self._map, self.table, rows, sign=-1)
         self.inner.remove(self._part(block._replace(X=rows)), **options)
-        self.table = left
+        self.table = table
 
     @property
     def depends_on_others(self) -> bool:
-        """Whether rows taken out would leave a trace in how those that stay were mapped."""
+        """True if removed rows would leave a trace in how the other rows were mapped."""
         return self.table is not None and depends_on_others(self._map, self.table)
 
     @property
@@ -351,7 +409,7 @@ class TableAccumulator(MappedAccumulator):
         return () if self.table is None else self.table.names
 
     def freeze(self) -> MappedState:
-        """The state so far; the inner accumulator's cost."""
+        """Return the state so far, at the inner accumulator's cost."""
         inner = self.inner.freeze()
         return _around(inner, 0, self._spec, None) if self.table is None else _of_table(inner, self._spec, self.table)
 
@@ -359,10 +417,13 @@ class TableAccumulator(MappedAccumulator):
         return table_parts(self._map, self.table or TableState(), block.X)
 
     def _check(self, block: Block) -> None:
-        """Nothing: a table's columns are checked when they are made."""
+        """Check nothing: a table's columns are checked when they are made."""
 
     def _part(self, block: Block) -> Block:
-        """Some rows, mapped. The width is stated, so that the whole scatter is kept, unless too many columns may come."""
+        """Return some rows, mapped.
+
+        Their width is stated, so that the whole scatter is kept, unless too many columns may come.
+        """
         table = self.table or TableState()
         stated = most_columns(self._map.making(), table.columns) <= EXACT_WIDTH
         X = mapped_rows(self._map, table, block.X)

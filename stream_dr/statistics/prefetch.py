@@ -1,9 +1,8 @@
 """prefetch: ask the processor for a number of an array before it is needed.
 
-A sparse row touches features all over a state of megabytes, and a miss of the second-level cache takes longer than all of
-the arithmetic for a nonzero.
-
-Why this way: numba has no word for it, but LLVM has; it is a hint, so no address can be wrong.
+A sparse row touches features all over a state of megabytes. A miss of the second-level cache takes
+longer than all of the arithmetic for a nonzero. numba has no such instruction, but LLVM has. It is
+a hint, so no address can be wrong.
 """
 
 from typing import Any
@@ -16,11 +15,14 @@ from numba.extending import intrinsic
 from stream_dr.compiled import compiled
 
 AHEAD = np.uint64(32)
-"""Nonzeros between asking and using, where the loop does not say itself."""
+"""Number of nonzeros between asking and using, unless the loop sets its own."""
 
 
-def _told(typing_context: Any, address: Any) -> Any:
-    """How LLVM is told: the line at the address will be written to, and used again."""
+def _prefetch_line(typing_context: Any, address: Any) -> Any:
+    """Return the LLVM code that asks for the cache line at an address.
+
+    The line will be written to, and used again.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -33,11 +35,14 @@ def _told(typing_context: Any, address: Any) -> Any:
     return types.int32(types.uint64), generate
 
 
-_hint: Any = intrinsic(_told)
+_hint: Any = intrinsic(_prefetch_line)
 
 
 @compiled(inline="always")
 def prefetch(array: np.ndarray, row: int, column: int) -> None:
-    """array (rows, columns), C-ordered, at [row, column], both np.uint64, into the cache, to be written to."""
+    """Ask for array[row, column] in the cache, to be written to.
+
+    array: (rows, columns), C-ordered. row, column: np.uint64.
+    """
     place = row * np.uint64(array.strides[0]) + column * np.uint64(array.itemsize)
     _hint(np.uint64(array.ctypes.data) + place)

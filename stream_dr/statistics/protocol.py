@@ -1,15 +1,16 @@
-"""What an accumulator and a state are, and how a state becomes named arrays and back.
+"""Accumulators and states, and how a state becomes named arrays and back.
 
-An Accumulator is mutable and has one owner: `add(block)` learns one batch, `freeze()` hands out an immutable State that
-later adds do not change. All checks happen before the first write, so a refused batch leaves it as it was.
+An Accumulator is mutable and has one owner: `add(block)` learns one batch, `freeze()` returns an
+immutable State that later adds do not change. All checks happen before the first write, so a
+refused batch leaves it unchanged.
 
-A State is a NamedTuple whose fields are ndarrays, int, float, str, bool, None, tuples of labels, other such NamedTuples, or
-tuples of those of one class. It has `check()`, which raises DamagedFile unless its arrays fit each other (checks.py); those
-of a state that stands inside another are checked by that one.
-Additive states also have `merge(other) → State` and, through their accumulator, `remove(block)`.
+A State is a NamedTuple whose fields are ndarrays, int, float, str, bool, None, tuples of labels,
+other such NamedTuples, or tuples of those of one class. Its `check()` raises DamagedFile unless
+its arrays fit each other (checks.py). A state inside another is checked by that one. Additive
+states also have `merge(other) → State` and, through their accumulator, `remove(block)`.
 
-Why this way: `pack` and `unpack` need no knowledge of any state, so a snapshot's format never changes with an estimator,
-and nothing is ever pickled.
+`pack` and `unpack` need no knowledge of any state, so a snapshot's format never changes with an
+estimator, and nothing is pickled.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -21,50 +22,99 @@ from stream_dr.rows.block import Block
 from stream_dr.targets.label_codes import Label
 
 State = Any
-"""Any NamedTuple as described above."""
+"""Any NamedTuple as described in the module's docstring."""
 
 
 class Accumulator(Protocol):
-    """The mutable side of a State.
+    """The mutable side of a State, as others read it."""
 
-    rows: rows learned. rows_skipped: rows left out because they had no target. n_features: width so far (0 before the
-    first batch). target_kind: kind of targets decided by the first batch that had any, or None. labels: vocabulary in
-    order of first appearance.
-    """
+    @property
+    def rows(self) -> int:
+        """Number of rows learned."""
+        ...
 
-    rows: int
-    rows_skipped: int
-    n_features: int
-    target_kind: str | None
-    labels: tuple[Label, ...]
+    @property
+    def rows_skipped(self) -> int:
+        """Number of rows left out because they had no target."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """Width so far, 0 before the first batch."""
+        ...
+
+    @property
+    def target_kind(self) -> str | None:
+        """Kind of targets, decided by the first batch that had any, or None."""
+        ...
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """Vocabulary in order of first appearance."""
+        ...
+
+    @property
+    def labels_left(self) -> tuple[Label, ...]:
+        """Labels with a row that was not unlearned."""
+        ...
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Names of a table's columns, empty without a map of tables."""
+        ...
+
+    @property
+    def scatter(self) -> str:
+        """Part of Cxx that is kept: "auto", "exact", "diagonal", "none", or "" if none is ever."""
+        ...
 
     def add(self, block: Block) -> None:
-        """Learn one batch whose targets, if any, are a Targets value."""
+        """Learn one batch, whose targets are a Targets value if there are any."""
         ...
 
     def freeze(self) -> State:
-        """The State so far; later adds do not change it."""
+        """Return the State so far. Later adds do not change it."""
         ...
 
 
+class AccumulatorBase:
+    """Defaults of what only some accumulators have."""
+
+    labels: tuple[Label, ...]
+    table_names: tuple[str, ...] = ()
+    scatter: str = ""
+
+    @property
+    def labels_left(self) -> tuple[Label, ...]:
+        """Labels with a row that was not unlearned."""
+        return self.labels
+
+
 class AdditiveAccumulator(Accumulator, Protocol):
-    """An accumulator whose state is a sum: batches can also be taken out again."""
+    """An accumulator whose state is a sum, so that batches can be removed."""
 
     def remove(self, block: Block) -> None:
-        """Take out a batch learned before; raises CannotUnlearn when more would go than was learned."""
+        """Remove a batch learned before.
+
+        Raises CannotUnlearn if more would be removed than was learned.
+        """
         ...
 
 
 def pack(state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A State as named C-ordered arrays and a JSON-able description; `unpack` inverts it exactly."""
+    """Return a State as named C-ordered arrays and a JSON-able description.
+
+    `unpack` inverts it exactly.
+    """
     arrays: dict[str, np.ndarray] = {}
     return arrays, _describe(state, "", arrays)
 
 
 def unpack(kind: type, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> State:
-    """The State of class `kind` (and, nested, the classes in its annotations) from what `pack` gave.
+    """Return the State of class `kind` from the arrays and description of `pack`.
 
-    Raises DamagedFile for arrays that are no such state's, and whatever a description leads to that `pack` never gives.
+    Classes of nested states are those named in the description. Raises DamagedFile for arrays of
+    another state, and any error that a description may cause that `pack` never returns.
     """
     state = _restore(kind, "", arrays, description)
     state.check()
@@ -104,7 +154,8 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
-            continue  # an earlier version kept it
+            # An earlier version kept it.
+            continue
         if not isinstance(value, dict):
             values[name] = value
         elif "array" in value:
@@ -118,23 +169,24 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict
             )
         else:
             values[name] = _nested(value["tuple"])
+
     restored = kind(**values)
     typed(restored)
     return restored
 
 
 STATES: dict[str, Any] = {}
-"""State classes that may stand inside another state, by name."""
+"""Classes of states that may stand inside another state, by name."""
 
 
 def nested_state(kind: type) -> type:
-    """Class decorator: makes a State restorable where it stands inside another."""
+    """Make a State restorable where it stands inside another. Class decorator."""
     STATES[kind.__name__] = kind
     return kind
 
 
 class Absent(NamedTuple):
-    """A part that this state does not keep."""
+    """Placeholder of a part that a state does not keep."""
 
 
 nested_state(Absent)

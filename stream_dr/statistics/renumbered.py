@@ -1,6 +1,6 @@
-"""renumbered: a state whose features have other numbers, as a state of the same rows, mapped otherwise, would have them.
+"""renumbered: a state with its features renumbered, as if its rows had been mapped otherwise.
 
-Cost: a copy of the state. Why this way: what stands where in a state is told here once, by class and field.
+Costs a copy of the state.
 """
 
 from typing import Any
@@ -25,48 +25,56 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
     Largest: {"features": (0,)},
     FeatureCounts: {"present": (0,), "counts": (0,)},
 }
-"""Which axes of a field's array are features."""
+"""Axes of a field's array that are features, by class and field."""
 
 
-def renumbered(state: Any, goes: np.ndarray, width: int) -> Any:
-    """`state` with feature i called goes[i] (features,) int64 of `width` ones. Raises CannotMerge where it keeps rows or
-    components that have no numbers of their own."""
+def renumbered(state: Any, new_index: np.ndarray, width: int) -> Any:
+    """Return `state` with feature i renumbered to new_index[i].
+
+    new_index: (features,) int64, of `width` features. Raises CannotMerge for states whose rows or
+    components have no feature numbers.
+    """
     if isinstance(state, MomentState):
         parts = {
-            name: renumbered(getattr(state, name), goes, width) for name in ("features", "class_scatter", "label_sets")
+            name: renumbered(getattr(state, name), new_index, width)
+            for name in ("features", "class_scatter", "label_sets")
         }
-        return state._replace(n_features=width, largest=renumbered(state.largest, goes, width), **parts)
+        return state._replace(n_features=width, largest=renumbered(state.largest, new_index, width), **parts)
     if isinstance(state, Absent):
         return state
     if isinstance(state, Reservoir):
-        return _reservoir(state, goes, width)
+        return _reservoir(state, new_index, width)
     if isinstance(state, LabelSets):
-        return state.renumbered(goes, width)
+        return state.renumbered(new_index, width)
+
     axes = _AXES.get(type(state))
     if axes is None:
         raise CannotMerge(
             f"a {type(state).__name__} of other columns cannot be merged: learn both with the same first rows."
         )
-    fields = {name: _placed(getattr(state, name), of, goes, width) for name, of in axes.items()}
+    fields = {name: _placed(getattr(state, name), of, new_index, width) for name, of in axes.items()}
     return state._replace(**fields, **({"n_features": width} if isinstance(state, FeatureCounts) else {}))
 
 
-def _placed(array: np.ndarray, axes: tuple[int, ...], goes: np.ndarray, width: int) -> np.ndarray:
-    """The array with `width` features along each of the axes; one that is not kept as it is."""
+def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, width: int) -> np.ndarray:
+    """Return the array with `width` features along each of the axes.
+
+    An array that is not kept is returned as it is.
+    """
     if any(array.shape[i] == 0 for i in axes):
         return array
     out = np.zeros(tuple(width if i in axes else n for i, n in enumerate(array.shape)), array.dtype)
-    places = [goes[: array.shape[i]] if i in axes else np.arange(array.shape[i]) for i in range(array.ndim)]
+    places = [new_index[: array.shape[i]] if i in axes else np.arange(array.shape[i]) for i in range(array.ndim)]
     out[np.ix_(*places)] = array
     return out
 
 
-def _reservoir(state: Reservoir, goes: np.ndarray, width: int) -> Reservoir:
-    """A sample's rows are CSR behind a map of tables."""
+def _reservoir(state: Reservoir, new_index: np.ndarray, width: int) -> Reservoir:
+    """Return a sample with renumbered features. Its rows are CSR behind a map of tables."""
     if not state.rows or state.indices is None:
         return state._replace(n_features=width)
-    kept = state.kept.copy()
-    kept.indices = goes[kept.indices].astype(np.int32)
-    kept.has_sorted_indices = False
-    kept.sort_indices()
-    return state._replace(n_features=width, values=kept.data, indices=kept.indices, indptr=kept.indptr)
+    rows = state.kept.copy()
+    rows.indices = new_index[rows.indices].astype(np.int32)
+    rows.has_sorted_indices = False
+    rows.sort_indices()
+    return state._replace(n_features=width, values=rows.data, indices=rows.indices, indptr=rows.indptr)

@@ -1,9 +1,11 @@
-"""dask_collections: Dask arrays and dataframes, learned block by block wherever Dask runs, and projected lazily.
+"""dask_collections: Dask arrays and dataframes, learned block by block and projected lazily.
 
-Each block of rows is learned by an estimator of its own, and their states are merged, two neighbours at a time, so that
-states go from worker to worker and one alone comes back. A block is dense, CSR, or part of a dataframe with names.
+Each block of rows is learned by an estimator of its own, wherever Dask runs. States are merged two
+neighbours at a time, so they go from worker to worker and only one comes back. A block is dense,
+CSR, or part of a dataframe with names.
 
-Cost: what learning costs, and a merge a block: blocks of fewer bytes than a state has cost more in merges than in rows.
+Each block costs a merge in addition to learning. For blocks of fewer bytes than a state, merging
+costs more than learning.
 """
 
 from copy import copy
@@ -13,51 +15,72 @@ import numpy as np
 from sklearn.base import clone
 
 from stream_dr.errors import CannotMerge, ClusterError, InvalidRows, InvalidTargets
-from stream_dr.estimators.fitting.holder import Holder, held
+from stream_dr.estimators.fitting.holder import Holder, new_holder
 from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.targets.parsing import parse_targets
 
 
-def holder_of(estimator: Any, given: Block) -> Holder:
-    """What an estimator holds that has learned all blocks.
+def learn_collections(estimator: Any, rows: Block) -> Holder:
+    """Return the Holder of an estimator that has learned all blocks.
 
-    given: X (rows, features) an array in blocks of whole rows, or a dataframe; y, weights None, or collections in blocks of
-    the same rows. Raises what learning raises, InvalidRows (blocks split along features), InvalidTargets (other blocks),
-    CannotMerge (a recurrence) and ClusterError (no workers).
+    Parameters
+    ----------
+    estimator : Estimator
+        Parameters to learn with.
+    rows : Block
+        X (rows, features) an array in blocks of whole rows, or a dataframe. y and weights are
+        None, or collections in blocks of the same rows.
+
+    Raises
+    ------
+    InvalidRows
+        If blocks are split along features.
+    InvalidTargets
+        If y or weights have other blocks.
+    CannotMerge
+        If the estimator is a recurrence.
+    ClusterError
+        If the cluster has no workers.
     """
     import dask
 
     if not merges_parts(estimator):
-        raise _one_after_the_other(estimator)
-    X = given.X
-    blocks = [_blocks("X", X), _beside("y", given.y, X), _beside("sample_weight", given.weights, X)]
+        raise _cannot_merge_blocks(estimator)
+
+    X = rows.X
+    blocks = [_blocks("X", X), _blocks_along("y", rows.y, X), _blocks_along("sample_weight", rows.weights, X)]
     _check_workers()
-    made = _with_kind(estimator, blocks[1][0])
-    parts = [dask.delayed(_learned)(made, *given, pure=False) for given in zip(*blocks, strict=True)]
+
+    learner = _with_kind(estimator, blocks[1][0])
+    parts = [dask.delayed(_learn_block)(learner, *block, pure=False) for block in zip(*blocks, strict=True)]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
-        parts = [dask.delayed(_merged)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
-    (found,) = dask.compute(parts[0])
-    return held(estimator, found.state_, found.holder_.names)
+        parts = [dask.delayed(_merge_states)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
+
+    (merged,) = dask.compute(parts[0])
+    return new_holder(estimator, merged.state_, merged.holder_.names)
 
 
-def projected(estimator: Any, X: Any) -> Any:
-    """The collection's rows projected, lazily and block by block: (rows, components) array, or a dataframe of components."""
+def project_collection(estimator: Any, X: Any) -> Any:
+    """Return the collection's rows projected, lazily and block by block.
+
+    The result is an array (rows, components), or a dataframe of components.
+    """
     _blocks("X", X)
     width = estimator.rank_
     if kind_of(X) is Kind.DASK_ARRAY:
         meta = np.empty((0, width))
-        return X.map_blocks(_transformed, estimator, dtype=meta.dtype, chunks=(X.chunks[0], (width,)), meta=meta)
+        return X.map_blocks(_transform_block, estimator, dtype=meta.dtype, chunks=(X.chunks[0], (width,)), meta=meta)
     import pandas as pd
 
     names = list(estimator.get_feature_names_out())
     meta_frame = pd.DataFrame(np.empty((0, width)), columns=names)
-    return X.map_partitions(_frame, estimator, names, meta=meta_frame)
+    return X.map_partitions(_transform_frame, estimator, names, meta=meta_frame)
 
 
-def _one_after_the_other(estimator: Any) -> CannotMerge:
+def _cannot_merge_blocks(estimator: Any) -> CannotMerge:
     if estimator.merges:
         return CannotMerge(
             "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with one "
@@ -70,7 +93,10 @@ def _one_after_the_other(estimator: Any) -> CannotMerge:
 
 
 def _check_workers() -> None:
-    """Raise ClusterError where Dask is to run on a cluster without workers, which would wait for ever."""
+    """Raise ClusterError if Dask would run on a cluster without workers.
+
+    It would wait for ever.
+    """
     from dask.base import get_scheduler
 
     client = getattr(get_scheduler(), "__self__", None)
@@ -78,31 +104,38 @@ def _check_workers() -> None:
         raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
 
 
-def _blocks(name: str, given: Any) -> list[Any]:
-    """The collection's blocks of rows, as Dask's delayed values."""
-    if kind_of(given) not in DASK:
+def _blocks(name: str, collection: Any) -> list[Any]:
+    """Return the collection's blocks of rows, as Dask's delayed values."""
+    if kind_of(collection) not in DASK:
         raise InvalidTargets(
-            f"X is a Dask collection and {name} is a {type(given).__name__}; give {name} as one, in blocks of the same rows."
+            f"X is a Dask collection and {name} is a {type(collection).__name__}; give {name} as one, in blocks of "
+            "the same rows."
         )
-    if len(getattr(given, "numblocks", (1,))) > 1 and any(count > 1 for count in given.numblocks[1:]):
+    if len(getattr(collection, "numblocks", (1,))) > 1 and any(count > 1 for count in collection.numblocks[1:]):
         raise InvalidRows(
-            f"{name} is split along its features into {given.numblocks[1]} blocks; a row must be whole. Call "
+            f"{name} is split along its features into {collection.numblocks[1]} blocks; a row must be whole. Call "
             f"{name}.rechunk({{1: -1}}) first."
         )
-    return list(np.ravel(given.to_delayed()))
+    return list(np.ravel(collection.to_delayed()))
 
 
-def _beside(name: str, given: Any, X: Any) -> list[Any]:
-    """The blocks of what goes with X's rows; None each where nothing is given."""
-    rows = getattr(X, "chunks", ((np.nan,),))[0]  # a dataframe's are not known
+def _blocks_along(name: str, collection: Any, X: Any) -> list[Any]:
+    """Return the blocks of y or weights that go with X's rows.
+
+    If there is no collection, return None for each block.
+    """
+    # Numbers of rows are unknown for a dataframe.
+    rows = getattr(X, "chunks", ((np.nan,),))[0]
     count = X.npartitions
-    if given is None:
+    if collection is None:
         return [None] * count
-    blocks = _blocks(name, given)
-    chunks = getattr(given, "chunks", ((np.nan,),))[0]
+
+    blocks = _blocks(name, collection)
+    chunks = getattr(collection, "chunks", ((np.nan,),))[0]
+
     known = not np.isnan([*rows, *chunks]).any()
     if known and chunks != rows and sum(chunks) == sum(rows):
-        return _blocks(name, given.rechunk({0: rows}))
+        return _blocks(name, collection.rechunk({0: rows}))
     if len(blocks) != count or (known and chunks != rows):
         raise InvalidTargets(
             f"{name} has {len(blocks)} blocks and X {count}, of unknown or other numbers of rows. Give both in blocks of "
@@ -112,28 +145,31 @@ def _beside(name: str, given: Any, X: Any) -> list[Any]:
 
 
 def _with_kind(estimator: Any, y: Any) -> Any:
-    """A new estimator of the same parameters, the kind of targets decided by the first block, as in a stream."""
-    made = clone(estimator)
-    if y is not None and getattr(estimator, "target", None) == "auto" and estimator.target_kinds:
+    """Return a new estimator of the same parameters, with the kind of targets decided.
+
+    The first block decides it, as in a stream.
+    """
+    learner = clone(estimator)
+    if y is not None and estimator.target == "auto" and estimator.target_kinds:
         first = y.compute()
-        made.set_params(target=parse_targets(first, len(first), estimator.target_kinds, "auto", None).kind)
-    return made
+        learner.set_params(target=parse_targets(first, len(first), estimator.target_kinds, "auto", None).kind)
+    return learner
 
 
-def _learned(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
+def _learn_block(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
     options = {} if weights is None else {"sample_weight": weights}
     return clone(estimator).partial_fit(X, y, **options)
 
 
-def _merged(older: Any, newer: Any) -> Any:
+def _merge_states(older: Any, newer: Any) -> Any:
     return copy(older).merge(newer)
 
 
-def _transformed(block: Any, estimator: Any) -> np.ndarray:
+def _transform_block(block: Any, estimator: Any) -> np.ndarray:
     return np.asarray(estimator.transform(block), dtype=np.float64)
 
 
-def _frame(part: Any, estimator: Any, names: list[str]) -> Any:
+def _transform_frame(part: Any, estimator: Any, names: list[str]) -> Any:
     import pandas as pd
 
-    return pd.DataFrame(_transformed(part, estimator), columns=names, index=part.index)
+    return pd.DataFrame(_transform_block(part, estimator), columns=names, index=part.index)

@@ -1,6 +1,4 @@
-"""DependenceMethod: what SPCA and SRP have in common, the dependence of what they project on the targets."""
-
-from typing import Any
+"""DependenceMethod: the dependence of projected rows on the targets, for SPCA and SRP."""
 
 import numpy as np
 
@@ -15,19 +13,23 @@ class DependenceMethod(ClosedForm):
     Attributes
     ----------
     hsic_ : float
-        HSIC of the projected rows and the targets, over the rows learned [SRP eq. 1]; see `stream_dr.hsic`.
+        HSIC of the projected rows and the targets, over the rows learned [SRP eq. 1]. See
+        `stream_dr.hsic`.
     """
 
     @property
     def hsic_(self) -> float:
-        """‖Cxyᵀ W‖² / (N − 1)² ≥ 0: tr(K H L H) / (N − 1)² with the linear kernel on projected rows. Needs N > 1."""
-        projection: Any = self.projection()
+        """HSIC of projected rows and targets: ‖Cxyᵀ W‖² / (N − 1)² ≥ 0.
+
+        It is tr(K H L H) / (N − 1)² with the linear kernel K on projected rows. Needs N > 1.
+        """
+        projection = self.linear_projection()
         moments = self.moments(self.state_)
         return criterion(moments, (projection.loadings / moments.scale[:, None]).T @ moments.cross)
 
 
 def criterion(moments: Moments, cross: np.ndarray) -> float:
-    """HSIC of rows whose cross sums with the targets are these (components, targets)."""
+    """Return HSIC from the cross sums (components, targets) of rows and targets."""
     if moments.weight <= 1.0:
         raise InvalidRows(
             f"HSIC divides by (n − 1)²; there are rows of weight {moments.weight:g} in all. Give two or more."

@@ -1,7 +1,8 @@
-"""documented: docstrings in which the parameters and attributes that a class inherits stand beside its own.
+"""documented: class docstrings that list inherited parameters and attributes, too.
 
-A class describes what is its own, in numpydoc's sections Parameters and Attributes; `help`, tooltips and the reference show
-all of them. What a class describes anew is as the class says.
+A class describes its own parameters and attributes in numpydoc's sections Parameters and
+Attributes. `help`, tooltips and the reference show all of them. An entry of a class replaces the
+entry of the same name in its bases.
 """
 
 import inspect
@@ -9,26 +10,32 @@ import re
 
 SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 ENTRY = re.compile(r"^(\w+) : .*(?:\n    .*)*", re.MULTILINE)
+NOTES = "Notes\n-----\n"
 
 
 def described(cls: type) -> dict[str, dict[str, str]]:
-    """Section → name → its entry, as numpydoc has them, of a class and its bases."""
-    found: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
+    """Return section → name → entry of a class and its bases."""
+    sections: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("stream_dr."):
             for section, entries in SECTION.findall(_own_text(base)):
-                found[section] |= {entry[1]: entry[0] for entry in ENTRY.finditer(entries)}
-    return found
+                sections[section] |= {entry[1]: entry[0] for entry in ENTRY.finditer(entries)}
+    return sections
 
 
 def documented(cls: type) -> str:
-    """The class's docstring with every parameter and attribute; its own text is kept for the classes made of it."""
+    """Return the class's docstring with every parameter and attribute.
+
+    The order is: purpose and example, Parameters, Attributes, Notes. The class keeps its own text in
+    `_own_text` for its subclasses.
+    """
     cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
-    head, example, rest = SECTION.sub("", _own_text(cls)).partition(">>>")
+    purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
     sections = [
         "\n".join([name, "-" * len(name), *entries.values()]) for name, entries in described(cls).items() if entries
     ]
-    return "\n\n".join([re.sub(r"\n{3,}", "\n\n", head).strip(), *sections, *([example + rest] if example else [])])
+    parts = [re.sub(r"\n{3,}", "\n\n", purpose).strip(), *sections, heading + notes]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _own_text(cls: type) -> str:

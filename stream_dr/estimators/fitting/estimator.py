@@ -1,185 +1,237 @@
-"""Estimator: the scikit-learn face shared by all; an estimator's own file says what it remembers and how it is solved.
+"""Estimator: the scikit-learn interface that all estimators share.
 
-A subclass gives its parameters (fields of a dataclass, stored as given: scikit-learn and type checkers read them off
-`__init__`), `accumulator(state)` (a new accumulator, or one that goes on from a State), `solve(state)` (State → Projection,
-pure) and the class attributes `target_kinds`, `additive`. Everything else is here: parsing of rows, targets and weights,
-the kind of targets fixed by the first batch, fitted attributes, the cached projection, merge, unlearn, save.
+A subclass provides:
 
-The engine uses four things only: `check_parameters`, `accumulator`, `solve`, `state_bytes`; it never sees this face.
+- its parameters, as fields of a dataclass,
+- `accumulator(state)`: a new accumulator, or one that continues from a State,
+- `solve(state)`: State → Projection, a pure function,
+- the class attributes `target_kinds` and `additive`.
 
-Signs and order: components are oriented like those shown before (solve/orientation.py), whatever is learned in between, for
-their signs are arbitrary and what stands behind them rests on them. A first projection has its largest loadings positive.
-`save` and pickle keep what was shown last, `merge`, `unlearn` and `refine` go on from self's; `clone` and `fit` start anew.
-So two estimators with one state may differ in signs, where they were asked at different times.
-
-Why this way: all checks are made before the accumulator is touched, the accumulator makes its own before its first write,
-and `fit` swaps in a new holder only at its end; so after any error the estimator is what it was before.
+Everything else is here: parsing of rows, targets and weights, fitted attributes, the cached
+projection, merge, unlearn, save. The engine uses only `check_parameters`, `accumulator`, `solve`
+and `state_bytes`.
 """
 
 from abc import ABC, abstractmethod
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired, unknown_parameter
-from stream_dr.estimators.fitting.dask_collections import holder_of, projected
+from stream_dr.estimators.fitting.dask_collections import learn_collections, project_collection
 from stream_dr.estimators.fitting.documented import documented
-from stream_dr.estimators.fitting.fewer_components import tell_fewer, tell_fewer_early
-from stream_dr.estimators.fitting.holder import Holder, held
-from stream_dr.estimators.fitting.mapping import takes_tables, tell_columns
-from stream_dr.estimators.fitting.named_columns import in_order, parsed, refuse_empty_rows, refuse_width
+from stream_dr.estimators.fitting.fewer_components import warn_fewer_components, warn_fewer_components_early
+from stream_dr.estimators.fitting.holder import Holder, new_holder
+from stream_dr.estimators.fitting.mapping import takes_tables, warn_other_columns
+from stream_dr.estimators.fitting.named_columns import in_learned_order, parse_rows, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import brief_spec, feature_map
-from stream_dr.projection import Projection
+from stream_dr.projection import LinearProjection, Projection
 from stream_dr.rows.batches import as_block, batches, split
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import tables_of
 from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.rows.raw_rows import places
+from stream_dr.statistics.protocol import Accumulator, AdditiveAccumulator, State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, check_label_type
 
 
 class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """Base of all estimators. See the module's text.
+    """Base of all estimators.
+
+    After any error an estimator is what it was before. Signs and order of components stay those
+    shown before, whatever is learned in between. `clone` and `fit` start again. So two estimators
+    with one state may differ in signs if they were asked at different times.
 
     Attributes
     ----------
     components_ : ndarray (components, features), float64
         Directions, one a row: `transform` is (X − mean_) · components_ᵀ.
     eigenvalues_ : ndarray (components,), float64
-        One value per component; the text above says what it is.
+        One value per component, see Notes for its meaning.
     mean_ : ndarray (features,), float64
-        What rows are centred on; zeros where the method does not centre.
+        Point that rows are centred on. Zeros if the method does not centre.
     rank_ : int
-        Number of components found.
+        Number of components.
     solution_ : str
-        What the components were solved from: "exact", "diagonal", "refined" or "recurrence".
+        Kind of solution: "exact", "diagonal", "refined" or "recurrence".
     n_samples_seen_ : int
-        Rows learned.
+        Number of rows learned.
     n_features_in_ : int
         Width of the rows learned so far.
     feature_names_in_ : ndarray (features,), object
-        Names of the features, where the first rows were a table of named columns.
+        Names of the features, if the first rows were a table of named columns.
     classes_ : ndarray (classes,)
-        Labels learned so far, sorted; empty where there are none.
+        Labels learned so far, sorted. Empty if there are none.
     mapped_names_ : ndarray (mapped features,), object
-        Names of the columns that a feature map of tables makes: `age`, `age missing`, `sex=female`.
+        Names of the columns that a feature map of tables makes: `age`, `age missing`,
+        `sex=female`.
     state_ : State
-        All that is remembered, immutable: what snapshots hold and `merge` adds.
+        All that the estimator remembers, immutable. Snapshots hold it and `merge` adds it.
     holder_ : Holder
-        The accumulator and the last solution from it. Internal; `state_` is the public one.
+        The accumulator and the last solution from it. Internal; use `state_`.
     """
 
     state_type: ClassVar[Any]
     """Class of its State."""
     target_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of targets it learns from; empty for unsupervised ones, which ignore y."""
+    """Kinds of targets it learns from. Empty for unsupervised ones, which ignore y."""
     additive: ClassVar[bool] = False
-    """Whether its state is a sum: mergeable, unlearnable, weighted."""
+    """True if its state is a sum: mergeable, unlearnable, weighted."""
     merges: ClassVar[bool] = False
-    """Whether two of its states can be merged into that of one stream."""
+    """True if two of its states can be merged into that of one stream."""
     merges_as: ClassVar[str] = ""
-    """Of one whose states do not merge: the estimator that answers the same question, and whose states do."""
+    """Name of the estimator to use instead if states must merge. Empty if its own states merge."""
     fixed: ClassVar[tuple[str, ...]] = ()
-    """Parameters that the accumulator is made with, and that may not change once rows were learned."""
+    """Parameters of the accumulator, which may not change once rows were learned."""
+    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
+    """Solver of refine (refining_methods.py), None for methods that cannot be refined."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
-    """Why there may be fewer components than asked for."""
+    """Reason why there may be fewer components than asked for."""
+
+    # Defaults of parameters that only some estimators have.
+    feature_map: dict[str, Any] | None = None
+    n_components: int | float | None = None
+    radius: float | None = None
+    random_state: int | None = None
+    target: str = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let the class's docstring show what it inherits."""
+        """Complete the class's docstring with inherited parameters and attributes."""
         super().__init_subclass__(**options)
         cls.__doc__ = documented(cls)
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter when a parameter is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
 
     @abstractmethod
-    def accumulator(self, state: Any = None) -> Any:
-        """A new accumulator, or one that goes on from `state`."""
+    def accumulator(self, state: State | None = None) -> AdditiveAccumulator:
+        """Return a new accumulator, or one that continues from `state`."""
 
     @abstractmethod
-    def solve(self, state: Any) -> Projection:
-        """The projection of `state`; pure."""
+    def solve(self, state: State) -> Projection:
+        """Return the projection of `state`. Pure."""
 
     @abstractmethod
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Bytes its state takes at this width and number of labels or target columns."""
+        """Return the bytes of its state at this width and number of targets.
 
-    def spread(self, state: Any, columns: np.ndarray) -> np.ndarray:
-        """Cxx @ columns (features, m), up to a factor, of the rows learned (mapped, where there is a map) as far as it is
-        known: components are compared by it when they are given signs and order. Here as if Cxx were I."""
+        n_targets: number of labels or target columns.
+        """
+
+    def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
+        """Return Cxx @ columns (features, m), up to a factor.
+
+        Cxx is the scatter of the rows learned (mapped ones if there is a map), as far as it is
+        known. Components are compared by it when they get signs and order. The default takes Cxx
+        as the identity.
+        """
         return columns
 
     def solve_bytes(self) -> int:
-        """Bytes that solving takes at most, where that may be many times what the state takes; else 0."""
+        """Return the most bytes that solving takes.
+
+        0 if that is not many times the size of the state.
+        """
         return 0
 
     def classes_waiting(self, learned: Any) -> tuple[Label, ...]:
-        """Labels of a state or an accumulator that have too few rows to count as classes yet, sorted; here none."""
+        """Return the labels, sorted, that have too few rows to count as classes yet.
+
+        learned: a state or an accumulator. The default has no such labels.
+        """
         return ()
 
     def most_label_sets(self, n_features: int, sparse: bool) -> int | None:
-        """Distinct label sets past which a batch of such a stream would be refused; None: no bound."""
+        """Return the largest number of distinct label sets, or None without a limit.
+
+        A batch beyond it is refused.
+        """
         return None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Forget everything, then learn rows X (rows, features), with targets y where the method is supervised.
+        """Forget everything, then learn rows X (rows, features) with targets y.
 
-        X may be a stream of tables (kinds.py), of which y names the column of targets; so it may of any table. It may be a
-        Dask array or dataframe, and y another (dask_collections.py). Warns FewerComponents where n_components is more than
-        there can be."""
+        Warns FewerComponents if n_components is more than there can be.
+
+        Parameters
+        ----------
+        X : rows (rows, features)
+            Arrays, sparse matrices, tables, streams of tables or Dask collections.
+        y : array (rows,), str or None
+            Targets if the method is supervised. For a table or a stream of tables it may be the
+            name of the column of targets. For a Dask collection it may be another one.
+        """
         return self._fit(X, y, None)
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on learning: rows X (rows, features), targets y. An empty batch is legal. The state is unchanged on error."""
+        """Learn more rows X (rows, features) with targets y.
+
+        An empty batch is legal. The state is unchanged on error.
+        """
         return self._partial_fit(X, y, None)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Project rows X (rows, features) to (rows, components): float32 for float32 rows, otherwise float64.
+        """Project rows X (rows, features) to (rows, components).
 
-        X of another width than learned is refused, dense or sparse. Features that grow by declaration are those of
-        `Block(X, width_stated=False)` (sparse rows whose number of columns is only their largest index so far) and of a
-        feature map that goes by name (hashing): there an index never learned contributes nothing. Raises NotFitted before
-        any row, WidthMismatch, NotFinite. Warns FewerComponents, once a fit, where there are fewer than n_components.
+        Float32 rows give float32, all others float64. Warns FewerComponents once a fit if there
+        are fewer than n_components.
+
+        Raises
+        ------
+        NotFitted
+            Before any row was learned.
+        WidthMismatch
+            If X has another width than the rows learned. Two kinds of rows may be wider, and their
+            unknown columns contribute nothing: `Block(X, width_stated=False)`, whose width is only
+            the largest index so far, and rows for a feature map that goes by name (hashing).
+        NotFinite
+            If X holds NaN or an infinity.
         """
         projection = self.projection()
-        tell_fewer(self, projection.n_components)
+        warn_fewer_components(self, projection.n_components)
         if (kind := kind_of(X)) in DASK:
-            return projected(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
+            return project_collection(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
         if kind is Kind.STREAM:
             return np.concatenate([self.project(projection, part, keep_dtype=True) for part in tables_of(X)])
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
-        """Add what `other` has learned to self; `other` is left alone. Raises CannotMerge."""
+        """Add what `other` has learned to self. `other` is unchanged. Raises CannotMerge."""
         raise CannotMerge(
             f"{type(self).__name__} is a sequential recurrence: two of its states cannot be merged into that of one "
             "stream. Use an additive estimator: PCA or SKM."
         )
 
     def unlearn(self, X: Any, y: Any = None) -> Self:
-        """Take rows out again. Raises CannotUnlearn."""
+        """Remove rows learned before. Raises CannotUnlearn."""
         raise CannotUnlearn(
             f"{type(self).__name__} is a sequential recurrence: rows cannot be taken out again. "
             "Use an additive estimator (PCA or SKM), or rebuild from the log without those rows."
         )
 
     def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20) -> Self:
-        """Replace the projection by the exact one through passes over `source`. Raises CannotRefine."""
+        """Replace the projection by the exact one through passes over `source`.
+
+        Raises CannotRefine.
+        """
         from stream_dr.estimators.fitting.refining import no_refine
 
         raise no_refine(self)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; those that only matter when solving (gamma, standardize …) count from the next projection on,
-        those that rows were learned with (decay, feature_map …) from the next `fit` on: until then they are refused. Raises
-        InvalidParameter."""
+        """Set parameters. Raises InvalidParameter.
+
+        Parameters of solving (gamma, standardize …) count from the next projection on. Those of
+        learning (decay, feature_map …) count from the next `fit` on. Until then the estimator
+        refuses to be used.
+        """
         if error := unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
         super().set_params(**params)
@@ -188,47 +240,56 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self
 
     def save(self, path: Any) -> None:
-        """Write spec, state and the projection shown last, whose signs and order the next one keeps, to one file, from which
-        `stream_dr.load` gives this estimator back, bit-equal."""
+        """Write parameters, state and the projection shown last to one file.
+
+        `stream_dr.load` restores this estimator from it, bit-equal. The next projection keeps the
+        signs and order of the last.
+        """
         import stream_dr
 
         stream_dr.save(self, path)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """The parameters that are not as by default, and of a feature map's spec what is not."""
+        """Return the parameters that differ from their defaults, as a call.
+
+        The same holds for the parts of a feature map's spec.
+        """
         shown: Any = copy(self)
-        if getattr(self, "feature_map", None) is not None:
+        if self.feature_map is not None:
             shown.feature_map = brief_spec(shown.feature_map)
         return super(Estimator, shown).__repr__(N_CHAR_MAX)
 
     @property
     def components_(self) -> np.ndarray:
-        """(components, features) float64."""
+        """Directions (components, features) float64."""
         return self._linear("components")
 
     @property
     def eigenvalues_(self) -> np.ndarray:
-        """(components,) float64."""
+        """Eigenvalues (components,) float64."""
         return self._linear("eigenvalues")
 
     @property
     def mean_(self) -> np.ndarray:
-        """(features,) float64; zeros where the method does not centre."""
+        """Point (features,) float64 that rows are centred on.
+
+        Zeros if the method does not centre.
+        """
         return self._linear("mean")
 
     @property
     def rank_(self) -> int:
-        """Number of components there are."""
+        """Number of components."""
         return self.projection().n_components
 
     @property
     def solution_(self) -> str:
-        """ "exact", "diagonal", "refined" or "recurrence"."""
+        """Kind of solution: "exact", "diagonal", "refined" or "recurrence"."""
         return self.projection().solution
 
     @property
     def n_samples_seen_(self) -> int:
-        """Rows learned."""
+        """Number of rows learned."""
         return int(self.holder().accumulator.rows)
 
     @property
@@ -238,27 +299,33 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names of the features, where the first batch was a table of named columns."""
-        names = getattr(self.holder().accumulator, "table_names", None) or self.holder().names
+        """Names of the features, if the first batch was a table of named columns."""
+        names = self.holder().accumulator.table_names or self.holder().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
         return np.asarray(names, dtype=object)
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels seen so far, sorted, without those that wait and those whose rows were all unlearned."""
+        """Labels seen so far, sorted.
+
+        Without those that wait and those whose rows were all unlearned.
+        """
         accumulator = self.holder().accumulator
-        labels = set(getattr(accumulator, "labels_left", accumulator.labels))
+        labels = set(accumulator.labels_left)
         return label_array(sorted(labels - set(self.classes_waiting(accumulator))))
 
     @property
-    def state_(self) -> Any:
-        """The State: all that is remembered, immutable."""
+    def state_(self) -> State:
+        """The State: all that the estimator remembers, immutable."""
         return self.holder().accumulator.freeze()
 
     @property
     def mapped_names_(self) -> np.ndarray:
-        """Names (mapped features,) of the columns that a map of tables makes, which `components_` has as columns."""
+        """Names (mapped features,) of the columns that a map of tables makes.
+
+        They name the columns of `components_`.
+        """
         names = getattr(self.projection(), "feature_names", None)
         if names is None:
             raise AttributeError(f"{type(self).__name__} has no map that gives its columns names.")
@@ -280,34 +347,34 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _fit(self, X: Any, y: Any, weights: Any) -> Self:
         self.check_parameters()
-        given = as_block(X, y, weights)
-        if kind_of(given.X) in DASK:
-            holder = holder_of(self, split(given))
+        rows = as_block(X, y, weights)
+        if kind_of(rows.X) in DASK:
+            holder = learn_collections(self, split(rows))
         else:
-            holder = held(self)
-            for block in batches(given):
+            holder = new_holder(self)
+            for block in batches(rows):
                 self._learn(holder, block, refuse_empty=True)
         self.holder_ = holder
-        tell_fewer_early(self)
+        warn_fewer_components_early(self)
         return self
 
     def _partial_fit(self, X: Any, y: Any, weights: Any) -> Self:
         self.check_parameters()
-        holder = self.holder_ if "holder_" in vars(self) else held(self)
+        holder = self.holder_ if "holder_" in vars(self) else new_holder(self)
         holder.check(self)
-        given = as_block(X, y, weights)
-        if (kind := kind_of(given.X)) in DASK:
+        rows = as_block(X, y, weights)
+        if (kind := kind_of(rows.X)) in DASK:
             parts = copy(self)
-            self.holder_, parts.holder_ = holder, holder_of(self, split(given))
+            self.holder_, parts.holder_ = holder, learn_collections(self, split(rows))
             return self.merge(parts)
         holder = holder.copy(self) if kind is Kind.STREAM else holder
-        for block in batches(given):
+        for block in batches(rows):
             self._learn(holder, block)
         self.holder_ = holder
         return self
 
-    def _learn(self, holder: Holder, given: Block, refuse_empty: bool = False) -> None:
-        block, names = self.parse(holder, given, refuse_empty)
+    def _learn(self, holder: Holder, rows: Block, refuse_empty: bool = False) -> None:
+        block, names = self.parse(holder, rows, refuse_empty)
         if refuse_empty and block.weights is not None and not block.weights.any():
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         holder.accumulator.add(block)
@@ -321,31 +388,34 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def parse(
         self, holder: Holder, given: Block, refuse_empty: bool = False, need_targets: bool = True
     ) -> tuple[Block, tuple[str, ...] | None]:
-        """A checked Block in the holder's column order, and the stream's feature names. need_targets: refuse rows of which
-        none has a target, where the method learns from targets."""
-        accumulator, by_name = holder.accumulator, self.goes_by_name()
-        block = parsed(given, by_name, takes_tables(self))
+        """Return a checked Block and the names of the stream's features.
+
+        The block's columns are in the holder's order. need_targets: if True and the method learns
+        from targets, refuse rows without any target.
+        """
+        accumulator, by_name = holder.accumulator, self.columns_by_name()
+        block = parse_rows(given, by_name, takes_tables(self))
         if refuse_empty:
             refuse_empty_rows(block.X)
 
         names = block.names
         if accumulator.n_features > 0 and not self._any_columns(block):
             if not by_name:
-                rows, names = in_order(holder.names, names, block.X, type(self).__name__)
+                rows, names = in_learned_order(holder.names, names, block.X, type(self).__name__)
                 block = block._replace(X=rows)
             if not block.sparse and block.features != accumulator.n_features:
                 refuse_width(block.features, accumulator.n_features, type(self).__name__)
-        tell_columns(accumulator, block)
+        warn_other_columns(accumulator, block)
 
         weights = as_weights(block.weights, block.rows)
         targets = self._parse_targets(accumulator, block.y, block.rows) if need_targets or block.y is not None else None
         return block._replace(y=targets, weights=weights, ids=None, names=names), None if by_name else names
 
     def _any_columns(self, block: Block) -> bool:
-        """Whether the block's columns may be any, since each has a name that it goes by."""
-        return self.goes_by_name() and bool(block.names) and block.names != places(block.X)
+        """True if the block may have any columns, since each goes by its name."""
+        return self.columns_by_name() and bool(block.names) and block.names != places(block.X)
 
-    def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
+    def _parse_targets(self, accumulator: Accumulator, y: Any, rows: int) -> Targets | None:
         if not self.target_kinds:
             return None
         if y is None:
@@ -354,35 +424,36 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
                 f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
             )
         if rows == 0 and not isinstance(y, Targets) and len(y) == 0:
-            return None  # an empty batch decides no kind
-        targets = parse_targets(
-            y, rows, self.target_kinds, getattr(self, "target", "auto"), getattr(accumulator, "target_kind", None)
-        )
+            # An empty batch decides no kind.
+            return None
+        targets = parse_targets(y, rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
     def project(self, projection: Any, X: Any, keep_dtype: bool = False) -> np.ndarray:
-        """X, rows or a Block of them, projected in float64; keep_dtype: float32 rows give float32. Named columns come in the
-        stream's order or, with a map that goes by name, as they are."""
-        by_name, learned = self.goes_by_name(), self.n_features_in_
-        block = parsed(as_block(X), by_name, takes_tables(self))
+        """Return X, rows or a Block of them, projected in float64.
+
+        Named columns are brought into the stream's order, unless a map goes by name. keep_dtype:
+        float32 rows give float32.
+        """
+        by_name, learned = self.columns_by_name(), self.n_features_in_
+        block = parse_rows(as_block(X), by_name, takes_tables(self))
         if not by_name:
-            rows, _ = in_order(self.holder().names, block.names, block.X, type(self).__name__)
+            rows, _ = in_learned_order(self.holder().names, block.names, block.X, type(self).__name__)
             block = block if rows is block.X else block._replace(X=rows)
         grows = block.sparse and (by_name or not block.width_stated)
         if not self._any_columns(block) and not grows and block.features != learned:
             refuse_width(block.features, learned, type(self).__name__)
-        tell_columns(self.holder().accumulator, block)
+        warn_other_columns(self.holder().accumulator, block)
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
         return z.astype(block.X.dtype, copy=False) if keep_dtype else z
 
-    def goes_by_name(self) -> bool:
-        """Whether columns are told apart by name, by a feature map, so that any may come."""
-        spec = getattr(self, "feature_map", None)
-        return spec is not None and feature_map(spec).by_name
+    def columns_by_name(self) -> bool:
+        """True if a feature map tells columns apart by name, so that any may come."""
+        return self.feature_map is not None and feature_map(self.feature_map).by_name
 
     def holder(self) -> Holder:
-        """What fit made: the accumulator and what was solved of it. Raises NotFitted."""
+        """Return the accumulator and its solutions, which fit made. Raises NotFitted."""
         if "holder_" not in vars(self):
             raise NotFitted(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' with rows first."
@@ -390,7 +461,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.holder_
 
     def projection(self) -> Projection:
-        """The projection of what was learned, kept until more is. Raises NotFitted before any row."""
+        """Return the projection of the rows learned, cached until more are learned.
+
+        Raises NotFitted before any row.
+        """
         holder = self.holder()
         if holder.accumulator.rows == 0:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
@@ -399,7 +473,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.check_parameters()
         holder.check(self)
         state = holder.accumulator.freeze()
-        return holder.show(holder.refined or self.solve(state), partial(self.spread, state))
+        return holder.show(holder.refined or self.solve(state), partial(self.covariance_product, state))
+
+    def linear_projection(self) -> LinearProjection:
+        """Return the projection of a method whose projections are linear."""
+        return cast(LinearProjection, self.projection())
 
     def _linear(self, name: str) -> np.ndarray:
         projection = self.projection()

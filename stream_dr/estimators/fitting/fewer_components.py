@@ -1,4 +1,4 @@
-"""fewer_components: an estimator tells, once a fit, that it has fewer components than it was asked for."""
+"""fewer_components: a warning, once a fit, that there are fewer components than asked for."""
 
 import inspect
 import warnings
@@ -9,12 +9,16 @@ from typing import Any
 from stream_dr.errors import FewerComponents, StreamDRError
 
 
-def tell_fewer(estimator: Any, components: int, stacklevel: int = 4) -> None:
-    """Warn FewerComponents where an estimator's projection has fewer than n_components, unless that was said."""
+def warn_fewer_components(estimator: Any, components: int, stacklevel: int = 4) -> None:
+    """Warn FewerComponents if there are fewer components than n_components.
+
+    Each n_components is warned about once.
+    """
     holder = estimator.holder()
-    if not _asks_for_more(estimator, components) or holder.told_fewer == estimator.n_components:
+    if not _asks_for_more(estimator, components) or holder.warned_n_components == estimator.n_components:
         return
-    holder.told_fewer = estimator.n_components
+
+    holder.warned_n_components = estimator.n_components
     learned = holder.accumulator
     labels = f" and {len(learned.labels)} labels" if learned.labels else ""
     warnings.warn(
@@ -26,18 +30,22 @@ def tell_fewer(estimator: Any, components: int, stacklevel: int = 4) -> None:
     )
 
 
-def tell_fewer_early(estimator: Any) -> None:
-    """The same after a fit, which solves nothing unless n_components comes to the number of rows, features or labels."""
+def warn_fewer_components_early(estimator: Any) -> None:
+    """Warn after a fit already, where the number of rows, features or labels may be too small.
+
+    Only then is a projection solved for the warning.
+    """
     learned = estimator.holder().accumulator
     enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)
     if _asks_for_more(estimator, enough - 1):
-        with suppress(StreamDRError):  # that there is no solution is said when one is asked for
-            tell_fewer(estimator, estimator.rank_, stacklevel=5)
+        # An estimator without a solution raises when its projection is read.
+        with suppress(StreamDRError):
+            warn_fewer_components(estimator, estimator.rank_, stacklevel=5)
 
 
 def _asks_for_more(estimator: Any, components: int) -> bool:
-    """Whether n_components is a number above this. A default was not asked for."""
-    asked = getattr(estimator, "n_components", None)
+    """True if n_components is a number above `components` and not the default."""
+    asked = estimator.n_components
     if not isinstance(asked, Integral) or asked <= components:
         return False
     return bool(asked != inspect.signature(type(estimator)).parameters["n_components"].default)

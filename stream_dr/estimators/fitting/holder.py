@@ -1,9 +1,9 @@
-"""Holder: what fit makes; an estimator's learned side, swapped as one reference.
+"""Holder: what fit makes, the learned side of an estimator.
 
-Parameters that an accumulator was made with (`Estimator.fixed`) are remembered beside it: changed afterwards, they would
-describe a state that is not there, so they are refused wherever the state is learned into, solved, merged or saved.
-
-Why this way: `set_params` before a new `fit` must stay legal, so it cannot refuse; the use of what was learned can.
+It is swapped as one reference. It remembers the parameters that its accumulator was made with
+(`Estimator.fixed`). If they change, they no longer describe the state. `set_params` before a new
+`fit` must stay legal, so the change is refused only where the state is used: learned into, solved,
+merged or saved.
 """
 
 from copy import deepcopy
@@ -13,13 +13,32 @@ from typing import Any
 from stream_dr.errors import InvalidParameter
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import Product, oriented
+from stream_dr.statistics.protocol import State
 
 
 class Holder:
-    """The accumulator, the feature names, the projection cached until the next update, and the refined one.
+    """Accumulator, feature names and solutions of a fitted estimator.
 
-    shown: the projection shown last, kept over updates, for the next one's components keep its signs and order (bytes of one
-    projection: 8 · features · components, for one by landmarks those of the sample).
+    Attributes
+    ----------
+    accumulator : Accumulator
+        State that is learned into.
+    names : tuple of str or None
+        Names of the features.
+    made_with : dict
+        Parameters that the accumulator was made with.
+    projection : Projection or None
+        Projection cached until the next update.
+    refined : Projection or None
+        Projection that `refine` found.
+    shown : Projection or None
+        Projection shown last, kept over updates, because the next one's components keep its signs
+        and order. It takes 8 · features · components bytes, and those of the sample for a
+        projection by landmarks.
+    searched : KNeighborsClassifier or None
+        KNearest's search over its sample.
+    warned_n_components : int or None
+        The n_components for which FewerComponents was warned.
     """
 
     def __init__(
@@ -30,33 +49,46 @@ class Holder:
         self.made_with = made_with or {}
         self._now = attrgetter(*self.made_with) if made_with else None
         values = tuple(self.made_with.values())
-        self._then = values[0] if len(values) == 1 else values  # as attrgetter gives them
+        # attrgetter returns a bare value for one name.
+        self._then = values[0] if len(values) == 1 else values
+
         self.projection: Projection | None = None
         self.refined: Projection | None = None
         self.shown: Projection | None = None
-        self.searched: Any = None  # KNearest's search over its sample
-        self.told_fewer: int | None = None  # the n_components that there were fewer of, once that was said
+        self.searched: Any = None
+        self.warned_n_components: int | None = None
 
-    def show(self, solved: Projection, spread: Product) -> Projection:
-        """Keep a projection until the next update, its components with the signs and order of the one shown before it.
+    def show(self, solved: Projection, covariance_product: Product) -> Projection:
+        """Cache a projection until the next update, and return it.
 
-        spread: what they are compared by (solve/orientation.py). A recurrence's components move smoothly by themselves.
+        Its components get the signs and order of the projection shown before. covariance_product:
+        Product by which they are compared (solve/orientation.py). A recurrence's components move
+        smoothly by themselves and stay as they are.
         """
         if solved is not self.shown and hasattr(solved, "oriented") and solved.solution != "recurrence":
-            solved = self.shown = oriented(solved, self.shown, spread)
+            solved = self.shown = oriented(solved, self.shown, covariance_product)
         self.projection = solved.prepared() if isinstance(solved, Linear) else solved
         return self.projection
 
     def copy(self, estimator: Any) -> "Holder":
-        """One that goes on from here, while this stays as it is. Costs a copy of the state."""
+        """Return a holder that continues from here, while this one stays as it is.
+
+        Copies the state.
+        """
         copied = Holder(estimator.accumulator(self.accumulator.freeze()), self.names, self.made_with)
-        copied.shown, copied.told_fewer = self.shown, self.told_fewer
+        copied.shown = self.shown
+        copied.warned_n_components = self.warned_n_components
         return copied
 
     def check(self, estimator: Any) -> None:
-        """Raise InvalidParameter where the estimator's parameters are no longer those its accumulator was made with."""
-        if self._now is None or self._now(estimator) == self._then:  # one comparison a one-row batch
+        """Raise InvalidParameter if the estimator's parameters have changed.
+
+        Only parameters that the accumulator was made with count.
+        """
+        # One comparison, because this runs for every batch of one row.
+        if self._now is None or self._now(estimator) == self._then:
             return
+
         for name, value in self.made_with.items():
             now = getattr(estimator, name)
             if now != value:
@@ -66,7 +98,11 @@ class Holder:
                 )
 
 
-def held(estimator: Any, state: Any = None, names: tuple[str, ...] | None = None) -> Holder:
-    """A Holder for an estimator with its parameters of now: empty, or going on from `state`."""
-    made_with = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}  # a feature map is a dict
+def new_holder(estimator: Any, state: State | None = None, names: tuple[str, ...] | None = None) -> Holder:
+    """Return a Holder for an estimator and its current parameters.
+
+    It is empty, or continues from `state`.
+    """
+    # A feature map is a dict that the caller may change.
+    made_with = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
     return Holder(estimator.accumulator(state), names, made_with)

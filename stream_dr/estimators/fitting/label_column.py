@@ -1,4 +1,4 @@
-"""label_column: y in the shape scikit-learn's classifiers take, one label a row."""
+"""label_column: y in the shape that scikit-learn's classifiers take, one label a row."""
 
 import warnings
 from typing import Any
@@ -8,7 +8,10 @@ from sklearn.exceptions import DataConversionWarning
 
 
 def one_label_a_row(y: Any, stacklevel: int) -> Any:
-    """y as it is; a single column (rows, 1) as (rows,), with scikit-learn's warning that it was read so."""
+    """Return y, with a single column (rows, 1) flattened to (rows,).
+
+    Then it warns as scikit-learn does. Any other y is returned as it is.
+    """
     if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
         return y
     warnings.warn(

@@ -1,8 +1,8 @@
-"""LinearClassifier: classification by scores that are linear in a row's components, as scikit-learn's classifiers have it.
+"""LinearClassifier: classification by scores that are linear in a row's components.
 
-The scores are log posterior probabilities but for a term all classes share; they are read from the projection (its
-`Readout`), so an estimator and what a service has published of it predict alike [mathematics §10]. `classes_` are
-the labels that have weight and do not wait.
+The scores are log posterior probabilities up to a term that all classes share. They are read from
+the projection (its `Readout`), so an estimator and what a service has published of it predict
+alike [mathematics §10].
 """
 
 import warnings
@@ -17,7 +17,10 @@ from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
+from stream_dr.projection import LinearProjection
 from stream_dr.readout import LOG_POSTERIORS, Readout
+from stream_dr.statistics.protocol import Accumulator
+from stream_dr.targets.targets import Targets
 
 
 class LinearClassifier(ClassifierMixin, ClosedForm):
@@ -28,40 +31,53 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     classes_ : ndarray (classes,)
         Labels learned that have weight and do not wait, sorted.
     coef_ : ndarray (classes, features), float64
-        `decision_function` is X · coef_ᵀ + intercept_; (1, features) of two classes.
+        Coefficients: `decision_function` is X · coef_ᵀ + intercept_. (1, features) for two
+        classes.
     intercept_ : ndarray (classes,), float64
-        Of `decision_function`; (1,) of two classes.
+        Intercepts of `decision_function`. (1,) for two classes.
     """
 
     predicts_with_all = True
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Go on learning rows X (rows, features), targets y, weights (rows,). The state is unchanged on error.
+        """Learn more rows X (rows, features), targets y, weights (rows,).
 
-        classes: ignored, for callers used to scikit-learn's classifiers; new labels may come at any time.
+        The state is unchanged on error. `classes` is ignored, for callers used to scikit-learn's
+        classifiers: new labels may come at any time.
         """
         return super().partial_fit(X, y, sample_weight)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable label (rows,) of each row. Raises NotFitted, WidthMismatch, NotFinite."""
+        """Return the most probable label (rows,) of each row.
+
+        Raises NotFitted, WidthMismatch, NotFinite.
+        """
         return self._readout().predicted(self._scores(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(rows, classes) float64 posterior probabilities, in the order of `classes_`. Warns Uncalibrated where the solution
-        is diagonal: features that go together are counted as often as there are of them."""
+        """Return posterior probabilities (rows, classes) float64.
+
+        Columns are in the order of `classes_`. Warns Uncalibrated if the solution is diagonal:
+        correlated features are counted as often as there are of them.
+        """
         scores = self._scores(X)
-        self._tell_uncalibrated()
+        self._warn_uncalibrated()
         return self._readout().probabilities(scores)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """(rows, classes) float64 logarithms of the posterior probabilities. Warns Uncalibrated, as predict_proba."""
+        """Return logarithms (rows, classes) float64 of the posterior probabilities.
+
+        Warns Uncalibrated, as predict_proba.
+        """
         scores = self._scores(X)
-        self._tell_uncalibrated()
+        self._warn_uncalibrated()
         return np.asarray(log_softmax(scores, axis=1))
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """(rows, classes) float64 log posteriors but for a term all classes share; of two classes (rows,), the second's less
-        the first's."""
+        """Return log posteriors (rows, classes) float64, up to a common term.
+
+        For two classes return (rows,): the second's less the first's.
+        """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
@@ -72,33 +88,39 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
     @property
     def coef_(self) -> np.ndarray:
-        """(classes, features) float64: `decision_function` is X · coef_ᵀ + intercept_; (1, features) of two classes."""
+        """Coefficients (classes, features) float64 of `decision_function`.
+
+        It is X · coef_ᵀ + intercept_. (1, features) for two classes.
+        """
         return _one_of_two(self._linear_scores()[0])
 
     @property
     def intercept_(self) -> np.ndarray:
-        """(classes,) float64 of `decision_function`; (1,) of two classes."""
+        """Intercepts (classes,) float64 of `decision_function`.
+
+        (1,) for two classes.
+        """
         return _one_of_two(self._linear_scores()[1])
 
-    def _parse_targets(self, accumulator: Any, y: Any, rows: int) -> Any:
+    def _parse_targets(self, accumulator: Accumulator, y: Any, rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
             y = one_label_a_row(y, stacklevel=6)
         return super()._parse_targets(accumulator, y, rows)
 
     def _linear_scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (classes, features) and intercepts (classes,), of all classes."""
-        projection: Any = self.projection()
+        """Return coefficients (classes, features) and intercepts (classes,) of all classes."""
+        projection = self.linear_projection()
         readout = self._readout()
         coefficients = (all_loadings(projection) @ readout.weights).T
         return coefficients, readout.offset - coefficients @ projection.mean
 
     def _readout(self) -> Readout:
-        projection: Any = self.projection()
-        if not len(projection.readout.offset):
+        projection = self.linear_projection()
+        if projection.readout is None or not len(projection.readout.offset):
             raise NotFitted("no label has been learned with a weight above 0: pass labelled rows first.")
         return projection.readout
 
-    def _tell_uncalibrated(self) -> None:
+    def _warn_uncalibrated(self) -> None:
         if self.solution_ == "diagonal":
             warnings.warn(
                 f"{type(self).__name__} keeps only the diagonal of Cxx here: its probabilities are too near 0 and 1. "
@@ -110,21 +132,24 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
     def _scores(self, X: Any) -> np.ndarray:
         self._readout()
-        projection: Any = self.projection()
+        projection = self.linear_projection()
         return self.project(projection.scoring(), X)
 
 
-def all_loadings(projection: Any) -> np.ndarray:
-    """Loadings (features, q) of all components that scores are read from."""
-    rest = projection.readout.rest
+def all_loadings(projection: LinearProjection) -> np.ndarray:
+    """Return loadings (features, q) of all components that scores are read from."""
+    rest = None if projection.readout is None else projection.readout.rest
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
 
 
 def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, priors: np.ndarray) -> Readout:
-    """The readout of classes that are Gaussian with one diagonal covariance in the components.
+    """Return the readout of Gaussian classes with one covariance.
 
-    centres: (classes, q) class means. variances: (q,). priors: (classes,), in the moments' order of labels; of a prior of 0
-    the offset is −inf.
+    The covariance is diagonal in the components.
+
+    - centres: (classes, q) class means.
+    - variances: (q,).
+    - priors: (classes,), in the moments' order of labels. For a prior of 0 the offset is −inf.
     """
     weights = (centres / variances).T
     with np.errstate(divide="ignore"):

@@ -1,9 +1,10 @@
-"""LinearGaussian: what principal components say of the rows as a Gaussian, named as in scikit-learn's PCA.
+"""LinearGaussian: principal components as a Gaussian, named as in scikit-learn's PCA.
 
-Probabilistic PCA [PPCA; mathematics §10]: variance λ_i along component i, and in every direction outside of them the same,
-σ², the mean of what the components leave. So Σ = V diag(λ − σ²) Vᵀ + σ² I, which is never formed to score rows: with z the
-row's components, (x − x̄)ᵀ Σ⁻¹ (x − x̄) = Σ z_i² / λ_i + (|x − x̄|² − |z|²) / σ². Standardised columns are scaled first, and
-the density is that of the columns as they came.
+Probabilistic PCA [PPCA; mathematics §10]: the variance is λ_i along component i. In every
+direction outside of them it is σ², the mean of what the components leave. So Σ = V diag(λ − σ²) Vᵀ
++ σ² I. Scoring rows never forms it: with the components z of a row x, (x − x̄)ᵀ Σ⁻¹ (x − x̄) = Σ
+z_i² / λ_i + (|x − x̄|² − |z|²) / σ². Standardised columns are scaled first, and the density is
+that of the columns in their own units.
 """
 
 from abc import abstractmethod
@@ -14,17 +15,29 @@ import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import through
+from stream_dr.estimators.fitting.mapping import add_map
 from stream_dr.estimators.fitting.moments import unscaled
 from stream_dr.solve.spectral import EPS
 
 
 class Gaussian(NamedTuple):
-    """Rows as a Gaussian. float64.
+    """Gaussian density of the rows learned. float64.
 
-    mean: (features,). axes: (features, components) V, orthonormal in the scaled columns. variances: (components,) λ.
-    total: variance of all scaled columns together. scale: (features,) what columns are multiplied by; those of 0 are left
-    out. weight: N. most: number of directions in which the rows could vary, min(columns not left out, rows).
+    Attributes
+    ----------
+    mean : (features,)
+    axes : (features, components)
+        V, orthonormal in the scaled columns.
+    variances : (components,)
+        λ.
+    total : float
+        Variance of all scaled columns together.
+    scale : (features,)
+        Factor of each column. Columns of factor 0 are left out.
+    weight : float
+        N, the sum of weights.
+    most : float
+        Number of directions in which the rows could vary: min(columns not left out, rows).
     """
 
     mean: np.ndarray
@@ -37,19 +50,31 @@ class Gaussian(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """σ²: the mean variance of the directions left out; 0 where they have none but rounding, or none are left out."""
-        p, left = len(self.variances), self.total - float(self.variances.sum())
-        return left / (self.most - p) if self.most > p and left > 8 * len(self.mean) * EPS * self.total else 0.0
+        """Mean variance σ² of the directions outside of the components.
+
+        0 if they hold only rounding, or if there are none.
+        """
+        p = len(self.variances)
+        remaining = self.total - float(self.variances.sum())
+        rounding = 8 * len(self.mean) * EPS * self.total
+        return remaining / (self.most - p) if self.most > p and remaining > rounding else 0.0
 
     @property
     def n_components(self) -> int:
-        """Columns of `apply`'s answer."""
+        """Number of columns that `apply` returns."""
         return 1
 
     def apply(self, X: Any) -> np.ndarray:
-        """Log-likelihood (rows, 1) of rows (rows, features), dense or CSR. O(entries · components)."""
-        scaled = self.scale[self.scale > 0.0]
-        d, p, noise = len(scaled), len(self.variances), self.noise
+        """Return the log-likelihood (rows, 1) of rows (rows, features).
+
+        Rows are dense or CSR. Costs O(entries · components).
+        """
+        scale = self.scale[self.scale > 0.0]
+        d = len(scale)
+        p = len(self.variances)
+        noise = self.noise
+
+        # Sparse rows are not centred: their squared distances are computed from the sums.
         centre = self.mean * self.scale
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()
@@ -57,9 +82,11 @@ class Gaussian(NamedTuple):
             squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel() - 2.0 * (rows @ centre) + centre @ centre
         else:
             rows = (X - self.mean) * self.scale
-            z, squares = rows @ self.axes, np.einsum("ij,ij->i", rows, rows)
+            z = rows @ self.axes
+            squares = np.einsum("ij,ij->i", rows, rows)
+
         size = (z * z / self.variances).sum(axis=1)
-        log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scaled).sum())
+        log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scale).sum())
         if p < d:
             if noise <= 0.0:
                 raise InvalidParameter(
@@ -72,7 +99,9 @@ class Gaussian(NamedTuple):
 
 
 class LinearGaussian(Estimator):
-    """Base of the estimators of principal components. With a feature map all of it is about the mapped rows.
+    """Base of the estimators of principal components.
+
+    With a feature map all of it is about the mapped rows.
 
     Attributes
     ----------
@@ -83,62 +112,74 @@ class LinearGaussian(Estimator):
     singular_values_ : ndarray (components,), float64
         Root of the summed squares along each component.
     noise_variance_ : float
-        Mean variance of the directions left out; 0.0 where there are none.
+        Mean variance of the directions outside of the components. 0.0 if there are none.
     """
 
     @abstractmethod
     def _gaussian(self) -> Gaussian:
-        """The rows learned, as a Gaussian."""
+        """Return the rows learned, as a Gaussian."""
 
     @property
     def explained_variance_(self) -> np.ndarray:
-        """(components,) variance along each component."""
+        """Variance (components,) along each component."""
         return self._gaussian().variances
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
-        """(components,) share of all variance; zeros where nothing varies."""
-        made = self._gaussian()
-        return made.variances / made.total if made.total > 0 else np.zeros(len(made.variances))
+        """Share (components,) of all variance. Zeros if nothing varies."""
+        gaussian = self._gaussian()
+        return gaussian.variances / gaussian.total if gaussian.total > 0 else np.zeros(len(gaussian.variances))
 
     @property
     def noise_variance_(self) -> float:
-        """σ², the mean variance of the min(features, rows) − components directions left out; 0.0 where there are none."""
+        """Mean variance σ² of the directions outside of the components.
+
+        There are min(features, rows) − components of them. 0.0 if there are none.
+        """
         return self._gaussian().noise
 
     def get_covariance(self) -> np.ndarray:
-        """(features, features) V diag(λ − σ²) Vᵀ + σ² I, in the columns' own units; 0 where a map's column is left out.
-        8 · features² bytes."""
-        made = self._gaussian()
-        covariance = (made.axes * np.maximum(made.variances - made.noise, 0.0)) @ made.axes.T
-        covariance[np.diag_indices_from(covariance)] += made.noise
-        return unscaled(unscaled(covariance, made.scale).T, made.scale)
+        """Return the covariance (features, features): V diag(λ − σ²) Vᵀ + σ² I.
+
+        In the columns' own units, and 0 where a map's column is left out. Takes 8 · features²
+        bytes.
+        """
+        gaussian = self._gaussian()
+        covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise, 0.0)) @ gaussian.axes.T
+        covariance[np.diag_indices_from(covariance)] += gaussian.noise
+        return unscaled(unscaled(covariance, gaussian.scale).T, gaussian.scale)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Log-likelihood (rows,) of each row; never forms a matrix of features². Raises InvalidParameter where the rows
-        learned vary in fewer directions than there are and all of them are components: no density then."""
-        return self.project(through(self.state_, self._gaussian()), X)[:, 0]  # type: ignore[arg-type]
+        """Return the log-likelihood (rows,) of each row.
+
+        Never forms a matrix of features². Raises InvalidParameter if the rows learned vary in
+        fewer directions than there are and all of them are components: then there is no density.
+        """
+        return self.project(add_map(self.state_, self._gaussian()), X)[:, 0]  # type: ignore[arg-type]
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log-likelihood of the rows; y is ignored."""
+        """Return the mean log-likelihood of the rows. y is ignored."""
         return float(self.score_samples(X).mean())
 
     def inverse_transform(self, Z: Any) -> np.ndarray:
-        """Rows (rows, features) float64 that lie in the components' span and have the components Z (rows, components).
+        """Return the rows (rows, features) float64 that have the components Z.
 
-        Raises WidthMismatch, and InvalidParameter with a feature map, which cannot be turned back.
+        Z is (rows, components). The rows lie in the span of the components. Raises WidthMismatch,
+        and InvalidParameter with a feature map, which cannot be turned back.
         """
-        if getattr(self, "feature_map", None) is not None:
+        if self.feature_map is not None:
             raise InvalidParameter(
                 "rows went through a feature map, which cannot be turned back; leave feature_map out."
             )
-        made, Z = self._gaussian(), np.asarray(Z, dtype=np.float64)
-        if Z.ndim != 2 or Z.shape[1] != made.axes.shape[1]:
+        gaussian = self._gaussian()
+        Z = np.asarray(Z, dtype=np.float64)
+        if Z.ndim != 2 or Z.shape[1] != gaussian.axes.shape[1]:
             raise WidthMismatch(
-                f"Z has the shape {Z.shape}; {type(self).__name__} has {made.axes.shape[1]} components. Pass a column each."
+                f"Z has the shape {Z.shape}; {type(self).__name__} has {gaussian.axes.shape[1]} components. "
+                "Pass a column each."
             )
-        return (self._unwhitened(Z) @ made.axes.T) / made.scale + made.mean
+        return (self._unwhitened(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
-        """Components (rows, components) as they were before any whitening."""
+        """Return components (rows, components) as they were before any whitening."""
         return Z

@@ -1,7 +1,6 @@
-"""What SKM and MMC share: directions of b·Sb + w·Cxx/N from moments, exact or diagonal.
+"""Directions of b·Sb + w·Cxx/N, which SKM and MMC share.
 
-Why this way: the two differ in names of parameters and in nothing else [mathematics §2], so the choice of route and the
-refusal stand once.
+The two differ only in the names of parameters [mathematics §2].
 """
 
 import numpy as np
@@ -13,10 +12,14 @@ from stream_dr.solve.discriminant import combined, combined_diagonal
 
 
 def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
-    """Loadings and eigenvalues of b·Sb + w·Cxx/N by algebraic value; those above 0 where n_components is None."""
+    """Return loadings and eigenvalues of b·Sb + w·Cxx/N by algebraic value.
+
+    Only those above 0 if n_components is None.
+    """
     vectors, roots = m.between()
     if m.weight <= 0 or w == 0.0:
         return vectors, b * roots**2
+
     G = vectors * roots
     if m.scatter is not None:
         floor = m.rounding.floor(m.diagonal) / m.weight
@@ -29,5 +32,6 @@ def margin_directions(m: Moments, b: float, w: float, n_components: int | None) 
             "the within-class scatter its axes would be single features. Call refine(source), give scatter='exact', or "
             "choose a ≥ 1 (SKM) or alpha ≥ 0 (MMC)."
         )
+
     positive = len(values) if n_components is not None else int(np.count_nonzero(values > 0))
     return vectors[:, :positive], values[:positive]

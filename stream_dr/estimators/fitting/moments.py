@@ -1,10 +1,7 @@
 """Moments: the centred sums a closed-form method is solved from [mathematics §1-3].
 
-The moments of standardised rows are those of the rows times 1/σ, a constant column counting as σ = 1: so `standardize`
-is exact at any time and has no lag.
-
-Why this way: everything a method needs of a state (which classes have weight, how far the rows were from zero, what is
-rounding) is asked for here once, in the words of docs/mathematics.md.
+The moments of standardised rows are those of the rows times 1/σ, with σ = 1 for a constant column.
+So `standardize` is exact at any time and has no lag.
 """
 
 from collections.abc import Callable
@@ -16,25 +13,57 @@ import numpy as np
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, left_singular
 from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
 TINY = float(np.finfo(np.float64).tiny / EPS)
-"""A column whose scatter is below this has no digits left to solve with, and counts as constant."""
+"""Scatter below which a column counts as constant, since no digits remain to solve with."""
 
 
 class Moments(NamedTuple):
-    """The centred sums a method is solved from, columns of classes left out that wait or have no weight. float64.
+    """Centred sums that a method is solved from. float64.
 
-    weight: N. mean: (features,) of the rows. diagonal: (features,) of Cxx. scatter: (features, features) Cxx, or None.
-    present: (k,) bool, which of the state's target columns are not left out. label_weights: (k',) n_j, or ones where targets
-    are continuous. target_mean: (k',). cross: (features, k'). target_scatter: (k', k'). labelled: targets are labels.
-    scale: (features,) what each column was multiplied by. rounding: how exact the sums are.
-    labels: (k',) of the columns, () where targets are numbers. kind: of targets, None where there were none. along: (p,)
-    wᵀ Cxx w of the components found, where refine has measured it, else None.
-    first_stage: XH (features, k') → W1 where refine has solved (Cxx + γI) W1 = XH, else None.
-    waiting: labels left out that wait for more rows; their means are taken out of all sums. waiting_means: (features,
-    waiting) √n_j (m_j − mean), scaled columns: the scatter about `mean` of all rows is Cxx plus its product with its own
-    transpose.
+    Columns of classes that wait or have no weight are left out.
+
+    Attributes
+    ----------
+    weight : float
+        N, the sum of weights.
+    mean : (features,)
+        Mean of the rows.
+    diagonal : (features,)
+        Diagonal of Cxx, the scatter of the rows.
+    scatter : (features, features) or None
+        Cxx, if it is kept.
+    present : (k,) bool
+        The state's target columns that are not left out.
+    label_weights : (k',)
+        Class weights n_j. Ones if targets are continuous.
+    target_mean : (k',)
+        Mean of the targets.
+    cross : (features, k')
+        Cxy, the cross-scatter of rows and targets.
+    target_scatter : (k', k')
+        Cyy, the scatter of the targets.
+    labelled : bool
+        True if targets are labels.
+    scale : (features,)
+        Factor that each column was multiplied by.
+    rounding : Rounding
+        Size of the sums' rounding errors.
+    waiting_means : (features, waiting)
+        √n_j (m_j − mean) in scaled columns, for the labels that wait. The scatter about `mean` of
+        all rows is Cxx plus the product of this with its own transpose.
+    labels : tuple of Label
+        Labels (k',) of the columns, () if targets are numbers.
+    kind : str or None
+        Kind of targets, None if there were none.
+    along : (p,) or None
+        wᵀ Cxx w of the components, if refine has measured it.
+    first_stage : callable or None
+        XH (features, k') → W1, if refine has solved (Cxx + γI) W1 = XH.
+    waiting : tuple of Label
+        Labels that wait for more rows. Their means are taken out of all sums.
     """
 
     weight: float
@@ -57,54 +86,65 @@ class Moments(NamedTuple):
     waiting: tuple[Label, ...] = ()
 
     @property
-    def spread(self) -> np.ndarray:
-        """Cxx where it is kept, else its diagonal."""
+    def scatter_or_diagonal(self) -> np.ndarray:
+        """Cxx if it is kept, else its diagonal."""
         return self.diagonal if self.scatter is None else self.scatter
+
+    def scatter_product(self, columns: np.ndarray) -> np.ndarray:
+        """Return Cxx @ columns (features, m), by its diagonal if no more is kept."""
+        return self.diagonal[:, None] * columns if self.scatter is None else self.scatter @ columns
 
     @property
     def offsets(self) -> np.ndarray:
-        """(features, k') class means less the mean of the rows, scaled columns."""
+        """Class means less the mean of the rows (features, k'), in scaled columns."""
         return self.cross / self.label_weights
 
     def between(self) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvectors (features, r) of Sb, weighted by priors, and the roots (r,) of its eigenvalues; r < classes."""
+        """Return eigenvectors (features, r) and roots of eigenvalues (r,) of Sb.
+
+        Sb is weighted by priors, and r < classes.
+        """
         vectors, values = self.reduced(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
         return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
 
     @property
     def target_size(self) -> float:
-        """√(Σ w |y|²) = √(tr Cyy + N |ȳ|²), targets not centred."""
+        """Size of the targets: √(Σ w |y|²) = √(tr Cyy + N |ȳ|²), not centred."""
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
     def cleaned(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Cross sums (features, k) with targets of this size, zero for the columns that show nothing but rounding."""
+        """Return cross sums (features, k), with zeros in columns of only rounding.
+
+        target_size: size of the targets that the sums are with.
+        """
         return self.rounding.cleaned(cross, target_size, self.diagonal)
 
     def significant(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Cross sums (features, r), r ≤ k, without the combinations of targets that are rounding.
-
-        The decomposition this takes is left out where sums are many and all of them far above rounding.
-        """
+        """Return cross sums (features, r), r ≤ k, without combinations of only rounding."""
+        # The decomposition takes long for many sums. It is not needed if they are far above rounding.
         floor = self.rounding.cross_floor(target_size, self.diagonal)
         if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
             return cross
         return self.rounding.significant(cross, target_size, self.diagonal)
 
     def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
-        """Left singular vectors (features, r) and values (r,) of cross sums (features, k) that are more than rounding."""
-        kept = self.significant(self.cleaned(cross, target_size), target_size)
-        shows = kept.any(axis=1)
-        inner, values = left_singular(kept[shows])
+        """Return left singular vectors (features, r) and values (r,) of cross sums.
+
+        Only those that are more than rounding. cross: (features, k).
+        """
+        significant = self.significant(self.cleaned(cross, target_size), target_size)
+        shows = significant.any(axis=1)
+        inner, values = left_singular(significant[shows])
         vectors = np.zeros((len(cross), len(values)))
         vectors[shows] = inner
         return vectors, values
 
 
 def labels_waiting(learned: Any, least: int) -> np.ndarray:
-    """Return which labels of a state or an accumulator wait for more rows, (labels,) bool [mathematics §2].
+    """Return the mask (labels,) bool of the labels that wait for more rows.
 
-    A label waits when it has fewer than `least` rows of weight above 0, a row has one label, and at least two labels have
-    as many rows.
+    A label waits if it has fewer than `least` rows of weight above 0, a row has one label, and at
+    least two labels have as many rows [mathematics §2]. learned: a state or an accumulator.
     """
     rows = learned.label_rows
     enough = rows >= least
@@ -112,21 +152,26 @@ def labels_waiting(learned: Any, least: int) -> np.ndarray:
     return (rows > 0) & ~enough if several else np.zeros(len(rows), dtype=bool)
 
 
-def moments_of(state: Any, standardize: bool = False, min_class_rows: int = 1) -> Moments:
-    """Return the moments of a state, of standardised rows where asked.
+def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
+    """Return the moments of a state, of standardised rows if asked.
 
-    Labels of fewer than `min_class_rows` rows wait (`labels_waiting`). O(d k), and O(d²) with exact scatter.
+    Labels of fewer than `min_class_rows` rows wait (`labels_waiting`). Costs O(d k), and O(d²)
+    with exact scatter.
     """
     state = state.inner if isinstance(state, MappedState) else state
     c = state.centred()
     d = len(c.mean)
+
+    # Columns without digits to solve with count as constant.
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < TINY))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
         sums[lost] = 0.0
+
     labelled = state.target_kind in ("class", "multilabel")
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
     present = weights > 0
+
     total = float(diagonal.sum())
     largest = max(state.scale * state.largest.weight, c.weight)
     rounding = Rounding(
@@ -134,21 +179,24 @@ def moments_of(state: Any, standardize: bool = False, min_class_rows: int = 1) -
         lost=min(c.noise / total, 1.0) if total > 0 else 0.0,
         cancelled=float(np.sqrt(largest / c.weight)) if c.weight > 0 else 1.0,
     )
+
     m = Moments(
         float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
         c.cross[:, present], c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
         np.zeros((d, 0)),
         tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
     )  # fmt: skip
+
     waiting = labels_waiting(state, min_class_rows)
     m = _without(m, waiting[present], c.noise) if waiting.any() else m
     return standardised(m) if standardize else m
 
 
 def _without(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
-    """Return the moments without the means of the labels that wait (k',) bool [mathematics §2].
+    """Return the moments without the means of the labels that wait (k',) bool.
 
-    With one row a label they are those of the other rows. noise: absolute size of what unlearning may have left in Cxx.
+    With one row a label they are those of the other rows [mathematics §2]. noise: absolute size of
+    what unlearning may have left in Cxx.
     """
     ready = ~waiting
     n, few = m.label_weights[ready], m.label_weights[waiting]
@@ -168,9 +216,10 @@ def _without(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
     for sums in (cross, *(() if scatter is None else (scatter, scatter.T))):
         sums[emptied] = 0.0
 
-    mean, before = m.mean - taken / total, float(m.diagonal.sum())
+    mean = m.mean - taken / total
+    before = float(m.diagonal.sum())
     lost = max(noise, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
-    # rows before anything was taken out
+    # Number of rows before anything was taken out.
     largest = m.rounding.cancelled**2 * m.weight
     return m._replace(
         weight=float(total),
@@ -190,14 +239,17 @@ def _without(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
 
 
 def _narrowed(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """Return the mask (k,) with those of its true entries only that `keep` (k',) names."""
+    """Return the mask (k,) with only those of its true entries that `keep` (k',) names."""
     narrowed = mask.copy()
     narrowed[mask] = keep
     return narrowed
 
 
 def standardised(m: Moments) -> Moments:
-    """The moments of the same rows with every column divided by its standard deviation √(Cxx_ii / N)."""
+    """Return the moments of rows with every column divided by its standard deviation.
+
+    That is √(Cxx_ii / N).
+    """
     scale = np.ones(len(m.mean))
     varying = m.rounding.varying(m.diagonal)
     scale[varying] = np.sqrt(m.weight / m.diagonal[varying])
@@ -205,12 +257,12 @@ def standardised(m: Moments) -> Moments:
 
 
 def unscaled(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Columns (features, m) divided by the features' scale; 0 where that is 0."""
+    """Return columns (features, m) divided by the features' scale, 0 where it is 0."""
     return np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)
 
 
 def rescaled(m: Moments, scale: np.ndarray) -> Moments:
-    """Return the moments of the same rows with every column times its `scale` (features,)."""
+    """Return the moments of rows with every column times its `scale` (features,)."""
     scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
     rounding = m.rounding._replace(shift=m.rounding.shift * scale)
     return m._replace(

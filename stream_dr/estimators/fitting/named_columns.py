@@ -1,6 +1,6 @@
-"""Named columns: rows of a table whose columns have names, brought into the stream's order.
+"""Named columns: rows of a table brought into the stream's order of columns.
 
-Why this way: a table's columns are matched by name, never by place, so that two tables of other column order agree.
+Columns with names are matched by name, never by place, so tables of other column order agree.
 """
 
 import warnings
@@ -15,27 +15,35 @@ from stream_dr.rows.kinds import Kind, kind_of
 from stream_dr.rows.number_rows import as_rows
 
 
-def parsed(given: Block, by_name: bool, table: bool) -> Block:
-    """The block's rows, of whatever kind, as numbers and, unless it says itself, their columns' names.
+def parse_rows(block: Block, by_name: bool, table: bool) -> Block:
+    """Return the block with rows of any kind as numbers.
 
-    by_name: columns go by name, so that rows may be dicts of any names. table: rows as a table's columns, for a feature map.
+    Column names are those of the rows, unless the block states some.
+
+    - by_name: columns go by name, so rows may be dicts of any names.
+    - table: keep rows as a table's columns, for a feature map.
     """
     if table:
         from stream_dr.rows.table_rows import raw_rows
 
-        X = raw_rows(given.X, given.names)
-        return given._replace(X=X, names=X.names, checked=True)
-    if by_name and kind_of(given.X) is Kind.DICTS:
-        matrix, names = named_rows(given.X)
-        return given._replace(X=as_rows(matrix)[0], names=names, checked=True)
-    X, known = as_rows(given.X)
-    return given._replace(X=X, names=given.names or known, checked=True)
+        X = raw_rows(block.X, block.names)
+        return block._replace(X=X, names=X.names, checked=True)
+
+    if by_name and kind_of(block.X) is Kind.DICTS:
+        matrix, names = named_rows(block.X)
+        return block._replace(X=as_rows(matrix)[0], names=names, checked=True)
+
+    X, known = as_rows(block.X)
+    return block._replace(X=X, names=block.names or known, checked=True)
 
 
-def in_order(
+def in_learned_order(
     known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """Rows with their named columns in the stream's order. Warns where the first rows had no names to go by."""
+    """Return rows with their named columns in the stream's order, and its names.
+
+    Warns if the first rows had no names to go by.
+    """
     if known is None and names is not None:
         warnings.warn(
             f"X has feature names, but {who} was fitted without feature names: columns go by their position.",
@@ -45,6 +53,7 @@ def in_order(
         return rows, known
     if set(names) != set(known) or len(names) != len(known):
         _refuse_names(known, names, who)
+
     order = [names.index(n) for n in known]
     return np.ascontiguousarray(rows[:, order]), known
 
@@ -59,16 +68,16 @@ def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> N
     )
 
 
-def refuse_width(given: int, known: int, who: str) -> NoReturn:
+def refuse_width(width: int, known: int, who: str) -> NoReturn:
     """Raise WidthMismatch for rows of another width than learned."""
     raise WidthMismatch(
-        f"X has {given} features, but {who} is expecting {known} features as input. "
+        f"X has {width} features, but {who} is expecting {known} features as input. "
         "Send those columns or start a new model."
     )
 
 
 def refuse_empty_rows(rows: Any) -> None:
-    """Raise EmptyInput unless there are rows, and features."""
+    """Raise EmptyInput unless there are rows and features."""
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")

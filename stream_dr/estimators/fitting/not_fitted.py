@@ -1,6 +1,7 @@
-"""not_fitted: the errors of an estimator that has learned too little, which are scikit-learn's `NotFittedError` too.
+"""not_fitted: errors of an estimator that has learned too little.
 
-`stream_dr.errors` has their classes without scikit-learn, which a client need not load.
+They are scikit-learn's `NotFittedError`, too. `stream_dr.errors` has their classes without
+scikit-learn, which a client need not load.
 """
 
 from sklearn.exceptions import NotFittedError
@@ -9,8 +10,8 @@ from stream_dr import errors
 
 
 class NotFitted(errors.NotFitted, NotFittedError):
-    """`errors.NotFitted` of an estimator."""
+    """Raised as `errors.NotFitted` by an estimator."""
 
 
 class NeedsRefine(errors.NeedsRefine, NotFitted):
-    """`errors.NeedsRefine` of an estimator."""
+    """Raised as `errors.NeedsRefine` by an estimator."""

@@ -1,7 +1,4 @@
-"""parameter_checks: the checks that estimators' `check_parameters` are made of.
-
-Why this way: one error class and one form of words for every parameter that is outside its range.
-"""
+"""parameter_checks: the checks that estimators' `check_parameters` consist of."""
 
 import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,11 +9,11 @@ from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.feature_maps.draws import finite_number
 
 _LARGEST = 2**31 - 1
-"""No count is larger: an array of as many numbers takes 17 GB."""
+"""Largest count that is accepted. An array of as many numbers takes 17 GB."""
 
 
 class NamedParameters:
-    """Base of classes that name the parameter that was meant when they are called with an unknown one."""
+    """Base of classes that suggest the intended parameter when an unknown one is given."""
 
     # Type checkers take the parameters of `__init__`, which these would hide.
     if not TYPE_CHECKING:
@@ -31,9 +28,9 @@ class NamedParameters:
 
 
 class NotOffered:
-    """Attribute that is not there. Reading it raises AttributeError, so that `hasattr` is false.
+    """Attribute that is not there: reading it raises AttributeError.
 
-    why: the error's message, which says what to use instead.
+    So `hasattr` is false. why: message of the error, which says what to use instead.
     """
 
     def __init__(self, why: str) -> None:
@@ -44,7 +41,10 @@ class NotOffered:
 
 
 def check_positive_int(name: str, value: Any, optional: bool = False, most: int = _LARGEST) -> None:
-    """Raise InvalidParameter unless value is an integer from 1 to `most` (or None, where optional)."""
+    """Raise InvalidParameter unless value is an integer from 1 to `most`.
+
+    None is accepted if `optional`.
+    """
     if optional and value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
@@ -53,7 +53,10 @@ def check_positive_int(name: str, value: Any, optional: bool = False, most: int 
 
 
 def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
-    """Raise InvalidParameter unless value is a finite number in [low, high] (or (low, high] where open_low)."""
+    """Raise InvalidParameter unless value is a finite number in [low, high].
+
+    With open_low the range is (low, high].
+    """
     if not finite_number(value) or value > high or value < low or (open_low and value == low):
         raise InvalidParameter(
             f"{name}={value!r}; it must be a number in {'(' if open_low else '['}{low:g}, {high:g}]."

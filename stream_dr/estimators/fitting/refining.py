@@ -1,18 +1,15 @@
-"""Refining: the exact solution of a closed-form method at large d, by passes over the stream [mathematics §4].
+"""Refining: the exact solution of a closed-form method at large d, by passes over the stream
+[mathematics §4].
 
-`refine_steps` makes one pass over a Source a step and hands out, after each, the projection so far, what is known about
-it, and what is needed to go on: a NamedTuple of arrays that may be packed, stored, and given back as `resume`, in another
-process too. Every first pass checks that the source is what the state has seen.
+`refine_steps` makes one pass over a Source a step. After each it returns the projection so far, a
+report, and the state of the solver: a NamedTuple of arrays that may be packed, stored, and given
+back as `resume`, in another process, too. The engine and `Estimator.refine` run the same
+generator. Between two steps nothing is alive but a value, so stopping, cancelling and resuming
+need nothing else.
 
-It stops when both the relative residual and the angle to the projection of the pass before are at most `tol` (the angle in
-radians), when nothing is left to solve (whatever the angle), or after `max_passes`. The residual alone is a poor stop where
-γ is small. The angle reported is the largest principal angle, π/2 where the number of components changed. A model whose
-state holds the exact scatter, or whose method reads none, is exact already: there is nothing to refine.
-
-Cost: a pass is O(entries · r), r ≤ the rank of XH; memory O(d · k), for PCA and its kin O(d · r · passes), bounded.
-
-Why this way: the engine and `Estimator.refine` run the same generator; stopping, cancelling and resuming need nothing
-else, because between two steps nothing is alive but a value.
+The angle reported is the largest principal angle, π/2 if the number of components changed. A pass
+takes O(entries · r) time, r ≤ the rank of XH, and O(d · k) memory, for PCA and its kin O(d · r ·
+passes), bounded.
 """
 
 import time
@@ -26,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr.checks import WIDEST, finite, matrix, within
 from stream_dr.errors import CannotRefine, InvalidParameter
-from stream_dr.estimators.fitting.mapping import through
+from stream_dr.estimators.fitting.mapping import add_map, inner_projection
 from stream_dr.estimators.fitting.moments import Moments, moments_of, unscaled
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_number, check_positive_int
@@ -35,17 +32,34 @@ from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums
 from stream_dr.rows.source import as_source
 from stream_dr.solve.conjugate_gradient import angle
 from stream_dr.statistics.mapped import MappedState
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import State, nested_state
 
 PassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
-"""Gives what a pass sums for these columns (features, r); the flag: it is the first. Tells the rows so far."""
+"""Function that computes the sums of a pass for columns (features, r).
+
+The flag is True for the first pass. The callback receives the number of rows so far.
+"""
 
 
 class Pass(NamedTuple):
-    """What one pass has brought.
+    """Report of one pass.
 
-    number: from 1. rows: rows summed over. residual: relative. angle: radians to the pass before (π/2 in the first).
-    components: found. seconds: wall time of the pass. converged: both residual and angle are at most tol.
+    Attributes
+    ----------
+    number : int
+        From 1.
+    rows : int
+        Rows summed over.
+    residual : float
+        Relative residual.
+    angle : float
+        Angle to the pass before, in radians. π/2 in the first.
+    components : int
+        Number of components.
+    seconds : float
+        Wall time of the pass.
+    converged : bool
+        True if both residual and angle are at most tol.
     """
 
     number: int
@@ -58,7 +72,16 @@ class Pass(NamedTuple):
 
 
 class RefineReport(NamedTuple):
-    """What a refine did: its passes, whether it reached `tol`, and where to go on from if it did not."""
+    """Report of a refine.
+
+    Attributes
+    ----------
+    passes : tuple of Pass
+    converged : bool
+        True if `tol` was reached.
+    refining : Refining or None
+        State to resume from, if it was not.
+    """
 
     passes: tuple[Pass, ...]
     converged: bool
@@ -72,7 +95,17 @@ class RefineReport(NamedTuple):
 
 @nested_state
 class Refining(NamedTuple):
-    """A refine between two passes: passes made, loadings (features, p) of the last, and a BlockSolve or Subspace."""
+    """State of a refine between two passes.
+
+    Attributes
+    ----------
+    number : int
+        Passes made.
+    loadings : (features, p)
+        Loadings after the last pass.
+    solve : BlockSolve or Subspace
+        State of the solver.
+    """
 
     number: int
     loadings: np.ndarray
@@ -87,7 +120,10 @@ class Refining(NamedTuple):
 
 
 class RefinePass(NamedTuple):
-    """The outcome of a pass: its report, the projection so far (`solution` "refined"), and what goes on from here."""
+    """Outcome of a pass: its report, the projection so far, and the state to go on from.
+
+    `solution` of the projection is "refined".
+    """
 
     report: Pass
     projection: Any
@@ -96,7 +132,7 @@ class RefinePass(NamedTuple):
 
 def refine_steps(
     estimator: Any,
-    state: Any,
+    state: State,
     source: Any,
     *,
     tol: float = 1e-6,
@@ -108,48 +144,57 @@ def refine_steps(
     threads: int = 1,
     sums: PassSums | None = None,
 ) -> Iterator[RefinePass]:
-    """Refine `state` by passes over `source`; a Step a pass, the last one the best.
+    """Refine `state` by passes over `source`, and yield a RefinePass each. The last is the best.
 
-    estimator: the spec (parameters only are read). source: `events()` yields (position, Block) of exactly the rows learned;
-    batches without targets are passed over, as learning does, where the method needs some. tol: for the residual and, in
-    radians, the angle. max_passes: number of the last pass, those before `resume` counted. guess: an earlier projection of
-    this stream to begin from, where no `resume` is given. threads: of the products. sums: what
-    sums a pass in the place of `source`, elsewhere.
-    progress(pass, rows) is called after each block. Raises CannotRefine (no out-of-core solution, or another stream),
-    InvalidParameter, NotFitted.
+    Stops when residual and angle (radians) are at most `tol`, when nothing remains to be solved,
+    or after pass number `max_passes`. Raises CannotRefine (no out-of-core solution, or another
+    stream), InvalidParameter, NotFitted.
+
+    - source: `events()` yields (position, Block) of exactly the rows learned.
+    - progress: called with (pass, rows) after each block.
+    - guess: earlier projection of this stream to begin from, without `resume`.
+    - sums: computes the sums of a pass elsewhere, in place of `source`.
     """
     check_number("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
     check_refinable(estimator, state)
-    source, learned, moments = as_source(source), state, estimator.moments(state)
-    estimator, state, source, names = unmapped(estimator, state, source, names)
+
+    learned = state
+    moments = estimator.moments(state)
+    estimator, state, source, names = unmapped(estimator, state, as_source(source), names)
     replayed = Replayed(estimator, state, moments, names, threads)
     method = METHODS[estimator.refined_by](estimator, moments, state, replayed.scale > 0)
+
     now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_begin(guess, moments)))
     summed = sums or partial(replayed.sums, source)
     check = True
     while now.number < max_passes:
-        began, number = time.monotonic(), now.number + 1
-        told = None if progress is None else _numbered(progress, number)
-        product, rows = replayed.checked(summed(now.solve.directions, check, told), now.solve.directions)
+        began = time.monotonic()
+        number = now.number + 1
+        pass_progress = None if progress is None else _numbered(progress, number)
+        product, rows = replayed.checked(summed(now.solve.directions, check, pass_progress), now.solve.directions)
         check = False
+
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.answer(solve)
-        projection = estimator.finished(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
+        projection = estimator.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
         turned = angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
+
+        # The residual alone is a poor stop where γ is small.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
+
         now = Refining(number, projection.loadings, solve)
         report = Pass(
             number, rows, residual, float(turned), projection.n_components, time.monotonic() - began, bool(done)
         )
-        yield RefinePass(report, through(learned, projection), now)
+        yield RefinePass(report, add_map(learned, projection), now)
         if done:
             return
 
 
 def refine(
     estimator: Any,
-    state: Any,
+    state: State,
     source: Any,
     tol: float,
     max_passes: int,
@@ -157,13 +202,16 @@ def refine(
     resume: Refining | None = None,
     guess: Any = None,
 ) -> tuple[Any, RefineReport]:
-    """All passes at once: the last projection and the report. Warns (ConvergenceWarning) when `tol` was not reached;
-    raises what refine_steps raises."""
+    """Run all passes and return the last projection and the report.
+
+    Warns ConvergenceWarning if `tol` was not reached. Raises what refine_steps raises.
+    """
     passes = []
     for step in refine_steps(
         estimator, state, source, tol=tol, max_passes=max_passes, names=names, resume=resume, guess=guess
     ):
         passes.append(step.report)
+
     if not passes:
         raise InvalidParameter(f"max_passes={max_passes}; the refine to go on from has made as many. Give more.")
     done = passes[-1].converged
@@ -174,15 +222,18 @@ def refine(
 
 
 def not_reached(number: int, residual: float, angle: float, tol: float) -> str:
-    """What to say of a refine whose last pass, of that number, residual and angle (radians), has not converged."""
+    """Return the warning for a refine whose last pass has not converged.
+
+    angle: in radians.
+    """
     return (
         f"refine stopped after pass {number} with residual {residual:.3g} and angle {angle:.3g} rad, not "
         f"within tol={tol:g}. Go on with a larger max_passes, or take a larger tol or gamma."
     )
 
 
-def check_refinable(estimator: Any, state: Any) -> None:
-    """Raise CannotRefine or NotFitted where refine has nothing to do."""
+def check_refinable(estimator: Any, state: State) -> None:
+    """Raise CannotRefine or NotFitted if refine has nothing to do."""
     check_method(estimator)
     if state is None or state.rows == 0:
         who = type(estimator).__name__
@@ -190,28 +241,31 @@ def check_refinable(estimator: Any, state: Any) -> None:
 
 
 def check_method(estimator: Any) -> None:
-    """Raise CannotRefine where the method has no refine."""
-    if getattr(estimator, "refined_by", None) is None:
+    """Raise CannotRefine if the method has no refine."""
+    if estimator.refined_by is None:
         raise no_refine(estimator)
 
 
 def no_refine(estimator: Any) -> CannotRefine:
-    """What is told of an estimator that cannot be refined."""
+    """Return the error for an estimator that cannot be refined."""
     return CannotRefine(
         f"{type(estimator).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM, MMC and WMV have."
     )
 
 
-def is_exact(estimator: Any, state: Any) -> bool:
-    """Whether the state's own solution is exact, so that passes would change nothing."""
+def is_exact(estimator: Any, state: State) -> bool:
+    """True if the state's own solution is exact, so that passes would change nothing."""
     inner = state.inner if isinstance(state, MappedState) else state
     return not estimator.reads_scatter() or moments_of(inner).scatter is not None
 
 
 def _begin(guess: Any, moments: Moments) -> np.ndarray:
-    """The columns (features, p) that an earlier projection begins from, in the solver's units; none where it is no linear
-    one. Features that came since have zeros."""
-    known = getattr(getattr(guess, "inner", guess), "loadings", np.zeros((0, 0)))
+    """Return the columns (features, p) that an earlier projection begins from.
+
+    They are in the solver's units. There are none if the projection is not linear. Features that
+    came since have zeros.
+    """
+    known = getattr(inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
     return unscaled(columns, moments.scale)

@@ -1,13 +1,15 @@
-"""FirstStage and OnSubspace: the two ways a closed-form method is solved through products with Cxx alone [mathematics §4].
-
-Both offer the same four verbs. `start()` gives a solve (a NamedTuple of arrays), `take(solve, product)` the next one from
-the product of Cxx with `solve.directions`, `answer(solve)` the loadings, eigenvalues and relative residual so far.
+"""FirstStage and OnSubspace: two ways to solve a method by products with Cxx alone [mathematics §4].
 
 - FirstStage (LDA, OPLS, CCA, HSL): block conjugate gradient on (aCxx + ρI) W1 = XH.
-- OnSubspace (PCA, PLSDA, SKM, MMC, WMV): the method itself on a growing Krylov basis, where its scatter is exact.
+- OnSubspace (PCA, PLSDA, SKM, MMC, WMV): the method itself on a growing Krylov basis, where its
+  scatter is exact.
 
-Why this way: neither knows a method. What a method does with W1, or with the moments of a basis, is its own
-`directions`, asked again after each pass; so refine cannot disagree with the exact solution.
+Both have the same methods: `start()` returns a solve (a NamedTuple of arrays), `take(solve,
+product)` the next one from the product of Cxx with `solve.directions`, `answer(solve)` the
+loadings, eigenvalues and relative residual so far.
+
+Neither knows a method. The method's own `directions` are asked again after each pass, so refine
+cannot disagree with the exact solution.
 """
 
 from typing import Any
@@ -19,20 +21,27 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve import subspace
 from stream_dr.solve.spectral import EPS
+from stream_dr.statistics.protocol import State
 
 BASIS_BYTES = 400_000_000
-"""A basis and its images are cut down to their answer, if there is one yet, past this size, but not below 4 blocks."""
+"""Bytes of a basis and its images above which they are cut down to their answer.
+
+Never below 4 blocks, nor before there is an answer.
+"""
 
 Solved = tuple[np.ndarray, np.ndarray, float]
 """Loadings (features, components), eigenvalues (components,), relative residual."""
 
 
 class FirstStage:
-    """Two-stage methods. varying: (features,) mask of columns that are no constants."""
+    """Solver of the two-stage methods.
+
+    varying: (features,) mask of columns that are not constant.
+    """
 
     along = None
 
-    def __init__(self, estimator: Any, moments: Moments, state: Any, varying: np.ndarray) -> None:
+    def __init__(self, estimator: Any, moments: Moments, state: State, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
         if not estimator.ridge(moments)[0]:
@@ -41,7 +50,10 @@ class FirstStage:
             )
 
     def start(self, guess: np.ndarray) -> cg.BlockSolve:
-        """The solve for the method's XH, from the span of guess (features, p); nothing to solve where XH is all rounding."""
+        """Return the solve for the method's XH, from the span of guess (features, p).
+
+        There is nothing to solve if XH is only rounding.
+        """
         seen = [np.zeros((len(self._moments.mean), 0))]
 
         def capture(xh: np.ndarray) -> np.ndarray:
@@ -52,12 +64,12 @@ class FirstStage:
         return cg.start(seen[-1], 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
 
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
-        """One step of conjugate gradient."""
+        """Return the solve after one step of conjugate gradient."""
         share, ridge = self._estimator.ridge(self._moments)
         return cg.advance(solve, share * product + ridge * solve.directions)
 
     def answer(self, solve: cg.BlockSolve) -> Solved:
-        """The method's second stage on W1 so far."""
+        """Return the method's second stage on W1 so far."""
         loadings, eigenvalues = self._directions(lambda xh: cg.solution(solve))
         return loadings, eigenvalues, cg.residual(solve)
 
@@ -65,20 +77,25 @@ class FirstStage:
         return self._estimator.directions(self._moments._replace(first_stage=first_stage), self._state)
 
     def _offset(self) -> float:
-        """max|x̄| / σ: sums about the mean are exact to eps times this."""
+        """Return max|x̄| / σ: sums about the mean are exact to eps times this."""
         size = float(np.sqrt(self._moments.diagonal.sum()))
         return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
 
 
 class OnSubspace:
-    """Methods that read Cxx as a matrix. Starts from Cxy, and random directions where more components are wanted.
+    """Solver of the methods that read Cxx as a matrix.
 
-    along: (p,) wᵀ Cxx w of the components of the last answer; None before.
+    It starts from Cxy, and random directions if more components are wanted.
+
+    Attributes
+    ----------
+    along : (p,) or None
+        wᵀ Cxx w of the components of the last answer. None before.
     """
 
     along: np.ndarray | None = None
 
-    def __init__(self, estimator: Any, moments: Moments, state: Any, varying: np.ndarray) -> None:
+    def __init__(self, estimator: Any, moments: Moments, state: State, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
         if isinstance(estimator.n_components, float):
@@ -86,41 +103,48 @@ class OnSubspace:
                 f"n_components={estimator.n_components} is a share of all variance, and refine looks for a given number of "
                 "components. State how many."
             )
-        self._wanted = estimator.n_components or moments.cross.shape[1]
-        if self._wanted == 0:
+        self._count = estimator.n_components or moments.cross.shape[1]
+        if self._count == 0:
             self._refuse_all()
 
     def start(self, guess: np.ndarray) -> subspace.Subspace:
-        """The Krylov basis' first block, with the span of guess (features, p) in it."""
+        """Return the first block of the Krylov basis, with the span of guess (features, p) in it."""
         cross = self._moments.cross
-        more = 0 if cross.shape[1] >= self._wanted else self._wanted + max(4, self._wanted // 2) - cross.shape[1]
-        seed = getattr(self._estimator, "random_state", None) or 0
+        more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
+        seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
         return subspace.start(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
 
     def take(self, solve: subspace.Subspace, product: np.ndarray) -> subspace.Subspace:
-        """The basis grown by one block, or cut down to its answer first where it has become too large."""
+        """Return the basis grown by one block.
+
+        If it has become too large, it is cut down to its answer first.
+        """
         grown = subspace.advance(solve, product)
+
         block = max(1, grown.directions.shape[1])
         most = max(4 * block, BASIS_BYTES // (16 * len(grown.basis)))
         if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
             return grown
+
         answer = self._small(grown, block)[0][:, :block]
         return subspace.restart(grown, answer) if answer.shape[1] else grown
 
     def answer(self, solve: subspace.Subspace) -> Solved:
-        """The method on the basis."""
-        small, eigenvalues = self._small(solve, self._wanted)
-        if self._estimator.n_components is None and len(eigenvalues) > self._wanted:
+        """Return the method's solution on the basis."""
+        small, eigenvalues = self._small(solve, self._count)
+        if self._estimator.n_components is None and len(eigenvalues) > self._count:
             self._refuse_all()
-        small, eigenvalues = small[:, : self._wanted], eigenvalues[: self._wanted]
+        small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
         self.along = np.einsum("ij,ij->j", small, solve.scatter @ small)
         return solve.basis @ small, eigenvalues, subspace.residual(solve, small)
 
-    def _small(self, solve: subspace.Subspace, wanted: int) -> Any:
-        """The method's directions in the basis' coordinates."""
-        m, V = self._moments, solve.basis
+    def _small(self, solve: subspace.Subspace, count: int) -> Any:
+        """Return the method's directions in the basis' coordinates."""
+        m = self._moments
+        V = solve.basis
         scatter = solve.scatter
+
         small = m._replace(
             mean=V.T @ (m.mean * m.scale),
             diagonal=np.maximum(np.diagonal(scatter), 0.0),
@@ -139,4 +163,4 @@ class OnSubspace:
 
 
 METHODS: dict[str, Any] = {"first_stage": FirstStage, "subspace": OnSubspace}
-"""By an estimator's `refined_by`."""
+"""Solver classes by an estimator's `refined_by`."""

@@ -1,13 +1,14 @@
 """Replayed: one pass of refine over a Source, as the estimator saw its rows.
 
-Rows without targets are left out where the method needs them, weights and decay are those of learning. The first pass
-learns the stream anew beside the product, without Cxx, and compares: rows, N, means, Cxy and class weights must be those
-of the state, to rounding. A source that is not what the state has seen would give the solution of another problem
-[mathematics §4], so it is refused before anything is published.
+Rows without targets are left out if the method needs them. Weights and decay are those of
+learning. The first pass also learns the stream again, without Cxx, and compares: rows, N, means,
+Cxy and class weights must be those of the state, to rounding. A source other than the stream
+learned would give the solution of another problem [mathematics §4], so it is refused before
+anything is published. The check runs the accumulator itself, so it cannot drift from what learning
+means.
 
-Cost of a pass: O(entries · r) for r directions; the first adds the learning. Memory O(d · (r + k)).
-
-Why this way: the check is the accumulator itself over again, so it cannot drift from what learning means.
+A pass takes O(entries · r) time for r directions, the first one that of learning in addition.
+Memory is O(d · (r + k)).
 """
 
 from collections.abc import Callable, Iterator
@@ -25,24 +26,38 @@ from stream_dr.rows.block import Block
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import aged
+from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import labelled_rows
 
 CLOSE = 1e-8
-"""Largest difference taken for rounding, relative to the columns' spread; one row of 1e6 changes far more."""
+"""Largest difference taken as rounding, relative to the columns' standard deviation.
+
+One row of 1e6 changes far more.
+"""
 
 RefineProgress = Callable[[int, int], None]
-"""Called after each block with (pass number, rows of this pass so far)."""
+"""Callback after each block with (pass number, rows of this pass so far)."""
 
 
 class Sums(NamedTuple):
-    """product: (features, r). rows: summed over. fresh: in the first pass, the state of an estimator that learned them."""
+    """Sums of a pass.
+
+    Attributes
+    ----------
+    product : (features, r)
+        Cxx @ columns.
+    rows : int
+        Rows summed over.
+    fresh : State or None
+        In the first pass, the state of an estimator that learned these rows.
+    """
 
     product: np.ndarray
     rows: int
     fresh: Any
 
     def merge(self, newer: "Sums") -> "Sums":
-        """Of both."""
+        """Return the sums of both."""
         fresh = None if self.fresh is None else self.fresh.merge(newer.fresh)
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
@@ -50,35 +65,43 @@ class Sums(NamedTuple):
 class Replayed:
     """The rows a state has learned, replayed from a source.
 
-    estimator: its spec. state: what it has learned. names: the features' names, where rows come as named columns. threads:
-    of the products.
+    - estimator: its spec.
+    - state: the state that has learned them.
+    - names: names of the features, if rows come as named columns.
+    - threads: threads of the products.
     """
 
     def __init__(
-        self, estimator: Any, state: Any, moments: Moments, names: tuple[str, ...] | None = None, threads: int = 1
+        self, estimator: Any, state: State, moments: Moments, names: tuple[str, ...] | None = None, threads: int = 1
     ) -> None:
         self._threads = threads
         self._estimator = clone(estimator).set_params(scatter="diagonal")
         self._state = state
         self._moments = moments
         self._names = names
-        self._rows = 0  # of the first pass
+        # Number of rows of the first pass.
+        self._rows = 0
         self._factors = self._estimator.row_factors(moments)
-        self._clock = int(getattr(state, "clock", state.rows))
+        self._clock = int(state.clock)
         self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
 
     def sums(
         self, source: Any, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
     ) -> "Sums":
-        """What a pass over a source, or over a part of one, sums for Cxx @ columns (features, r) of the scaled features.
-        check: the first pass, which learns the rows anew. Raises CannotRefine."""
+        """Return the sums of a pass over a source, or over a part of one.
+
+        They give Cxx @ columns (features, r) of the scaled features. check: True for the first
+        pass, which learns the rows again. Raises CannotRefine.
+        """
         fresh = Holder(self._estimator.accumulator(), self._names)
         rows = 0
+
         with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
-            for position, given in source.events():
-                block = self._parsed(fresh, given, position)
+            for position, event in source.events():
+                block = self._parsed(fresh, event, position)
                 if check:
                     fresh.accumulator.add(block)
+
                 learned = labelled_rows(block)[0] if self._estimator.target_kinds else block
                 rows += learned.rows
                 total.add(learned, self._weights(learned, rows))
@@ -99,13 +122,14 @@ class Replayed:
                 f"the source gave {sums.rows} rows in this pass and {self._rows} in the first one. Give one that can be "
                 "read as often as needed: a list of batches, or an object whose events() begins anew at every call."
             )
+
         means = np.where(self.scale[:, None] > 0, self._moments.waiting_means, 0.0)
         factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
         return sums.product - (means * factors) @ (means.T @ columns), sums.rows
 
-    def _parsed(self, holder: Holder, given: Any, position: int) -> Block:
-        """The block as learning parses it, no wider than the state."""
-        block, _ = self._estimator.parse(holder, given, need_targets=False)
+    def _parsed(self, holder: Holder, event: Any, position: int) -> Block:
+        """Return the block as learning parses it, no wider than the state."""
+        block, _ = self._estimator.parse(holder, event, need_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
             raise CannotRefine(
                 f"the source's event {position} has {block.features} features; the state has seen "
@@ -129,6 +153,7 @@ class Replayed:
                 f"the source has {fresh.rows} rows of {fresh.n_features} features; this state has seen "
                 f"{self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
             )
+
         differs = difference(self._state, fresh)
         if differs is not None:
             raise CannotRefine(
@@ -137,7 +162,7 @@ class Replayed:
             )
 
     def _in_order(self) -> str:
-        """What else matters under decay."""
+        """Return a hint for streams with decay, where the order of rows matters."""
         if float(self._estimator.decay) == 1.0:
             return ""
         gap = "; rows taken out from between others left a gap in age that no source has: fit anew without them"
@@ -145,59 +170,78 @@ class Replayed:
 
 
 class MappedSource:
-    """A source's rows as an estimator with a feature map has learned them: mapped. `state` gives width and names."""
+    """A source of rows after an estimator's feature map.
+
+    `state` gives width and names.
+    """
 
     def __init__(self, estimator: Any, state: MappedState, source: Any, names: tuple[str, ...] | None) -> None:
-        self._estimator, self._source = estimator, source
-        self._map, self._width, self._table = feature_map(state.feature_map), state.n_features, state.table
+        self._estimator = estimator
+        self._source = source
+        self._map = feature_map(state.feature_map)
+        self._width = state.n_features
+        self._table = state.table
         self._on_landmarks = state.landmarks is not None
         self._known = Holder(estimator.accumulator(state), names)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """(position, Block) of mapped rows, with their targets and weights."""
+        """Yield (position, Block) of mapped rows, with their targets and weights."""
         table = None if self._table is None else emptied(self._table)
         landmarks = self._map.begin() if self._on_landmarks else None
-        for position, given in self._source.events(after, until):
-            block, _ = self._estimator.parse(self._known, given, need_targets=False)
-            if landmarks is not None:  # as many as there were then
+        for position, event in self._source.events(after, until):
+            block, _ = self._estimator.parse(self._known, event, need_targets=False)
+            # Rows are mapped with the landmarks or statistics of the time when they were learned.
+            if landmarks is not None:
                 landmarks = self._map.grown(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)
             elif table is None:
                 rows = self._map.apply(block.X, self._width, block.names)
-            else:  # by the statistics of the time, as they were learned
+            else:
                 table = add(self._map, table, block.X)
                 rows = mapped_rows(self._map, table, block.X)
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 
-def unmapped(estimator: Any, state: Any, source: Any, names: Any) -> tuple[Any, Any, Any, Any]:
-    """(estimator, state, source, names) as there would be without a feature map, its rows being the mapped ones."""
+def unmapped(estimator: Any, state: State, source: Any, names: Any) -> tuple[Any, Any, Any, Any]:
+    """Return (estimator, state, source, names) as there would be without a feature map.
+
+    The rows are then the mapped ones.
+    """
     if not isinstance(state, MappedState):
         return estimator, state, source, names
     plain = clone(estimator).set_params(feature_map=None)
     return plain, state.inner, MappedSource(estimator, state, source, names), None
 
 
-def difference(state: Any, fresh: Any) -> str | None:
-    """What differs between two states of as many rows: "weights", "means", "targets", "class weights" or None."""
+def difference(state: State, fresh: Any) -> str | None:
+    """Return what differs between two states of as many rows, or None.
+
+    One of "weights", "means", "labels", "class weights" and "targets".
+    """
     a, b = moments_of(state), moments_of(fresh)
     if abs(a.weight - b.weight) > CLOSE * a.weight:
         return "weights"
-    spread = np.sqrt(a.diagonal / a.weight) if a.weight else np.zeros(len(a.mean))
-    if np.any(np.abs(a.mean - b.mean) > CLOSE * spread + 1e-12 * np.abs(a.mean)):
+
+    deviations = np.sqrt(a.diagonal / a.weight) if a.weight else np.zeros(len(a.mean))
+    if np.any(np.abs(a.mean - b.mean) > CLOSE * deviations + 1e-12 * np.abs(a.mean)):
         return "means"
+
     order = _order(state, fresh, a, b)
     if order is None or a.cross.shape != b.cross.shape:
         return "labels"
     if np.any(np.abs(a.label_weights - b.label_weights[order]) > CLOSE * a.label_weights):
         return "class weights"
+
     size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
     noise = CLOSE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
     return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
 
 
-def _order(state: Any, fresh: Any, a: Moments, b: Moments) -> Any:
-    """Fresh columns in the state's order of labels; None where the labels are others."""
+def _order(state: State, fresh: Any, a: Moments, b: Moments) -> Any:
+    """Return the places of fresh columns in the state's order of labels.
+
+    None if the labels differ.
+    """
     if not state.labels:
         return slice(None)
     mine = [label for label, there in zip(state.labels, a.present, strict=True) if there]

@@ -1,4 +1,7 @@
-"""sklearn_bases: scikit-learn's base classes, under a stub that says what users rely on: scikit-learn has no types."""
+"""sklearn_bases: scikit-learn's base classes under a stub, since scikit-learn has no types.
+
+The stub states what users rely on.
+"""
 
 from sklearn.base import BaseEstimator as BaseEstimator
 from sklearn.base import ClassifierMixin as ClassifierMixin

@@ -1,17 +1,16 @@
-"""TwoStage: what LDA, OPLS, CCA and HSL share: one generalised eigenproblem, its ridge, and the scale of its answers.
+"""TwoStage: the generalised eigenproblem that LDA, OPLS, CCA and HSL share.
 
-`(aCxx + ρI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S, Algorithm 2]; a method's own file says what XH is.
+`(aCxx + ρI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S, Algorithm 2]. A method's own file says what XH is.
 
-The papers' W satisfies Wᵀ(Cxx + γI)W = I with Cxx *summed* over rows: what is projected shrinks as 1/√N, though nothing
-in the data does. `scaling="unit"` divides each component by the standard deviation that the rows learned have along it,
-when solving; states, merges and unlearning know nothing of it.
-
-Why this way: variances are quadratic forms of the scatter that the solution was found from, so no second pass is needed.
+The papers' W satisfies Wᵀ(Cxx + γI)W = I with Cxx *summed* over rows, so projected rows shrink as
+1/√N, though nothing in the data does. `scaling="unit"` divides each component by the standard
+deviation of the rows learned along it. It does so when solving, so states, merges and unlearning
+are unaffected.
 """
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -24,34 +23,31 @@ from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import exact_rounding
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition, two_stage
+from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
 class TwoStage(ClosedForm):
-    """Base of the two-stage methods; parameters they have beside those of ClosedForm.
-
-    With the diagonal of Cxx alone (`solution_` "diagonal") variances are those of uncorrelated features. A refined
-    solution has the exact ones: conjugate gradient is a Galerkin method, so wᵀ(Cxx + γI)w = 1 holds after every pass.
-
-    Left out: shrinkage="auto" (Ledoit, Wolf). Its share needs Σ‖x − x̄‖⁴, and scikit-learn's LDA, which standardises
-    each class first, the sums Σ x_i² x_j² of each class, (features, features): fourth moments, which no sum that is kept
-    tells.
+    """Base of the two-stage methods, with their common parameters.
 
     Parameters
     ----------
     gamma : float ≥ 0, default 0.0
-        Ridge added to Cxx, in the units of the *summed* scatter, as in [2S]; its effect fades as rows come.
+        Ridge added to Cxx, in the units of the *summed* scatter, as in [2S]. Its effect fades as
+        rows come.
     shrinkage : float in [0, 1] or None, default None
-        In the place of gamma, a ridge whose effect does not fade as rows come: (1 − s) Cxx + s (tr Cxx / d) I is
-        inverted, as scikit-learn's `shrunk_covariance` has it.
+        Ridge in place of gamma, whose effect does not fade as rows come: (1 − s) Cxx + s (tr Cxx /
+        d) I is inverted, as in scikit-learn's `shrunk_covariance`.
     scaling : {"unit", "source"}, default "unit"
-        "unit": the rows learned (counted by their weights, divisor N) have variance 1 along every component, whatever N
-        is; "source": the paper's Wᵀ(Cxx + γI)W = I, which shrinks as 1/√N. `eigenvalues_` are the paper's with either.
+        With "unit", the rows learned (counted by their weights, divisor N) have variance 1 along
+        every component, whatever N is. With "source", the paper's Wᵀ(Cxx + γI)W = I holds, which
+        shrinks as 1/√N. `eigenvalues_` are the paper's with either.
 
     Attributes
     ----------
     condition_ : float
-        Condition number of Cxx + γI on the space that is kept: the solution's error is 2e-16 times it.
+        Condition number of Cxx + γI on the space that is kept. The solution's error is 2e-16 times
+        it.
     """
 
     refined_by = "first_stage"
@@ -66,6 +62,8 @@ class TwoStage(ClosedForm):
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.shrinkage is None:
             return
+        # Ledoit and Wolf's share needs Σ‖x − x̄‖⁴, and scikit-learn's LDA, which standardises each class first,
+        # even the sums Σ x_i² x_j² of each class. No sum that is kept has these fourth moments.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -78,43 +76,54 @@ class TwoStage(ClosedForm):
             )
 
     @abstractmethod
-    def right(self, moments: Moments, state: Any) -> tuple[np.ndarray, float]:
-        """XH (features, k), and √(tr HᵀH), targets not centred, by which it is told what of XH is rounding."""
+    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
+        """Return XH (features, k), and √(tr HᵀH) with targets not centred.
 
-    def directions(self, moments: Moments, state: Any) -> Directions:
-        """[2S, Algorithm 2] on XH; none where XH is all rounding."""
-        xh, h_norm = self.right(moments, state)
-        kept = moments.significant(xh, h_norm)  # (Cxx + γI)⁻¹ would magnify what is rounding
-        if kept.shape[1] == 0:
+        The second decides which part of XH is only rounding.
+        """
+
+    def directions(self, moments: Moments, state: State) -> Directions:
+        """Return the solution of [2S, Algorithm 2] for XH.
+
+        There are no directions if XH is only rounding.
+        """
+        xh, h_norm = self.right_hand_side(moments, state)
+        # (Cxx + γI)⁻¹ would magnify rounding.
+        significant = moments.significant(xh, h_norm)
+        if significant.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
         if moments.first_stage is not None:
             return second_stage(moments.first_stage(xh), xh)
+
         share, ridge = self.ridge(moments)
         if share == 0.0:
-            return two_stage(np.full(len(xh), ridge), kept, 0.0, exact_rounding(len(xh)))
-        loadings, eigenvalues = two_stage(moments.spread, kept, ridge / share, moments.rounding)
+            return two_stage(np.full(len(xh), ridge), significant, 0.0, exact_rounding(len(xh)))
+        loadings, eigenvalues = two_stage(moments.scatter_or_diagonal, significant, ridge / share, moments.rounding)
         return loadings / np.sqrt(share), eigenvalues / share
 
     def ridge(self, moments: Moments) -> tuple[float, float]:
-        """(a, ρ): a·Cxx + ρI is what is inverted."""
+        """Return (a, ρ), where a·Cxx + ρI is inverted."""
         if self.shrinkage is None:
             return 1.0, float(self.gamma)
         share = float(self.shrinkage)
         return 1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """Trace of the scatter that `shrinkage` shrinks."""
+        """Return the trace of the scatter that `shrinkage` shrinks."""
         return float(moments.diagonal.sum())
 
-    def scaled(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Loadings (features, p) of the scaled features, made as long as `scaling` says."""
+    def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+        """Return loadings (features, p) of the scaled features at the length that `scaling` asks for."""
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
-        sums = self.spreads(loadings, moments, solution)
+        sums = self.component_variances(loadings, moments, solution)
         return loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
 
-    def spreads(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """(p,) wᵀ Cxx w, the summed squares of the projected rows, of columns with wᵀ(aCxx + ρI)w = 1. O(d² p)."""
+    def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+        """Return wᵀ Cxx w (p,), the summed squares of the projected rows.
+
+        loadings: columns w with wᵀ(aCxx + ρI)w = 1. Costs O(d² p).
+        """
         squares = loadings**2
         if moments.scatter is not None:
             return np.einsum("ij,ij->j", loadings, moments.scatter @ loadings)
@@ -122,14 +131,16 @@ class TwoStage(ClosedForm):
         if solution != "refined":
             return flat
         share, ridge = self.ridge(moments)
-        left = 1.0 - ridge * squares.sum(axis=0)
-        return np.where(left > np.sqrt(EPS), left / share, flat)  # a ridge so large leaves no digits of the difference
+        remaining = 1.0 - ridge * squares.sum(axis=0)
+        # A very large ridge leaves no digits of the difference.
+        return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
 
     @property
     def condition_(self) -> float:
-        """Condition number of Cxx + γI on the space that is kept: the solution's error is 2e-16 times it. O(d³).
+        """Condition number of Cxx + γI on the space that is kept.
 
-        Raises NeedsRefine where only the diagonal of Cxx is kept: the number is not known then.
+        The solution's error is 2e-16 times it. Costs O(d³). Raises NeedsRefine if only the
+        diagonal of Cxx is kept.
         """
         self.projection()
         moments = self.moments(self.state_)

@@ -1,14 +1,13 @@
-"""MomentAccumulator: one pass over rows, dense or sparse, into the additive MomentState [mathematics §1].
+"""MomentAccumulator: one pass over rows, dense or sparse, into the additive MomentState [mathematics
+§1].
 
-Everything is checked first (`moment_plan`) and written afterwards, so a refused batch leaves no trace. Rows without
-targets are skipped and counted where targets are needed; a row with an empty set of labels counts in N, mean and scatter
-but in no cross sum.
+Everything is checked first (plan.py) and written afterwards, so a refused batch leaves no trace.
+Rows without targets are skipped and counted if targets are needed. A row with an empty set of
+labels counts in N, mean and scatter but in no cross sum.
 
-Cost a row: d² / 2 (exact) or d, plus d k multiplications dense; nonzeros · (labels + 1) sparse without exact scatter.
-Memory: the state, and one chunk of 8 MB; arrays of a batch are read where they are.
-
-Why this way: preparing a state per batch and merging it would touch all O(d k) sums at every batch (0.31 of one product
-X.T @ Y was measured); adding in place touches those of the batch.
+A dense row costs d² / 2 (exact) or d, plus d k multiplications. A sparse row without exact scatter
+costs nonzeros · (labels + 1). Memory is the state and one chunk of 8 MB. Arrays of a batch are
+read where they are.
 """
 
 import numpy as np
@@ -26,7 +25,7 @@ from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
 from stream_dr.statistics.moments.unlearn import elapsed, without
-from stream_dr.statistics.protocol import Absent
+from stream_dr.statistics.protocol import Absent, AccumulatorBase
 from stream_dr.targets.label_codes import Label
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
@@ -34,14 +33,26 @@ SCATTERS = ("auto", "exact", "diagonal", "none")
 __all__ = ["Centred", "MomentAccumulator", "MomentState", "empty_state"]
 
 
-class MomentAccumulator:
+class MomentAccumulator(AccumulatorBase):
     """The mutable side of MomentState.
 
-    encoding: "none" (unsupervised), "indicator", "zhou" or a Fourier. scatter: "exact" (d ≤ 4,096), "diagonal", "none",
-    or "auto": exact where the first batch states a width ≤ 4,096, else diagonal. decay in (0, 1]: row i of the stream
-    weighs decay^(rows after it). state: go on from it; its arrays are copied. label_sets: keep sums per label set.
-    class_scatter: keep each class's scatter, where it is exact. Raises InvalidParameter, or
-    CannotMerge for a state of another spec.
+    Raises InvalidParameter, or CannotMerge for a state of another spec.
+
+    Parameters
+    ----------
+    encoding : Encoding
+        "none" (unsupervised), "indicator", "zhou" or a Fourier.
+    scatter : str
+        "exact" (d ≤ 4,096), "diagonal", "none", or "auto": exact if the first batch states a width
+        ≤ 4,096, else diagonal.
+    decay : float in (0, 1]
+        Row i of the stream weighs decay^(number of rows after it).
+    state : MomentState or None
+        State to continue from. Its arrays are copied.
+    label_sets : bool
+        Keep sums per label set.
+    class_scatter : bool
+        Keep each class's scatter, where it is exact.
     """
 
     def __init__(
@@ -66,8 +77,8 @@ class MomentAccumulator:
     def add(self, block: Block) -> None:
         """Learn one batch, X (rows, features) dense or CSR. On error nothing has changed.
 
-        Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, TargetKindMismatch, InvalidTargets, InvalidWeights
-        or LimitExceeded (label sets).
+        Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, TargetKindMismatch,
+        InvalidTargets, InvalidWeights or LimitExceeded (label sets).
         """
         batch = plan(self, self._codes, block)
         if batch.rows:
@@ -80,13 +91,16 @@ class MomentAccumulator:
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
-        """Take out a batch learned before, given with the weights it was learned with [mathematics §1, unlearn].
+        """Remove a batch learned before, given with its weights [mathematics §1, unlearn].
 
-        age: rows learned since the batch's last row; it matters under decay only, where the batch's rows are taken to
-        have been consecutive, so that row i weighs w_i · decay^(age + rows − 1 − i) now. The newest rows (age 0) and the
-        oldest leave what would be there had they never come; rows from between leave the older ones as old as they were.
-        Raises CannotUnlearn when more would go than was learned, its PrecisionLost when what would remain is known to fewer
-        than six digits, and what `add` raises; then nothing has changed. O(d k), with exact scatter O(d²).
+        Costs O(d k), with exact scatter O(d²). Raises CannotUnlearn if more would be removed than
+        was learned, its PrecisionLost if the remaining sums are known to fewer than six digits,
+        and whatever `add` raises. Then nothing has changed.
+
+        age: number of rows learned since the batch's last row. It matters under decay only. The
+        batch's rows are taken as consecutive, so row i weighs w_i · decay^(age + rows − 1 − i)
+        now. Without the newest rows (age 0) or the oldest the state is as if they had never come.
+        Without rows from between, the older ones stay as old as they were.
         """
         batch = plan(self, self._codes, block)
         weights = aged(batch.weights, self.decay, age)
@@ -96,10 +110,11 @@ class MomentAccumulator:
         self._load(elapsed(without(self.freeze(), part.freeze()), part.rows, age))
 
     def freeze(self) -> MomentState:
-        """The state so far, copied: O(d k), with exact scatter O(d²)."""
+        """Return the state so far, copied. Costs O(d k), with exact scatter O(d²)."""
         features, classes, sets = (
             Absent() if part is None else part.freeze() for part in (self._features, self._classes, self._sets)
         )
+
         return MomentState(
             self.encoding,
             self.scatter,
@@ -123,33 +138,37 @@ class MomentAccumulator:
 
     @property
     def columns(self) -> int:
-        """Target columns k."""
+        """Number of target columns k."""
         return len(self._targets.total) if self._targets.labelled else len(self._targets.values.mean)
 
     @property
     def label_rows(self) -> np.ndarray:
-        """(labels,) int64 rows of each label, counted whole; not to be written to."""
+        """Number of rows (labels,) int64 of each label. Read only."""
         return self._targets.label_rows
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels of which a row is left, in order of first appearance."""
+        """Labels with a row that was not unlearned, in order of first appearance."""
         return tuple(label for label, rows in zip(self.labels, self._targets.label_rows, strict=True) if rows)
 
     @property
     def label_set_count(self) -> int:
-        """Distinct label sets whose sums are kept."""
+        """Number of distinct label sets whose sums are kept."""
         return 0 if self._sets is None else self._sets.count
 
     def label_sets(self) -> set[frozenset[Label]]:
-        """The distinct sets of labels whose sums are kept; may be asked from another thread while rows are learned."""
+        """Return the distinct sets of labels whose sums are kept.
+
+        Another thread may call this while rows are learned.
+        """
         sets = () if self._sets is None else self._sets.sets
-        labels = self.labels  # after the sets: no set has a label that is not there
+        # Read after the sets, so that no set has a label that is missing here.
+        labels = self.labels
         return {frozenset(labels[code] for code in s) for s in sets}
 
     @property
     def one_label(self) -> bool:
-        """Whether rows must have just one label."""
+        """True if rows must have just one label."""
         return self._classes is not None
 
     def _load(self, state: MomentState) -> None:
@@ -169,13 +188,13 @@ class MomentAccumulator:
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
     def _plan_sets(self, batch: Plan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
-        """Each row's label set, and the sets that are new; may refuse, writes nothing."""
+        """Return each row's label set, and the sets that are new. May refuse, writes nothing."""
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
         return self._sets.plan(batch.encoded, batch.rows, batch.width, batch.dense)
 
     def _learn_plan(self, batch: Plan) -> None:
-        """Learn a batch that another accumulator of the same spec has checked; this one is empty."""
+        """Learn a batch that another accumulator of the same spec has checked. Self is empty."""
         ids, new = self._plan_sets(batch)
         if batch.rows:
             self._begin(batch, new)
@@ -183,7 +202,7 @@ class MomentAccumulator:
         self.rows, self.rows_skipped = batch.rows, batch.skipped
 
     def _begin(self, batch: Plan, new_sets: dict[tuple[int, ...], int]) -> None:
-        """Take over what the batch decides, and make room for its features, labels and label sets."""
+        """Apply what the batch decides, and make room for its features, labels and label sets."""
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
         self.scatter, self.n_features, self.dense = batch.scatter, batch.width, batch.dense
@@ -235,7 +254,10 @@ class MomentAccumulator:
         self._clock += stop - start
 
     def _learn_rows(self, X: Rows, w: np.ndarray, batch: Plan, start: int, stop: int) -> None:
-        """Learn rows X (rows, ≤ d), which are rows start:stop of the batch, of stored weights w."""
+        """Learn rows X (rows, ≤ d) of stored weights w.
+
+        They are rows start:stop of the batch.
+        """
         encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)
         values = None if encoded is None else self._targets.add(encoded, w)

@@ -1,13 +1,14 @@
-"""CentredSums: the mutable side of CentredPart, for dense rows, and sparse rows of exact scatter [mathematics §1].
+"""CentredSums: the mutable side of CentredPart [mathematics §1].
 
-A chunk of rows is centred on its own mean and joined by Chan, Golub and LeVeque's formula, whose last term is one more row
-of the matrix product. Sparse rows are shifted instead (`shifted_rows`) where few of their values are nonzero.
+It is for dense rows, and sparse rows of exact scatter. A chunk of rows is centred on its own mean
+and joined by Chan, Golub and LeVeque's formula, whose last term is one more row of the matrix
+product. Sparse rows are shifted instead (`shifted_rows`) if few of their values are nonzero.
+Products go into the sums in place if rows are few (dense_kernels), so a small batch allocates
+nothing of size d² or d k.
 
-Cost: d² / 2 (or d) + d k multiplications a row; sparse rows nonzeros² / 2, and d² a batch. Temporary memory: one chunk of
-8 MB. Only the lower triangle of the scatter is kept up to date; the frozen part is symmetric.
-
-Why this way: products go into the sums in place where rows are few (dense_kernels), so a small batch allocates nothing of
-size d² or d k.
+A row costs d² / 2 (or d) + d k multiplications. Sparse rows cost nonzeros² / 2, and d² a batch.
+Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter is kept up to date.
+The frozen part is symmetric.
 """
 
 from typing import NamedTuple
@@ -16,26 +17,38 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
+from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, padded
 from stream_dr.statistics.moments.dense_kernels import add_cross_product, add_outer, add_product, centre_rows, mirrored
 from stream_dr.statistics.moments.encoding import Encoded, dense_columns
 from stream_dr.statistics.moments.shifted_rows import add_products, shifted_rows
 
 CHUNK_VALUES = 1 << 20
-"""Values of a dense batch that are centred at once (8 MB)."""
+"""Number of values of a dense batch that are centred at once (8 MB)."""
 
 DENSE_SHARE = 0.15
-"""Share of nonzeros from which a chunk of sparse rows is multiplied as dense rows: faster from there on."""
+"""Share of nonzeros above which a chunk of sparse rows is multiplied as dense rows.
+
+It is faster from there on.
+"""
 
 
 def chunk_rows(width: int) -> int:
-    """Rows of `width` features that are centred at once."""
+    """Return the number of rows of `width` features that are centred at once."""
     return max(16, CHUNK_VALUES // max(1, width))
 
 
 class Joining(NamedTuple):
-    """How a chunk joins: step (d,) from our mean to its own, the share of it ours moves by, and root = √(N n / (N + n)):
-    root · step is the chunk's joining row."""
+    """Terms by which a chunk joins the sums.
+
+    Attributes
+    ----------
+    step : (d,)
+        From our mean to the chunk's.
+    share : float
+        Share of the step by which our mean moves.
+    root : float
+        √(N n / (N + n)). root · step is the chunk's joining row.
+    """
 
     step: np.ndarray
     share: float
@@ -46,7 +59,7 @@ class CentredSums:
     """The mutable side of CentredPart."""
 
     def __init__(self, part: CentredPart) -> None:
-        """Goes on from `part`, whose arrays it copies."""
+        """Continue from `part`, whose arrays are copied."""
         self.exact, self.weight = part.exact, part.weight
         self.mean, self.low = part.mean.copy(), part.low.copy()
         self._diagonal, self._cross = part.diagonal.copy(), part.cross.copy(order="C")
@@ -54,11 +67,11 @@ class CentredSums:
 
     @property
     def variances(self) -> np.ndarray:
-        """(d,) the diagonal of the scatter; not to be written to."""
+        """Diagonal (d,) of the scatter. Read only."""
         return np.diagonal(self._scatter) if self.exact else self._diagonal
 
     def freeze(self) -> CentredPart:
-        """The sums so far, copied."""
+        """Return the sums so far, copied."""
         scatter = mirrored(self._scatter) if self.exact else self._scatter
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
@@ -70,17 +83,18 @@ class CentredSums:
             sums *= factor
 
     def grow(self, width: int, columns: int) -> None:
-        """Room for more features (constant zero so far) and more target columns."""
+        """Make room for more features (constant zero so far) and more target columns."""
         self._cross = padded(self._cross, (width, columns))
         self.mean, self.low, self._nonzero = (padded(a, (width,)) for a in (self.mean, self.low, self._nonzero))
         self._scatter = padded(self._scatter, (width, width)) if self.exact else self._scatter
         self._diagonal = self._diagonal if self.exact else padded(self._diagonal, (width,))
 
     def add(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
-        """Add rows (b, ≤ d), dense of any float type or CSR, of weights (b,) summing to total, and their targets.
+        """Add rows of weights (b,) summing to total, and their targets.
 
-        Returns (b + 1, d) the rows √w (x − their mean) and the joining row; None for rows that weigh nothing, and for
-        sparse rows that were not made dense.
+        X: (b, ≤ d), dense of any float type or CSR. Returns the rows √w (x − their mean) and the
+        joining row (b + 1, d). Returns None for rows that weigh nothing, and for sparse rows that
+        were not made dense.
         """
         if not total > 0.0:
             return None
@@ -107,7 +121,7 @@ class CentredSums:
         return rows
 
     def _add_row(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
-        """One row, which is its own mean: all that it adds is the joining row."""
+        """Add one row, which is its own mean: only the joining row adds to the sums."""
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
         joining = self._join(high, np.zeros_like(high), total)
@@ -123,7 +137,7 @@ class CentredSums:
 
     def _add_sparse(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:
         z = shifted_rows(X.indptr, X.indices, X.data, weights, total, self._nonzero)
-        joining = self._join(*moved(z.shift, np.zeros_like(z.shift), z.rest), total)
+        joining = self._join(*dd_add(z.shift, np.zeros_like(z.shift), z.rest), total)
         add_products(z.indptr, z.indices, z.values, self._scatter)
         add_outer(self._scatter, z.rest, -total)
         add_outer(self._scatter, joining.step, joining.root**2)
@@ -141,7 +155,7 @@ class CentredSums:
         step = (high - self.mean) + (low - self.low)
         both = self.weight + total
         root = float(np.sqrt(self.weight / both * total))
-        self.mean, self.low = moved(self.mean, self.low, (total / both) * step)
+        self.mean, self.low = dd_add(self.mean, self.low, (total / both) * step)
         self.weight = both
         return Joining(step, total / both, root)
 
@@ -149,8 +163,16 @@ class CentredSums:
 class TargetRows(NamedTuple):
     """A chunk's targets, for the cross sums.
 
-    encoded: labels as columns. columns: k. before: (k,) ȳ before the chunk. values: (b + 1, k) continuous targets already
-    centred, with their joining row; None for labels.
+    Attributes
+    ----------
+    encoded : Encoded
+        Labels as columns.
+    columns : int
+        k.
+    before : (k,)
+        ȳ before the chunk.
+    values : (b + 1, k) or None
+        Continuous targets already centred, with their joining row. None for labels.
     """
 
     encoded: Encoded
@@ -159,7 +181,10 @@ class TargetRows(NamedTuple):
     values: np.ndarray | None = None
 
     def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
-        """(b + 1, k) √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before)."""
+        """Return √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before).
+
+        The result is (b + 1, k).
+        """
         if self.values is not None:
             return self.values
         b = len(weights)

@@ -1,11 +1,8 @@
 """ClassScatter: the scatter of each class about its own mean, for WMV [mathematics §2].
 
-Remembered: for each of k classes weight, mean and Σ w (x − m_j)(x − m_j)ᵀ.
-
-Cost: d² multiplications a row; memory 8·k·d² bytes (20 classes at d = 1,000: 160 MB), hence with exact scatter only,
-of no class otherwise.
-
-Why this way: these are the sums of dense rows, once a class; a class's rows are joined to its own.
+It holds weight, mean and Σ w (x − m_j)(x − m_j)ᵀ of each of k classes. These are the sums of dense
+rows, once a class. A row costs d² multiplications. Memory is 8·k·d² bytes (160 MB for 20 classes
+at d = 1,000), so it is kept with exact scatter only.
 """
 
 from typing import NamedTuple, Self
@@ -21,7 +18,15 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class ClassScatter(NamedTuple):
-    """Frozen: weights (k,), means (k, d) as mean + low, scatter (k, d, d); float64, stored units."""
+    """Frozen scatter of classes, float64, stored units.
+
+    Attributes
+    ----------
+    weights : (k,)
+    mean, low : (k, d)
+        The means are their sums.
+    scatter : (k, d, d)
+    """
 
     weights: np.ndarray
     mean: np.ndarray
@@ -30,27 +35,30 @@ class ClassScatter(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """Of no class."""
+        """Return the scatter of no class."""
         return cls(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)))
 
     def check(self, width: int, classes: int) -> None:
-        """Raise DamagedFile unless it is of so many features and classes; of no class without width."""
+        """Raise DamagedFile unless it has these numbers of features and classes.
+
+        Without a class it has no width.
+        """
         k, d = classes, width if classes else 0
         shaped(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
         finite(self, "mean", "low", "scatter")
         at_least(self, 0.0, "weights")
 
     def part(self, j: int) -> CentredPart:
-        """Class j's sums."""
+        """Return class j's sums."""
         sums = (self.mean[j], self.low[j], np.zeros(0), self.scatter[j], np.zeros((self.mean.shape[1], 0)))
         return CentredPart(True, float(self.weights[j]), *sums)
 
     def scaled(self, factor: float) -> Self:
-        """With every sum multiplied by factor."""
+        """Return it with every sum multiplied by factor."""
         return self._replace(weights=self.weights * factor, scatter=self.scatter * factor)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> Self:
-        """In `total` classes of `width` features, class j at columns[j]."""
+        """Return it with `total` classes of `width` features, class j at columns[j]."""
         k, d = self.mean.shape
         if not k:
             return self
@@ -61,7 +69,10 @@ class ClassScatter(NamedTuple):
         return type(self)(weights, mean, low, scatter)
 
     def join(self, other: "ClassScatter", sign: float, keep: np.ndarray) -> "ClassScatter":
-        """Of both; with sign −1 without other. Classes not in keep (k,) bool are emptied. Same width and classes."""
+        """Return the scatter of both. With sign −1 that without other.
+
+        Classes not in keep (k,) bool are emptied. Both have the same width and classes.
+        """
         if len(self.weights) == 0:
             return self
         nothing = empty_part(self.mean.shape[1], 0, exact=True)
@@ -73,7 +84,7 @@ class ClassScatter(NamedTuple):
 
 
 def stacked(parts: list[CentredPart]) -> ClassScatter:
-    """Parts of k ≥ 1 classes as one value."""
+    """Return parts of k ≥ 1 classes as one value."""
     return ClassScatter(
         np.array([p.weight for p in parts]),
         np.stack([p.mean for p in parts]),
@@ -86,11 +97,11 @@ class ClassScatterSums:
     """The mutable side of ClassScatter."""
 
     def __init__(self, part: ClassScatter) -> None:
-        """Goes on from `part`, whose arrays it copies."""
+        """Continue from `part`, whose arrays are copied."""
         self._classes = [CentredSums(part.part(j)) for j in range(len(part.weights))]
 
     def freeze(self) -> ClassScatter:
-        """The sums so far, copied."""
+        """Return the sums so far, copied."""
         return stacked([c.freeze() for c in self._classes]) if self._classes else ClassScatter.empty()
 
     def scaled(self, factor: float) -> None:
@@ -99,7 +110,7 @@ class ClassScatterSums:
             c.scaled(factor)
 
     def grow(self, width: int, columns: int) -> None:
-        """Room for more features and more classes."""
+        """Make room for more features and more classes."""
         for c in self._classes:
             c.grow(width, 0)
         for _ in range(columns - len(self._classes)):

@@ -1,15 +1,15 @@
-"""encoding: how targets become the k numeric columns whose cross sums with the features are remembered.
+"""encoding: how targets become the k numeric columns whose cross sums with the features are kept.
 
 - "none": unsupervised, targets are not read.
-- "indicator": labels: 1 where a row has the label; continuous targets: their values.
-- "zhou": 1/√m where a row has the label, m the row's number of labels [2S, HSL with Zhou's Laplacian]; a row without
-  labels has zeros.
-- `Fourier`: ψ(y) = √(2/q) cos(ωᵀy + b), random features of an RBF kernel on continuous y [SRP; mathematics §2].
+- "indicator": labels are 1 where a row has the label. Continuous targets are their values.
+- "zhou": labels are 1/√m where a row has the label, m the row's number of labels [2S, HSL with
+  Zhou's Laplacian]. A row without labels has zeros.
+- `Fourier`: ψ(y) = √(2/q) cos(ωᵀy + b), random features of an RBF kernel on continuous y [SRP;
+  mathematics §2].
 
-Cost: O(labels of the batch) for labels; they stay sparse, one code a label and one value a row.
-
-Why this way: ω and b are drawn from (seed, column index), so states of different machines, and of a target that is wider,
-agree on them without exchanging anything.
+Labels stay sparse, one code a label and one value a row, so a batch costs O(its labels). ω and b
+are drawn from (seed, column index), so states of different machines, and of a target that is
+wider, agree on them without exchanging anything.
 """
 
 from typing import NamedTuple
@@ -25,10 +25,19 @@ ENCODINGS = ("none", "indicator", "zhou")
 
 @nested_state
 class Fourier(NamedTuple):
-    """ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²), b ~ U(0, 2π) [mathematics §2].
+    """Random Fourier features ψ(y) = √(2/size) cos(ωᵀy + b) of continuous targets [mathematics §2].
 
-    size: number of columns q. bandwidth: σ of exp(−|y − y'|²/(2σ²)), in the units of y. seed: of the draws. Labels
-    stay their indicator: on one label a row, an RBF kernel of the indicator is the delta kernel up to a factor.
+    ω ~ N(0, I/bandwidth²), b ~ U(0, 2π). Labels stay their indicator: on one label a row, an RBF
+    kernel of the indicator is the delta kernel up to a factor.
+
+    Attributes
+    ----------
+    size : int
+        Number of columns q.
+    bandwidth : float
+        σ of exp(−|y − y'|²/(2σ²)), in the units of y.
+    seed : int
+        Seed of the draws.
     """
 
     size: int
@@ -36,7 +45,7 @@ class Fourier(NamedTuple):
     seed: int = 0
 
     def draw(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """ω (width, size) and b (size,), column j drawn from (seed, j)."""
+        """Return ω (width, size) and b (size,), column j drawn from (seed, j)."""
         omega, phase = np.empty((width, self.size)), np.empty(self.size)
         for j in range(self.size):
             random = np.random.default_rng((self.seed, j))
@@ -45,7 +54,7 @@ class Fourier(NamedTuple):
         return omega, phase
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
-        """ψ of values (rows, width) as (rows, size) float64."""
+        """Return ψ of values (rows, width) as (rows, size) float64."""
         omega, phase = self.draw(values.shape[1])
         return np.sqrt(2.0 / self.size) * np.cos(values @ omega + phase)
 
@@ -56,9 +65,16 @@ Encoding = str | Fourier
 class Encoded(NamedTuple):
     """The targets of one batch as columns, sparse for labels.
 
-    codes: (entries,) int32 columns, row by row. indptr: (rows + 1,) int64, row i's codes are
-    codes[indptr[i]:indptr[i + 1]]; None where every row has just one. row_values: (rows,) the value of each of the row's
-    entries, None for 1. values: (rows, k) float64 where targets are continuous, else None.
+    Attributes
+    ----------
+    codes : (entries,) int32
+        Columns, row by row.
+    indptr : (rows + 1,) int64 or None
+        Row i's codes are codes[indptr[i]:indptr[i + 1]]. None if every row has just one.
+    row_values : (rows,) or None
+        Value of each of the row's entries. None for 1.
+    values : (rows, k) float64 or None
+        Continuous targets.
     """
 
     codes: np.ndarray
@@ -68,7 +84,7 @@ class Encoded(NamedTuple):
 
 
 def check_encoding(encoding: Encoding) -> None:
-    """Raise InvalidParameter for an encoding that is not known."""
+    """Raise InvalidParameter for an unknown encoding."""
     if isinstance(encoding, Fourier):
         if encoding.size < 1 or not encoding.bandwidth > 0:
             raise InvalidParameter(f"{encoding}: size must be at least 1 and bandwidth above 0.")
@@ -77,13 +93,16 @@ def check_encoding(encoding: Encoding) -> None:
 
 
 def check_kind(encoding: Encoding, kind: str) -> None:
-    """Raise TargetKindMismatch when targets of this kind have no such encoding."""
+    """Raise TargetKindMismatch if targets of this kind have no such encoding."""
     if encoding == "zhou" and kind == "continuous":
         raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
 
 
 def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded:
-    """Targets (every row present) as columns; `columns` (labels of the batch,) int32 maps the batch's codes to ours."""
+    """Return targets (every row present) as columns.
+
+    columns: (labels of the batch,) int32 maps the batch's codes to ours.
+    """
     if targets.values is not None:
         values = encoding(targets.values) if isinstance(encoding, Fourier) else targets.values
         return Encoded(np.empty(0, dtype=np.int32), values=values)
@@ -95,7 +114,7 @@ def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded
 
 
 def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray:
-    """Rows start:stop of the encoded targets as (rows, k) float64."""
+    """Return rows start:stop of the encoded targets as (rows, k) float64."""
     if encoded.values is not None:
         return encoded.values[start:stop]
     out = np.zeros((stop - start, k))
@@ -110,7 +129,7 @@ def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray
 
 
 def encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
-    """Rows start:stop of encoded targets."""
+    """Return rows start:stop of encoded targets."""
     values = None if encoded.values is None else encoded.values[start:stop]
     row_values = None if encoded.row_values is None else encoded.row_values[start:stop]
     if values is not None:

@@ -1,13 +1,14 @@
-"""LabelSets: sums of rows per distinct set of labels, from which HSL's clique and star Laplacians are exact in one pass.
+"""LabelSets: sums of rows per distinct set of labels, for HSL's clique and star Laplacians.
 
-Clique and star weigh a row by totals known only at the end, which depend on the row through its set of labels alone. So
-for each distinct set s its weight w_s and sum t_s = Σ w x are remembered [mathematics §3]; `cross` gives
-Σ_s (t_s − w_s x̄) c_sᵀ for any coefficients c. Dense rows: the mean of the set's rows as two numbers,
-t_s − w_s x̄ = w_s (mean − x̄). Sparse rows: t_s in a table of the (set, feature) pairs that occurred.
+Clique and star weigh a row by totals known only at the end, which depend on the row through its
+set of labels alone. So for each distinct set s its weight w_s and sum t_s = Σ w x are kept
+[mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for any coefficients c, exact in one
+pass. (Running totals would depend on the order of rows, up to 55° off.) For dense rows the mean of
+the set's rows is kept as two numbers, t_s − w_s x̄ = w_s (mean − x̄). For sparse rows t_s is in a
+table of the (set, feature) pairs that occurred.
 
-Cost: O(d) a dense row, O(nonzeros) a sparse one; memory 16·d bytes a set, or about 32 a pair; at most 20,000 sets.
-
-Why this way: running totals instead would depend on the order of rows (up to 55° off).
+A dense row costs O(d), a sparse one O(nonzeros). Memory is 16·d bytes a set, or about 32 a pair,
+for at most 20,000 sets.
 """
 
 from typing import NamedTuple, Self
@@ -18,33 +19,42 @@ import scipy.sparse as sp
 from stream_dr.checks import MOST_ROWS, finite, same, shaped, within, wrong
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.centred_part import moved
+from stream_dr.statistics.moments.centred_part import dd_add
 from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.moments.pair_table import FULL, PairTable
 from stream_dr.statistics.moments.set_kernels import add_set_means
 from stream_dr.statistics.protocol import nested_state
 
 MOST_SETS = 20_000
-"""Distinct label sets that are kept."""
+"""Largest number of distinct label sets."""
 
 MOST_VALUES = 1 << 27
-"""Numbers kept for dense sets (1 GiB): sets · 2 d."""
+"""Largest number of values kept for dense sets (1 GiB): sets · 2 d."""
 
 SHIFT = 32
-"""A pair's key is (set << SHIFT) | feature."""
+"""Bits of the feature in a pair's key, which is (set << SHIFT) | feature."""
 
 
 def most_sets(width: int, dense: bool) -> int:
-    """Distinct label sets that are kept of rows of this width."""
+    """Return the largest number of distinct label sets for rows of this width."""
     return min(MOST_SETS, MOST_VALUES // (2 * max(width, 1))) if dense else MOST_SETS
 
 
 @nested_state
 class LabelSets(NamedTuple):
-    """Frozen; stored units.
+    """Frozen sums per label set, in stored units.
 
-    sets: tuples of ascending codes into the state's labels. weights: (sets,) w_s. rows: (sets,) int64. dense: whether
-    means are kept. mean, low: (sets, d), or (0, 0). keys, sums: the table of pairs, or (0,).
+    Attributes
+    ----------
+    sets : tuple
+        Tuples of ascending codes into the state's labels.
+    weights : (sets,)
+        w_s.
+    rows : (sets,) int64
+    dense : bool
+        True if means are kept.
+    mean, low : (sets, d), or (0, 0) keys, sums : (slots,), or (0,)
+        The table of pairs.
     """
 
     sets: tuple[tuple[int, ...], ...]
@@ -58,12 +68,12 @@ class LabelSets(NamedTuple):
 
     @classmethod
     def empty(cls, dense: bool = False) -> Self:
-        """Of no set."""
+        """Return the sums of no set."""
         none, counts = np.zeros(0), np.zeros(0, dtype=np.int64)
         return cls((), none, counts, dense, np.zeros((0, 0)), np.zeros((0, 0)), counts.copy(), none.copy())
 
     def check(self, width: int, labels: int, dense: bool) -> None:
-        """Raise DamagedFile unless its sets are of so many labels and its sums of rows of so many features."""
+        """Raise DamagedFile unless its sets and sums have these numbers of labels and features."""
         same(self, "dense", dense)
         count, slots = len(self.sets), len(self.keys)
         ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < labels for s in self.sets if s)
@@ -86,13 +96,16 @@ class LabelSets(NamedTuple):
             raise wrong(self, "keys", "of sets or features that are not there", f"of {count} sets and {width} features")
 
     def membership(self, labels: int) -> sp.csr_matrix:
-        """(sets, labels) 1 where the set has the label."""
+        """Return (sets, labels) 1 where the set has the label."""
         indptr = np.concatenate(([0], np.cumsum([len(s) for s in self.sets]))).astype(np.int64)
         indices = np.array([code for s in self.sets for code in s], dtype=np.int64)
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """(d, m) Σ_s (t_s − w_s x̄) columns[s], x̄ = mean + low (d,), columns: (sets, m) dense or sparse."""
+        """Return Σ_s (t_s − w_s x̄) columns[s] (d, m), x̄ = mean + low (d,).
+
+        columns: (sets, m), dense or sparse.
+        """
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
         if self.dense:
             deviation = (_wide(self.mean, len(mean)) - mean) + (_wide(self.low, len(low)) - low)
@@ -100,35 +113,35 @@ class LabelSets(NamedTuple):
         return np.asarray(self.pairs(len(mean)).T @ columns) - np.outer(mean + low, self.weights @ columns)
 
     def pairs(self, width: int) -> sp.csr_matrix:
-        """(sets, width) the sums t_s of sparse rows."""
+        """Return the sums t_s (sets, width) of sparse rows."""
         there = np.flatnonzero(self.keys >= 0)
         there = there[np.argsort(self.keys[there])]
         rows, columns = self.keys[there] >> SHIFT, self.keys[there] & ((1 << SHIFT) - 1)
         return sp.csr_matrix((self.sums[there], (rows, columns)), shape=(len(self.sets), width))
 
     def recoded(self, codes: np.ndarray) -> Self:
-        """With label j called codes[j]."""
+        """Return the sums with label j renumbered to codes[j]."""
         return self._replace(sets=tuple(tuple(sorted(int(codes[c]) for c in s)) for s in self.sets))
 
-    def renumbered(self, goes: np.ndarray, width: int) -> Self:
-        """With feature i called goes[i], of `width` features."""
+    def renumbered(self, new_index: np.ndarray, width: int) -> Self:
+        """Return the sums with feature i renumbered to new_index[i], of `width` features."""
         if self.dense:
             mean, low = np.zeros((2, len(self.mean), width))
-            mean[:, goes[: self.mean.shape[1]]], low[:, goes[: self.low.shape[1]]] = self.mean, self.low
+            mean[:, new_index[: self.mean.shape[1]]], low[:, new_index[: self.low.shape[1]]] = self.mean, self.low
             return self._replace(mean=mean, low=low)
         there = np.flatnonzero(self.keys >= 0)
         keys = self.keys[there]
         table = PairTable(np.zeros(0, dtype=np.int64), np.zeros(0))
-        table.add((keys >> SHIFT << SHIFT) | goes[keys & ((1 << SHIFT) - 1)], self.sums[there])
+        table.add((keys >> SHIFT << SHIFT) | new_index[keys & ((1 << SHIFT) - 1)], self.sums[there])
         keys, sums = table.copies()
         return self._replace(keys=keys, sums=sums)
 
     def scaled(self, factor: float) -> Self:
-        """With every sum multiplied by factor."""
+        """Return the sums multiplied by factor."""
         return self._replace(weights=self.weights * factor, sums=self.sums * factor)
 
     def densified(self, width: int) -> Self:
-        """With means instead of the table."""
+        """Return the sums with means instead of the table."""
         if self.dense:
             return self._replace(mean=_wide(self.mean, width), low=_wide(self.low, width))
         safe = np.where(self.weights > 0.0, self.weights, 1.0)
@@ -137,14 +150,17 @@ class LabelSets(NamedTuple):
         return empty._replace(sets=self.sets, weights=self.weights, rows=self.rows, mean=mean, low=np.zeros_like(mean))
 
     def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
-        """Of both, labels coded alike; with sign −1 without other, whose sets must be here. An emptied set is zero."""
+        """Return the sums of both, labels coded alike. With sign −1 those without other.
+
+        other's sets must then be here. An emptied set is zero.
+        """
         sums = LabelSetSums(self)
         sums.join(other, width, sign)
         return sums.freeze()
 
 
 def _wide(array: np.ndarray, width: int) -> np.ndarray:
-    """Rows of array with zeros up to width columns."""
+    """Return rows of array with zeros up to width columns."""
     if array.shape[1] == width:
         return array
     out = np.zeros((len(array), width))
@@ -156,7 +172,7 @@ class LabelSetSums:
     """The mutable side of LabelSets."""
 
     def __init__(self, part: LabelSets) -> None:
-        """Goes on from `part`, whose arrays it copies."""
+        """Continue from `part`, whose arrays are copied."""
         self._load(part)
 
     def _load(self, part: LabelSets) -> None:
@@ -168,7 +184,7 @@ class LabelSetSums:
 
     @property
     def count(self) -> int:
-        """Sets met so far."""
+        """Number of sets met so far."""
         return len(self._ids)
 
     @property
@@ -177,7 +193,7 @@ class LabelSetSums:
         return tuple(self._ids)
 
     def freeze(self) -> LabelSets:
-        """The sums so far, copied."""
+        """Return the sums so far, copied."""
         n = len(self._ids)
         weights, rows, mean, low = (a[:n].copy() for a in (self._weights, self._rows, self._mean, self._low))
         return LabelSets(tuple(self._ids), weights, rows, self._dense, mean, low, *self._table.copies())
@@ -185,9 +201,9 @@ class LabelSetSums:
     def plan(
         self, encoded: Encoded, rows: int, width: int, dense: bool
     ) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
-        """Each row's set (rows,) int64, −1 without labels, and the sets that are new. Writes nothing.
+        """Return each row's set (rows,) int64, and the sets that are new. Writes nothing.
 
-        Raises LimitExceeded past 20,000 sets, or 1 GiB of sums.
+        Rows without labels have −1. Raises LimitExceeded beyond 20,000 sets, or 1 GiB of sums.
         """
         new: dict[tuple[int, ...], int] = {}
         known = len(self._ids)
@@ -196,8 +212,9 @@ class LabelSetSums:
         at = range(rows + 1) if encoded.indptr is None else encoded.indptr.tolist()
         for i in range(rows):
             own = tuple(sorted(codes[at[i] : at[i + 1]]))
-            found = self._ids.get(own) if own else -1
-            ids[i] = new.setdefault(own, known + len(new)) if found is None else found
+            known_id = self._ids.get(own) if own else -1
+            ids[i] = new.setdefault(own, known + len(new)) if known_id is None else known_id
+
         total = known + len(new)
         most = most_sets(width, dense or self._dense)
         if total > most:
@@ -234,29 +251,31 @@ class LabelSetSums:
         self._table.scaled(factor)
 
     def join(self, other: LabelSets, width: int, sign: float) -> None:
-        """Add other's sums, or with sign −1 take them out."""
+        """Add other's sums, or with sign −1 subtract them."""
         new: dict[tuple[int, ...], int] = {}
         for s in other.sets:
             if s not in self._ids:
                 new[s] = len(self._ids) + len(new)
         self.begin(new, width, self._dense or other.dense)
+
         other = other.densified(width) if self._dense else other
         at = np.array([self._ids[s] for s in other.sets], dtype=np.int64)
         if self._dense:
             self._join_means(other, at, sign)
         else:
             self._table.join(other.keys, other.sums * sign, at, SHIFT)
+
         self._weights[at] += sign * other.weights
         self._rows[at] += other.rows if sign > 0 else -other.rows
         if sign < 0:
             self._clear(np.flatnonzero(self._rows[: len(self._ids)] <= 0))
 
     def _join_means(self, other: LabelSets, at: np.ndarray, sign: float) -> None:
-        left = self._weights[at] + sign * other.weights
-        share = np.divide(sign * other.weights, left, out=np.zeros_like(left), where=left > 0.0)[:, None]
+        remaining = self._weights[at] + sign * other.weights
+        share = np.divide(sign * other.weights, remaining, out=np.zeros_like(remaining), where=remaining > 0.0)[:, None]
         step = (other.mean - self._mean[at]) + (other.low - self._low[at])
         new = self._weights[at, None] == 0.0
-        mean, low = moved(self._mean[at], self._low[at], share * step)
+        mean, low = dd_add(self._mean[at], self._low[at], share * step)
         self._mean[at], self._low[at] = np.where(new, other.mean, mean), np.where(new, other.low, low)
 
     def _clear(self, gone: np.ndarray) -> None:

@@ -1,9 +1,11 @@
-"""Largest: the largest sums that unlearning has taken rows from, by which what is left can tell its digits [mathematics §1].
+"""Largest: the largest sums that unlearning has taken rows from [mathematics §1].
 
-A sum that rows are taken from keeps the rounding that it had while they were in it. Beside a column that is large by itself
-a total says nothing of a small one, so the scatter of every column is remembered, and of every target, and the weight.
+A sum that rows are taken from keeps the rounding that it had while they were in it. So the largest
+sizes tell how many digits remain. A total says nothing of a small column beside a large one, so
+the scatter of every column and of every target, and the weight, are kept.
 
-Cost: O(d + k) an unlearn, nothing to learn; memory 8·(d + k) bytes once something was unlearned.
+An unlearn costs O(d + k), learning nothing. Memory is 8·(d + k) bytes once something was
+unlearned.
 """
 
 from typing import NamedTuple
@@ -17,14 +19,21 @@ from stream_dr.statistics.protocol import nested_state
 EPS = float(np.finfo(np.float64).eps)
 
 MOST_LOST = 1e-6
-"""Relative error left by unlearning from which it is refused."""
+"""Relative error left by unlearning above which it is refused."""
 
 
 @nested_state
 class Largest(NamedTuple):
-    """Sizes of a state's sums, in its stored units; all 0 before any unlearn.
+    """Sizes of a state's sums, in its stored units. All 0 before any unlearn.
 
-    weight: N. features: (≤ d,) scatter of each column. targets: (≤ k,) n_j of labels, scatter of numbers.
+    Attributes
+    ----------
+    weight : float
+        N.
+    features : (≤ d,)
+        Scatter of each column.
+    targets : (≤ k,)
+        n_j of labels, scatter of numbers.
     """
 
     weight: float = 0.0
@@ -32,24 +41,24 @@ class Largest(NamedTuple):
     targets: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile unless it is of at most so many features and target columns."""
+        """Raise DamagedFile unless it has at most these numbers of features and target columns."""
         shaped(self, np.float64, features=(min(len(self.features), width),))
         shaped(self, np.float64, targets=(min(len(self.targets), columns),))
         finite(self, "features", "targets")
         at_least(self, 0.0, "weight")
 
     def scaled(self, factor: float) -> "Largest":
-        """Of sums multiplied by factor."""
+        """Return the sizes of sums multiplied by factor."""
         return Largest(self.weight * factor, self.features * factor, self.targets * factor)
 
     def aligned(self, columns: np.ndarray, total: int) -> "Largest":
-        """With `total` target columns, column j at columns[j]."""
+        """Return it with `total` target columns, column j at columns[j]."""
         targets = np.zeros(total)
         targets[columns[: len(self.targets)]] = self.targets
         return self._replace(targets=targets)
 
     def join(self, other: "Largest") -> "Largest":
-        """The larger of both, sum by sum."""
+        """Return the larger of both, sum by sum."""
         return Largest(
             max(self.weight, other.weight),
             np.maximum(*_alike(self.features, other.features)),
@@ -57,17 +66,20 @@ class Largest(NamedTuple):
         )
 
     def lost(self, now: "Largest") -> float:
-        """Relative error that the sums `now` have for having been this large: the worst of N, columns and targets."""
+        """Return the relative error that the sums `now` have for having been this large.
+
+        It is the worst of N, columns and targets.
+        """
         pairs = [(np.array([self.weight]), np.array([now.weight])), _alike(self.features, now.features)]
         worst = 0.0
-        for before, left in (*pairs, _alike(self.targets, now.targets)):
-            before, left = before[before > 0.0], left[before > 0.0]
+        for before, remaining in (*pairs, _alike(self.targets, now.targets)):
+            before, remaining = before[before > 0.0], remaining[before > 0.0]
             with np.errstate(divide="ignore"):
-                worst = max(worst, float((before / np.maximum(left, 0.0)).max(initial=0.0)))
+                worst = max(worst, float((before / np.maximum(remaining, 0.0)).max(initial=0.0)))
         return EPS * worst
 
 
 def _alike(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both with zeros up to the length of the longer one."""
+    """Return both with zeros up to the length of the longer one."""
     shape = (max(len(a), len(b)),)
     return padded(a, shape), padded(b, shape)

@@ -1,8 +1,8 @@
 """PairTable: sums keyed by 64-bit integers, in two flat arrays (open addressing, linear probing).
 
-Cost: one lookup (20-50 ns) a value; 16 bytes a slot, at most 60 % of the slots in use, doubled when more are needed.
-
-Why this way: the arrays are the state: nothing is rebuilt to save or restore it, so a restored table goes on bit-equal.
+The arrays are the state: nothing is rebuilt to save or restore it, so a restored table continues
+bit-equal. A value costs one lookup (20-50 ns). A slot takes 16 bytes. At most 60 % of the slots
+are in use, and their number doubles when more are needed.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ FULL = 0.6
 
 @compiled(forceinline=True)
 def _slot(keys: np.ndarray, key: int) -> int:
-    """Where key is, or would be put; an unused slot holds −1."""
+    """Return the slot that holds key, or would. An unused slot holds −1."""
     mask = len(keys) - 1
     mixed = key * 0x9E3779B97F4A7C1
     at = (mixed ^ (mixed >> 32)) & mask
@@ -25,7 +25,7 @@ def _slot(keys: np.ndarray, key: int) -> int:
 
 @compiled()
 def _insert(keys: np.ndarray, sums: np.ndarray, new: np.ndarray, values: np.ndarray) -> int:
-    """Add values at their keys; the number of keys that were not there."""
+    """Add values at their keys, and return the number of keys that were new."""
     added = 0
     for i in range(len(new)):
         at = _slot(keys, new[i])
@@ -40,12 +40,15 @@ class PairTable:
     """Sums by key ≥ 0."""
 
     def __init__(self, keys: np.ndarray, sums: np.ndarray) -> None:
-        """Owns keys (slots,) int64 and sums (slots,) float64, slots a power of two or 0."""
+        """Take ownership of keys (slots,) int64 and sums (slots,) float64.
+
+        slots is a power of two or 0.
+        """
         self._keys, self._sums = keys, sums
         self._used = int(np.count_nonzero(keys >= 0))
 
     def copies(self) -> tuple[np.ndarray, np.ndarray]:
-        """Copies of keys and sums."""
+        """Return copies of keys and sums."""
         return self._keys.copy(), self._sums.copy()
 
     def add(self, keys: np.ndarray, values: np.ndarray) -> None:
@@ -55,7 +58,10 @@ class PairTable:
             self._used += _insert(self._keys, self._sums, keys.astype(np.int64, copy=False), values)
 
     def join(self, keys: np.ndarray, sums: np.ndarray, high: np.ndarray, shift: int) -> None:
-        """Add another table's sums, its keys' part above `shift` bits replaced through high."""
+        """Add another table's sums.
+
+        The part of its keys above `shift` bits is replaced through high.
+        """
         there = np.flatnonzero(keys >= 0)
         there = there[np.argsort(keys[there])]
         own = (high[keys[there] >> shift] << shift) | (keys[there] & ((1 << shift) - 1))
@@ -70,7 +76,7 @@ class PairTable:
         self._sums *= factor
 
     def _room(self, wanted: int) -> None:
-        """Slots for `wanted` keys."""
+        """Make slots for `wanted` keys."""
         slots = max(64, len(self._keys))
         while wanted > FULL * slots:
             slots *= 2

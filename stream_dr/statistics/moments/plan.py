@@ -1,11 +1,8 @@
-"""moment_plan: every check of a batch, and what it will change, before MomentAccumulator writes anything.
+"""plan: every check of a batch, and its effect, before MomentAccumulator writes anything.
 
-A Plan holds the rows to learn, their weights and encoded targets, and what the accumulator will be like afterwards: its
-width, kind of scatter, kind of targets and vocabulary.
-
-Cost: O(labels) for the targets, and one look at every value where the block does not say that it was looked at.
-
-Why this way: an error leaves the accumulator as it was because nothing has been written yet, not because it was undone.
+An error leaves the accumulator unchanged because nothing has been written yet, not because it was
+undone. Costs O(labels) for the targets, and one look at every value unless the block says that it
+was checked.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -21,7 +18,7 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows
 
 
 class Learner(Protocol):
-    """What a plan needs to know of the accumulator."""
+    """The accumulator, as far as a plan reads it."""
 
     encoding: Encoding
     scatter: str
@@ -33,21 +30,29 @@ class Learner(Protocol):
 
     @property
     def columns(self) -> int:
-        """Target columns k."""
+        """Number of target columns k."""
         ...
 
     @property
     def one_label(self) -> bool:
-        """Whether rows must have just one label."""
+        """True if rows must have just one label."""
         ...
 
 
 class Plan(NamedTuple):
-    """A batch that may be learned.
+    """A batch that may be learned, and the accumulator's properties after it.
 
-    X: (rows, ≤ width) dense or CSR. weights: (rows,) float64. encoded: its targets, None for unsupervised learners.
-    skipped: rows left out. scatter, width, columns, dense, target_kind, target_width, labels: the accumulator's after the
-    batch.
+    Attributes
+    ----------
+    X : (rows, ≤ width)
+        Dense or CSR.
+    weights : (rows,) float64
+    encoded : Encoded or None
+        Its targets. None for unsupervised learners.
+    skipped : int
+        Rows left out.
+    scatter, width, columns, dense, target_kind, target_width, labels
+        The accumulator's after the batch.
     """
 
     X: Rows
@@ -64,22 +69,24 @@ class Plan(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows to learn."""
+        """Number of rows to learn."""
         return len(self.weights)
 
     @property
     def sparse(self) -> bool:
-        """Whether rows are CSR."""
+        """True if rows are CSR."""
         return not isinstance(self.X, np.ndarray)
 
 
 def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
-    """The plan of a batch; `codes` is the learner's vocabulary, label → column.
+    """Return the plan of a batch.
 
-    Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
+    codes: the learner's vocabulary, label → column. Raises NotFinite, WidthMismatch,
+    TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
     """
     _check_width(learner, block)
     check_rows(block)
+
     weights = as_weights(block.weights, block.rows)
     skipped = 0
     if learner.encoding == "none":
@@ -88,32 +95,38 @@ def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
         _check_targets(learner, block.y, block.rows)
         block, skipped = labelled_rows(block._replace(weights=weights))
         weights, y = block.weights, block.y
+
     weights = row_weights(weights, block.rows)
     scatter, width = learner.scatter, max(learner.n_features, block.features)
     if scatter == "auto" and block.rows:
         stated = not block.sparse or block.width_stated
         scatter = "exact" if stated and block.features <= EXACT_WIDTH else "diagonal"
+
     kind, labels, columns, encoded = learner.target_kind, learner.labels, learner.columns, None
-    given = learner.target_width
+    target_width = learner.target_width
     if y is not None:
-        kind, given = y.kind, 0 if y.values is None else y.values.shape[1]
+        kind, target_width = y.kind, 0 if y.values is None else y.values.shape[1]
         labels, column = vocabulary(codes, labels, y)
         encoded = encode(y, learner.encoding, column)
         columns = len(labels) if encoded.values is None else encoded.values.shape[1]
+
     dense = learner.dense or not block.sparse
-    return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, given, labels)
+    return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels)
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """The vocabulary with the batch's new labels at its end, and the column (labels of the batch,) int32 of each."""
+    """Return the vocabulary with the batch's new labels at its end, and each label's column.
+
+    The columns are (labels of the batch,) int32.
+    """
     new = [label for label in y.labels if label not in codes]
     column = np.empty(len(y.labels), dtype=np.int32)
     fresh = len(labels)
     for i, label in enumerate(y.labels):
-        found = codes.get(label)
-        if found is None:
-            found, fresh = fresh, fresh + 1
-        column[i] = found
+        code = codes.get(label)
+        if code is None:
+            code, fresh = fresh, fresh + 1
+        column[i] = code
     return (labels + tuple(new) if new else labels), column
 
 
@@ -124,11 +137,13 @@ def _check_width(learner: Learner, block: Block) -> None:
             f"batch has {features} features; this model was started with {learner.n_features}. "
             "Send those columns or start a new model."
         )
+
     if learner.dense and features > learner.n_features:
         raise WidthMismatch(
             f"sparse batch has {features} features; dense rows have fixed them at {learner.n_features}. "
             "Send at most those or start a new model."
         )
+
     if learner.scatter == "exact" and features > EXACT_WIDTH:
         advice = "Use MMC, which has a diagonal form" if learner.one_label else 'Start a model with scatter="diagonal"'
         raise TooManyFeatures(
@@ -148,11 +163,13 @@ def _check_targets(learner: Learner, y: Any, rows: int) -> None:
             f"targets are of kind {y.kind}; this model was started with {learner.target_kind}. "
             f"Pass {learner.target_kind} targets or start a new model."
         )
+
     check_kind(learner.encoding, y.kind)
     if learner.one_label and y.kind != "class":
         raise TargetKindMismatch(
             f"{y.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."
         )
+
     check_label_type(learner.labels, y.labels)
     if y.kind != "continuous":
         return

@@ -20,7 +20,7 @@ def add_set_means(
             high = mean[s, j]
             step = share * ((np.float64(X[i, j]) - high) - low[s, j])
             total = high + step
-            kept = total - high
-            rest = low[s, j] + ((high - (total - kept)) + (step - kept))
+            added = total - high
+            rest = low[s, j] + ((high - (total - added)) + (step - added))
             mean[s, j] = total + rest
             low[s, j] = rest - (mean[s, j] - total)

@@ -57,6 +57,8 @@ def _shifts(
                     nonzero[j] += 1.0
                     there[j] += weights[i]
                     shift[j] += (v - shift[j]) * (weights[i] / there[j])
+
+    # Features nonzero in half of the weight or more keep their shift.
     columns = np.empty(len(shift), dtype=np.int64)
     used = 0
     for j in range(len(shift)):
@@ -103,6 +105,8 @@ def _shift(
                     out_indices[used] = j
                     out_values[used] = v
                     used += 1
+
+            # Weigh the row's entries and add them to the mean of what is left.
             for e in range(first, used):
                 rest[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root

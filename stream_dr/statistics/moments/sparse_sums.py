@@ -1,16 +1,17 @@
-"""SparseSums: what is remembered of sparse rows when their scatter is not: sums about a point, touched only where rows are.
+"""SparseSums: sums about a point for sparse rows without exact scatter, touched only where rows are.
 
-Remembered a feature: n (weight of its nonzeros), c (the first of them), Σ w (v − c) and Σ w (v − c)² over its nonzeros;
-and the cross sums Σ w x (y − r)ᵀ (d, k), r a reference near ȳ for continuous targets, zero for labels. With μ and q the
-mean and spread of the nonzeros and N the weight of all rows, x̄ = n μ / N and diag(Cxx) = q + n (N − n) / N · μ²
-[mathematics §1], which never subtracts two large numbers.
+Each feature has n (weight of its nonzeros), c (the first of them), Σ w (v − c) and Σ w (v − c)²
+over its nonzeros, and the cross sums Σ w x (y − r)ᵀ (d, k). r is a reference near ȳ for continuous
+targets, zero for labels. With μ and q the mean and spread of the nonzeros and N the weight of all
+rows, x̄ = n μ / N and diag(Cxx) = q + n (N − n) / N · μ² [mathematics §1]. This never subtracts
+two large numbers.
 
-Cost: O(nonzeros · (labels of the row + 1)) a batch, whatever d and k; memory 8 d (k + 4) bytes. Arrays are kept with room
-to grow, doubled when it runs out.
+Centring would cost O(d k) a batch. Cxy = Σ w x (y − r)ᵀ − N x̄ (ȳ − r)ᵀ loses |mean|/std of its
+precision, which is below 1 for a feature absent from half of the rows. Under decay c moves to μ
+whenever the clock renormalises. Otherwise a first value far off would outlive its own weight.
 
-Why this way: centring would cost O(d k) a batch. Cxy = Σ w x (y − r)ᵀ − N x̄ (ȳ − r)ᵀ loses |mean|/std of its precision,
-which is below 1 for a feature absent from half of the rows. Under decay c moves to μ whenever the clock renormalises:
-a first value that was far off would otherwise outlive its own weight.
+A batch costs O(nonzeros · (labels of the row + 1)), whatever d and k. Memory is 8 d (k + 4) bytes.
+Arrays have room to grow, and double when it runs out.
 """
 
 from typing import NamedTuple, Self
@@ -20,7 +21,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import finite, shaped, wrong
 from stream_dr.statistics.aligned import aligned_zeros
-from stream_dr.statistics.moments.centred_part import CentredPart, moved, padded
+from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, padded
 from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.moments.sparse_kernels import LINE, add_features, add_label_sets, add_one_label, add_values
 from stream_dr.statistics.moments.target_sums import TargetSums
@@ -30,20 +31,27 @@ WEIGHT, POINT, SUM, SQUARES = range(4)
 """Columns of `features`."""
 
 HEAD = 4
-"""Where a feature's cross sums begin in its record, behind the four."""
+"""Column of a feature's record where its cross sums begin."""
 
 FAR = 8.0
-"""Standard deviations by which ȳ may leave the reference of continuous targets."""
+"""Number of standard deviations by which ȳ may leave the reference of continuous targets."""
 
 NOTHING = 1e-14
-"""A share of a feature's weight below this is none."""
+"""Share of a feature's weight below which it counts as none."""
 
 
 @nested_state
 class SparsePart(NamedTuple):
-    """What SparseSums remembers, frozen. All float64, stored units.
+    """Frozen sums of sparse rows. All float64, stored units.
 
-    features: (d, 4): n, c, Σ w (v − c), Σ w (v − c)² of each feature's nonzeros. cross: (d, k) about reference (k,) r.
+    Attributes
+    ----------
+    features : (d, 4)
+        n, c, Σ w (v − c), Σ w (v − c)² of each feature's nonzeros.
+    cross : (d, k)
+        Cross sums about `reference`.
+    reference : (k,)
+        r.
     """
 
     features: np.ndarray
@@ -51,7 +59,7 @@ class SparsePart(NamedTuple):
     reference: np.ndarray
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile unless it is of so many features and target columns."""
+        """Raise DamagedFile unless it has these numbers of features and target columns."""
         shaped(self, np.float64, features=(width, HEAD), cross=(width, columns), reference=(columns,))
         finite(self, "features", "cross", "reference")
         if (self.features[:, WEIGHT] < 0.0).any():
@@ -59,46 +67,58 @@ class SparsePart(NamedTuple):
 
     @property
     def sums(self) -> np.ndarray:
-        """(d,) Σ w x."""
+        """Sums Σ w x (d,)."""
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
     def centred(self, weight: float, target_offset: np.ndarray) -> CentredPart:
-        """The same rows' centred sums; weight: N, target_offset: ȳ − r (k,)."""
+        """Return the same rows' centred sums.
+
+        weight: N. target_offset: ȳ − r (k,).
+        """
         n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
-        mean, low = moved(share * point, np.zeros_like(n), share * offset)
+        mean, low = dd_add(share * point, np.zeros_like(n), share * offset)
         cross = np.outer(self.sums, target_offset)
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)
         return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross, nonzero)
 
     def variances(self, weight: float) -> np.ndarray:
-        """(d,) the diagonal of the centred scatter, N being weight: q + n (N − n) / N · μ². O(d)."""
+        """Return the diagonal (d,) of the centred scatter, N being weight.
+
+        It is q + n (N − n) / N · μ². Costs O(d).
+        """
         n, (offset, spread) = self.features[:, WEIGHT], spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
         return spread + n * np.maximum(1.0 - share, 0.0) * (self.features[:, POINT] + offset) ** 2
 
     def scaled(self, factor: float) -> "SparsePart":
-        """With every sum multiplied by factor."""
+        """Return the part with every sum multiplied by factor."""
         features = self.features * np.array([factor, 1.0, factor, factor])
         return SparsePart(features, self.cross * factor, self.reference)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "SparsePart":
-        """With `width` features and `total` target columns, column j at columns[j]."""
+        """Return the part with `width` features and `total` target columns.
+
+        Column j becomes columns[j].
+        """
         cross, reference = np.zeros((width, total)), np.zeros(total)
         cross[: len(self.cross), columns] = self.cross
         reference[columns] = self.reference
         return SparsePart(padded(self.features, (width, HEAD)), cross, reference)
 
     def referred(self, reference: np.ndarray) -> "SparsePart":
-        """The same sums about another reference c (k,)."""
+        """Return the same sums about another reference (k,)."""
         if np.array_equal(self.reference, reference):
             return self
         cross = self.cross + np.outer(self.sums, self.reference - reference)
         return SparsePart(self.features, cross, reference.copy())
 
     def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
-        """Sums of both; with sign −1 those without other. Same width and columns; about our reference."""
+        """Return the sums of both, about our reference. With sign −1 those without other.
+
+        Both have the same width and columns.
+        """
         other = other.referred(self.reference)
         features = joined_features(self.features, other.features, sign)
         cross = self.cross + sign * other.cross
@@ -117,14 +137,14 @@ class SparseSums:
 
     @classmethod
     def going_on(cls, part: SparsePart) -> Self:
-        """Goes on from `part`, whose arrays it copies."""
+        """Return sums that continue from `part`, whose arrays are copied."""
         sums = cls(len(part.cross), part.reference)
         sums._records[:, :HEAD] = part.features
         sums._records[:, HEAD : HEAD + sums.columns] = part.cross
         return sums
 
     def freeze(self) -> SparsePart:
-        """The sums so far, copied."""
+        """Return the sums so far, copied."""
         records, end = self._records[: self.width], HEAD + self.columns
         return SparsePart(records[:, :HEAD].copy(), records[:, HEAD:end].copy(), self.reference.copy())
 
@@ -135,7 +155,7 @@ class SparseSums:
         self._recentre()
 
     def grow(self, width: int, columns: int) -> None:
-        """Room for more features and more target columns, doubled when it runs out."""
+        """Make room for more features and target columns, doubled when it runs out."""
         rows, record = self._records.shape
         if width > rows or HEAD + columns > record:
             rows = rows if width <= rows else max(width, 2 * rows)
@@ -146,8 +166,10 @@ class SparseSums:
         self.width, self.columns = width, columns
 
     def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, total: float) -> float:
-        """Add rows (rows, ≤ width) of stored weights (rows,) and their targets; total, the weight of all rows before, with
-        theirs."""
+        """Add rows (rows, ≤ width) of stored weights (rows,) and their targets.
+
+        total: weight of all rows before. Returns it with theirs.
+        """
         rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, total)
         if encoded is None:
             return float(add_features(*rows, *sums))
@@ -159,13 +181,19 @@ class SparseSums:
         return float(add_label_sets(*rows, encoded.indptr, encoded.codes, scale, *sums))
 
     def refer(self, values: np.ndarray, weights: np.ndarray) -> None:
-        """Before any row of weight: take the mean of continuous targets (rows, k) of weights (rows,) as the reference."""
+        """Take the mean of continuous targets (rows, k) as the reference.
+
+        Called before any row of weight. weights: (rows,).
+        """
         total = float(weights.sum())
         if total > 0.0:
             self.reference = weights / total @ values
 
     def follow(self, targets: TargetSums) -> None:
-        """Take ȳ as the reference of continuous targets where it has left it by eight standard deviations. O(d k)."""
+        """Take ȳ as the reference of continuous targets once it is eight standard deviations away.
+
+        Costs O(d k).
+        """
         values = targets.values
         if targets.labelled or values.weight == 0.0:
             return
@@ -177,34 +205,43 @@ class SparseSums:
             self.reference = values.mean.copy()
 
     def _recentre(self) -> None:
-        """Take the mean of its nonzeros as each feature's point. O(d)."""
+        """Take the mean of its nonzeros as each feature's point. Costs O(d)."""
         head = self._records[:, :HEAD]
         offset, spread = spreads(head)
         head[:] = _about_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
 
 
 def _about_mean(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Features (d, 4) of weight n, mean point + offset and spread, their point moved to the mean."""
+    """Return features (d, 4) with their point moved to the mean.
+
+    n: weight. The mean is point + offset.
+    """
     mean = point + offset
     rest = offset - (mean - point)
     return np.stack((n, mean, n * rest, spread + n * rest**2), axis=1)
 
 
 def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean less point, and Σ w (v − mean)², of the nonzeros of each feature (d, 4)."""
+    """Return mean less point, and Σ w (v − mean)², of the nonzeros of each feature (d, 4)."""
     n, total = features[:, WEIGHT], features[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
     return offset, np.maximum(features[:, SQUARES] - total * offset, 0.0)
 
 
 def _record(columns: int) -> int:
-    """Numbers a feature's record takes: whole cache lines, or half of one where there are no targets."""
+    """Return how many numbers a feature's record takes.
+
+    Whole cache lines, or half of one without targets.
+    """
     return HEAD if columns == 0 else -(-(HEAD + columns) // LINE) * LINE
 
 
 def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Features (d, 4) of both, or of a without b: Chan's formula, feature by feature. Squares below zero are as they come:
-    b was no part of a, or they are rounding, which `spreads` takes for 0."""
+    """Return features (d, 4) of both, or of a without b, by Chan's formula.
+
+    Squares below zero stay as they are: b was no part of a, or they are rounding, which `spreads`
+    takes as 0.
+    """
     (offset, spread), (other, other_spread) = spreads(a), spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]
     n[n <= NOTHING * a[:, WEIGHT]] = 0.0

@@ -1,12 +1,12 @@
-"""MomentState: the one additive state from which every closed-form projection is solved [mathematics §1].
+"""MomentState: the additive state from which every closed-form projection is solved [mathematics §1].
 
-Remembered: the rows' weight N, means and second moments of the features (all pairs, or their diagonal), cross sums with k
-target columns, sums of the targets; on request the scatter of each class (WMV) or sums per label set (HSL). Dense rows
-and exact scatter are kept centred, sparse rows of wide streams as sums about zero; `centred()` gives the same answer.
+It holds the rows' weight N, means and second moments of the features (all pairs, or their
+diagonal), cross sums with k target columns, and sums of the targets. On request it holds the
+scatter of each class (WMV) or sums per label set (HSL). Dense rows and exact scatter are kept
+centred, sparse rows of wide streams as sums about zero. `centred()` returns the same for both.
 
-Memory: 8·(d·(k + 5) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
-
-Why this way: a state is the past as a value: empty is an exact identity, `merge` adds two, `without` takes one out.
+Empty is an exact identity, `merge` adds two states, `without` (unlearn.py) subtracts one. Memory
+is 8·(d·(k + 5) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
 """
 
 from typing import Any, NamedTuple
@@ -28,12 +28,31 @@ from stream_dr.targets.targets import KINDS, check_label_type
 
 
 class Centred(NamedTuple):
-    """The centred sums of a state, float64: what solvers read.
+    """Centred sums of a state, float64, which solvers read.
 
-    weight: N. rows: rows learned. mean: (d,). diagonal: (d,) of the scatter. scatter: (d, d) Σ w (x − x̄)(x − x̄)ᵀ, or
-    None. labels: vocabulary, () where targets are continuous. label_weights: (k,) n_j, zeros where targets are
-    continuous. target_mean: (k,). cross: (d, k) Σ w (x − x̄)(y − ȳ)ᵀ. target_scatter: (k, k). scatter_kind: "exact",
-    "diagonal" or "none". noise: absolute size of what unlearning may have left in the sums.
+    Attributes
+    ----------
+    weight : float
+        N.
+    rows : int
+        Rows learned.
+    mean : (d,)
+    diagonal : (d,) or None
+        Diagonal of the scatter.
+    scatter : (d, d) or None
+        Σ w (x − x̄)(x − x̄)ᵀ.
+    labels : tuple of Label
+        Vocabulary, () if targets are continuous.
+    label_weights : (k,)
+        n_j. Zeros if targets are continuous.
+    target_mean : (k,)
+    cross : (d, k)
+        Σ w (x − x̄)(y − ȳ)ᵀ.
+    target_scatter : (k, k)
+    scatter_kind : str
+        "exact", "diagonal" or "none".
+    noise : float
+        Absolute size of what unlearning may have left in the sums.
     """
 
     weight: float
@@ -51,16 +70,40 @@ class Centred(NamedTuple):
 
 
 class MomentState(NamedTuple):
-    """The state. Sums are in units of `scale`: true sum = scale · stored sum (1 without decay).
+    """Additive sums of rows and targets.
 
-    encoding, decay: the spec. scatter: "exact", "diagonal" or "none"; "auto" until the first batch decides. rows: rows
-    learned. rows_skipped: rows without target. clock: rows learned ever, by which decay has aged them. n_features: d.
-    dense: whether any rows were dense, so that d is fixed. target_kind: None until there are targets.
-    target_width: numbers a row of continuous targets, before any encoding; 0 otherwise. labels: vocabulary in order of
-    first appearance. weight: N.
-    features, targets, class_scatter, label_sets: the sums; `Absent` where not kept or before the first batch.
-    largest: the largest sums that an unlearn has seen; of a state written before they were kept, what unlearning had cost
-    is forgotten.
+    Sums are in units of `scale`: true sum = scale · stored sum (1 without decay).
+
+    Attributes
+    ----------
+    encoding, decay
+        The spec.
+    scatter : str
+        "exact", "diagonal" or "none". "auto" until the first batch decides.
+    rows : int
+        Rows learned.
+    rows_skipped : int
+        Rows without target.
+    clock : int
+        Rows learned ever, by which decay has aged the sums.
+    n_features : int
+        d.
+    dense : bool
+        True if any rows were dense, so that d is fixed.
+    target_kind : str or None
+        None until there are targets.
+    target_width : int
+        Numbers a row of continuous targets, before any encoding. 0 otherwise.
+    labels : tuple of Label
+        Vocabulary in order of first appearance.
+    scale : float
+        Unit of the sums.
+    weight : float
+        N.
+    features, targets, class_scatter, label_sets
+        The sums. `Absent` if not kept or before the first batch.
+    largest : Largest
+        Largest sums that an unlearn has seen.
     """
 
     encoding: Encoding
@@ -83,7 +126,10 @@ class MomentState(NamedTuple):
     largest: Largest = Largest()
 
     def check(self) -> None:
-        """Raise DamagedFile unless its parts are those of one stream: of its features, labels and kind of targets."""
+        """Raise DamagedFile unless its parts are of one stream.
+
+        They must agree in features, labels and kind of targets.
+        """
         check_encoding(self.encoding)
         one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
         learned(self, KINDS)
@@ -127,28 +173,38 @@ class MomentState(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Target columns k."""
+        """Number of target columns k."""
         return len(self.targets.total) if self.targets.labelled else len(self.targets.values.mean)
 
     @property
     def label_rows(self) -> np.ndarray:
-        """(labels,) int64 rows of each label, counted whole."""
+        """Number of rows (labels,) int64 of each label."""
         return self.targets.label_rows
 
     @property
     def unlearn_cost(self) -> float:
-        """Relative error that unlearning has left: the worst of eps · largest / now over the scatter of every column and
-        every target and over N [mathematics §1]; at most 1e-6, past which `remove` refuses. O(d + k)."""
+        """Relative error that unlearning has left, at most 1e-6.
+
+        It is the worst of eps · largest / now over the scatter of every column and every target
+        and over N [mathematics §1]. `remove` refuses beyond 1e-6. Costs O(d + k).
+        """
         return self.largest.lost(sizes(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
-        """The state of both; with decay < 1, `other` is the newer part of the stream. Raises CannotMerge. O(d k + d²)."""
+        """Return the state of both. Raises CannotMerge.
+
+        With decay < 1, `other` is the newer part of the stream. Costs O(d k + d²).
+        """
         return merged(self, other)
 
     def centred(self) -> Centred:
-        """The centred sums, the same whatever the form they are kept in. O(d k + d²)."""
+        """Return the centred sums, the same for every form they are kept in.
+
+        Costs O(d k + d²).
+        """
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
+
         label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.columns)
         return Centred(
             s * self.weight,
@@ -166,9 +222,10 @@ class MomentState(NamedTuple):
         )
 
     def label_set_cross(self, columns: Any) -> np.ndarray:
-        """(d, m) Σ_s (t_s − w_s x̄) · columns[s], over the distinct label sets s; columns: (sets, m), dense or CSR.
+        """Return Σ_s (t_s − w_s x̄) · columns[s] (d, m) over the distinct label sets s.
 
-        With columns the sets' labels divided by √degree it is XH of HSL's clique; for star also by n_e [mathematics §3].
+        columns: (sets, m), dense or CSR. If they are the sets' labels divided by √degree, the
+        result is XH of HSL's clique. For star they are divided by n_e, too [mathematics §3].
         """
         part = centred_features(self)
         return self.scale * self.label_sets.cross(columns, part.mean, part.low)
@@ -181,7 +238,7 @@ def empty_state(
     label_sets: bool = False,
     class_scatter: bool = False,
 ) -> MomentState:
-    """The state of no rows: identity of merge."""
+    """Return the state of no rows, the identity of merge."""
     targets = empty_targets(None, 0)
     classes = ClassScatter.empty() if class_scatter else Absent()
     sets = LabelSets.empty() if label_sets else Absent()
@@ -190,7 +247,7 @@ def empty_state(
 
 
 def centred_features(state: MomentState) -> CentredPart:
-    """The features' sums in centred form, stored units."""
+    """Return the features' sums in centred form, in stored units."""
     part = state.features
     if isinstance(part, SparsePart):
         offset = state.targets.mean(state.weight) - part.reference
@@ -201,7 +258,7 @@ def centred_features(state: MomentState) -> CentredPart:
 
 
 def sizes(state: MomentState) -> Largest:
-    """How large the state's sums are now, stored units. O(d + k)."""
+    """Return how large the state's sums are now, in stored units. Costs O(d + k)."""
     part, targets = state.features, state.targets
     variances = np.zeros(0)
     if not isinstance(part, Absent):
@@ -210,10 +267,11 @@ def sizes(state: MomentState) -> Largest:
 
 
 def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
-    """Bytes that the arrays of such a state take at most, `targets` being labels or columns of numbers.
+    """Return the most bytes that the arrays of such a state take.
 
-    8·(d·(k + 5) + k² + 4·k), with exact scatter 8·d² more, with that of classes 8·k·(d² + 2·d + 1) more. Sums per label set
-    are not in it: their number depends on the rows (`label_sets` has bounds of its own).
+    8·(d·(k + 5) + k² + 4·k), with exact scatter 8·d² more, with that of classes 8·k·(d² + 2·d + 1)
+    more. `targets` is the number of labels or columns of numbers. Sums per label set are not
+    included: their number depends on the rows (`label_sets` has bounds of its own).
     """
     d, k = features, 0 if encoding == "none" else targets
     if isinstance(encoding, Fourier):
@@ -223,12 +281,15 @@ def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, c
 
 
 def keeps(state: MomentState) -> tuple[bool, bool]:
-    """Whether it keeps label sets, and class scatter."""
+    """Return whether the state keeps label sets, and whether class scatter."""
     return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
 
 
 def check_kept(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
-    """Raise InvalidParameter unless the state remembers targets in this encoding, and the parts asked for."""
+    """Raise InvalidParameter unless the state keeps what the parameters need.
+
+    That is targets in this encoding, and the parts asked for.
+    """
     if state.encoding != encoding or keeps(state) != (label_sets, class_scatter):
         raise InvalidParameter(
             "what was learned does not hold what these parameters need: they were changed after the first row. "
@@ -237,7 +298,10 @@ def check_kept(state: MomentState, encoding: Encoding, label_sets: bool, class_s
 
 
 def check_spec(a: MomentState, b: MomentState) -> None:
-    """Raise CannotMerge unless both were learned with the same encoding, decay, scatter and kept parts."""
+    """Raise CannotMerge unless both states were learned with the same spec.
+
+    The spec is encoding, decay, scatter and kept parts.
+    """
     for name in ("encoding", "decay", "scatter"):
         mine, theirs = getattr(a, name), getattr(b, name)
         if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
@@ -247,13 +311,18 @@ def check_spec(a: MomentState, b: MomentState) -> None:
 
 
 def merged(older: MomentState, newer: MomentState) -> MomentState:
-    """The state of both parts; under decay `newer` came after `older`. Raises CannotMerge."""
+    """Return the state of both parts. Raises CannotMerge.
+
+    Under decay `newer` came after `older`.
+    """
     check_spec(older, newer)
+
     skipped = older.rows_skipped + newer.rows_skipped
     if newer.rows == 0 or older.rows == 0:
         one, other = (older, newer) if newer.rows == 0 else (newer, older)
         scatter = other.scatter if one.scatter == "auto" else one.scatter
         return one._replace(rows_skipped=skipped, scatter=scatter)
+
     _check_shapes(older, newer)
     a, b = together(scaled(older, older.scale * older.decay**newer.clock / newer.scale), newer)
     return a._replace(
@@ -269,7 +338,10 @@ def merged(older: MomentState, newer: MomentState) -> MomentState:
 
 
 def together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
-    """Both states at one width, one vocabulary (a's, then b's new labels) and one form of the features' sums."""
+    """Return both states with one width, one vocabulary and one form of sums.
+
+    The vocabulary is a's, then b's new labels.
+    """
     width = max(a.n_features, b.n_features)
     known = {label: j for j, label in enumerate(a.labels)}
     for label in b.labels:
@@ -284,7 +356,10 @@ def together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
 
 
 def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: np.ndarray, total: int) -> MomentState:
-    """The state with `width` features and `total` target columns, its column j being columns[j]."""
+    """Return the state with `width` features and `total` target columns.
+
+    Its column j becomes columns[j].
+    """
     if width == state.n_features and np.array_equal(columns, np.arange(total)):
         return state._replace(labels=labels)
     classes, sets = state.class_scatter, state.label_sets
@@ -300,7 +375,7 @@ def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: 
 
 
 def scaled(state: MomentState, factor: float) -> MomentState:
-    """The state with every stored sum multiplied by factor, its scale left as it is."""
+    """Return the state with every stored sum multiplied by factor. Its scale is unchanged."""
     if factor == 1.0:
         return state
     parts = ("features", "targets", "class_scatter", "label_sets", "largest")
@@ -310,7 +385,7 @@ def scaled(state: MomentState, factor: float) -> MomentState:
 
 
 def joined_sums(a: MomentState, b: MomentState, sign: float) -> dict[str, Any]:
-    """The sums of states brought together; with sign −1 those of a without b."""
+    """Return the sums of states brought together. With sign −1 those of a without b."""
     targets = joined_targets(a.targets, b.targets, sign)
     if isinstance(a.features, SparsePart):
         features: Any = a.features.join(b.features, sign)
@@ -325,7 +400,7 @@ def joined_sums(a: MomentState, b: MomentState, sign: float) -> dict[str, Any]:
 
 
 def _check_shapes(a: MomentState, b: MomentState) -> None:
-    """Raise CannotMerge when widths, kinds of targets or types of labels differ."""
+    """Raise CannotMerge if widths, kinds of targets or types of labels differ."""
     fixed = {s.n_features for s in (a, b) if s.dense}
     if len(fixed) > 1 or (fixed and max(a.n_features, b.n_features) not in fixed):
         raise CannotMerge(

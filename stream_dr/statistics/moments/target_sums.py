@@ -1,11 +1,12 @@
-"""TargetSums: what is remembered of the targets themselves.
+"""TargetSums: sums of the targets themselves.
 
-Labels: n_j and the number of rows of weight above 0 with label j, sums of their own (N·ȳ_j would leave −2e-16 for an
-emptied class, and a junk column), Σ w y and, for several labels a row, Σ w y yᵀ about zero: entries lie in [0, 1], so
-nothing is lost.
-Continuous targets: centred sums like those of the features, since their offset may be anything.
+- Labels: n_j and the number of rows of weight above 0 with label j, in sums of their own (N·ȳ_j
+  would leave −2e-16 for an emptied class), Σ w y and, for several labels a row, Σ w y yᵀ about
+  zero. Entries lie in [0, 1], so nothing is lost.
+- Continuous targets: centred sums like those of the features, since their offset may be anything.
 
-Cost: O(labels²) a row, or O(k²) where targets are continuous; memory 8 k² bytes (one label a row: 8 k).
+A row costs O(labels²), or O(k²) for continuous targets. Memory is 8 k² bytes (8 k for one label a
+row).
 """
 
 from typing import NamedTuple
@@ -22,10 +23,20 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class TargetPart(NamedTuple):
-    """What TargetSums remembers, frozen; stored units.
+    """Frozen sums of targets, in stored units.
 
-    label_weights: (k,) float64 n_j. label_rows: (k,) int64, rows of weight above 0. total: (k,) Σ w y. gram: (k, k)
-    Σ w y yᵀ, or (0, 0) where a row has one label. values: centred sums of continuous targets (0 wide for labels).
+    Attributes
+    ----------
+    label_weights : (k,) float64
+        n_j.
+    label_rows : (k,) int64
+        Rows of weight above 0.
+    total : (k,)
+        Σ w y.
+    gram : (k, k), or (0, 0) for one label a row
+        Σ w y yᵀ.
+    values : CentredPart
+        Centred sums of continuous targets (0 wide for labels).
     """
 
     label_weights: np.ndarray
@@ -35,7 +46,10 @@ class TargetPart(NamedTuple):
     values: CentredPart
 
     def check(self, kind: str | None, columns: int) -> None:
-        """Raise DamagedFile unless it is of so many columns of targets of this kind (None: no targets)."""
+        """Raise DamagedFile unless it has this number of columns of targets of this kind.
+
+        kind: None for no targets.
+        """
         labels, values = (0, columns) if kind == "continuous" else (columns, 0)
         gram = (labels, labels) if kind == "multilabel" else (0, 0)
         shaped(self, np.float64, label_weights=(labels,), total=(labels,), gram=gram)
@@ -46,29 +60,32 @@ class TargetPart(NamedTuple):
 
     @property
     def labelled(self) -> bool:
-        """Whether targets are labels."""
+        """True if targets are labels."""
         return len(self.values.mean) == 0
 
     def mean(self, weight: float) -> np.ndarray:
-        """(k,) ȳ, N being weight."""
+        """Return ȳ (k,), N being weight."""
         if not self.labelled:
             return self.values.mean
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
     def scatter(self, weight: float) -> np.ndarray:
-        """(k, k) Cyy."""
+        """Return Cyy (k, k)."""
         if not self.labelled:
             return self.values.scatter
         gram = self.gram if len(self.gram) else np.diag(self.total)
         return gram - np.outer(self.total, self.mean(weight))
 
     def scaled(self, factor: float) -> "TargetPart":
-        """With every weighted sum multiplied by factor."""
+        """Return the part with every weighted sum multiplied by factor."""
         sums = (self.total * factor, self.gram * factor, self.values.scaled(factor))
         return TargetPart(self.label_weights * factor, self.label_rows, *sums)
 
     def aligned(self, columns: np.ndarray, total: int, several: bool) -> "TargetPart":
-        """With `total` labels, label j at columns[j]; several: whether a row may have more than one."""
+        """Return the part with `total` labels, label j at columns[j].
+
+        several: True if a row may have more than one.
+        """
         if not self.labelled:
             return self
         weights, rows, sums = np.zeros(total), np.zeros(total, dtype=np.int64), np.zeros(total)
@@ -79,14 +96,17 @@ class TargetPart(NamedTuple):
         return TargetPart(weights, rows, sums, gram, self.values)
 
     def step_from(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
-        """(k,) ȳ − ȳ of other."""
+        """Return ȳ − ȳ of other (k,)."""
         if self.labelled:
             return self.mean(weight) - other.mean(other_weight)
         return (self.values.mean - other.values.mean) + (self.values.low - other.values.low)
 
 
 def empty_targets(kind: str | None, columns: int) -> TargetPart:
-    """Sums of no rows, for `columns` columns of targets of this kind (None: no targets)."""
+    """Return the sums of no rows, for `columns` columns of targets of this kind.
+
+    kind: None for no targets.
+    """
     continuous = kind == "continuous"
     k = 0 if continuous else columns
     gram = k if kind == "multilabel" else 0
@@ -98,19 +118,19 @@ class TargetSums:
     """The mutable side of TargetPart."""
 
     def __init__(self, part: TargetPart) -> None:
-        """Goes on from `part`, whose arrays it copies."""
+        """Continue from `part`, whose arrays are copied."""
         self.label_weights, self.label_rows = part.label_weights.copy(), part.label_rows.copy()
         self.total, self.gram = part.total.copy(), part.gram.copy()
         self.labelled = part.labelled
         self.values = CentredSums(part.values)
 
     def freeze(self) -> TargetPart:
-        """The sums so far, copied."""
+        """Return the sums so far, copied."""
         weights, rows, total, gram = (a.copy() for a in (self.label_weights, self.label_rows, self.total, self.gram))
         return TargetPart(weights, rows, total, gram, self.values.freeze())
 
     def mean(self, weight: float) -> np.ndarray:
-        """(k,) ȳ, N being weight."""
+        """Return ȳ (k,), N being weight."""
         if not self.labelled:
             return self.values.mean
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
@@ -122,7 +142,10 @@ class TargetSums:
         self.values.scaled(factor)
 
     def grow(self, columns: int, several: bool) -> None:
-        """Room for more labels; several: whether a row may have more than one."""
+        """Make room for more labels.
+
+        several: True if a row may have more than one.
+        """
         self.label_weights, self.total = padded(self.label_weights, (columns,)), padded(self.total, (columns,))
         self.label_rows = padded(self.label_rows, (columns,))
         if several:
@@ -131,8 +154,8 @@ class TargetSums:
     def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows of stored weights (rows,).
 
-        A row of weight 0 does not count in label_rows. Returns continuous targets centred, with their joining row (rows + 1,
-        k), as the cross sums need them.
+        A row of weight 0 does not count in label_rows. Returns continuous targets centred, with
+        their joining row (rows + 1, k), as the cross sums need them.
         """
         if encoded.values is not None:
             return self.values.add(encoded.values, weights, float(weights.sum()))
@@ -150,7 +173,10 @@ class TargetSums:
 
 
 def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
-    """Sums of both; with sign −1 those of a without b. Same columns. An emptied label's sums are exactly zero."""
+    """Return the sums of both. With sign −1 those of a without b.
+
+    Both have the same columns. An emptied label's sums are exactly zero.
+    """
     rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)
     weights, total = a.label_weights + sign * b.label_weights, a.total + sign * b.total
     gram = a.gram + sign * b.gram

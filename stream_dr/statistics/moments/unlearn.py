@@ -1,14 +1,16 @@
 """unlearn: a MomentState without rows it has learned [mathematics §1].
 
-C_A = C − C_B − (N n_B / N_A) δ δᵀ is exact to eps · C before / C after, column by column: 2e-15 when a tenth is removed,
-2e-12 at 99.8 %. The largest sums ever seen are kept (`Largest`), so the state can say what removals have cost
-(`unlearn_cost`); from 1e-6 on they are refused. What has no row left (a class, a feature, the whole state) is set to exact
-zeros; a column that is equal in all rows left, but not 0, cannot be told from one whose digits are lost.
+C_A = C − C_B − (N n_B / N_A) δ δᵀ is exact to eps · C before / C after, column by column: 2e-15
+when a tenth is removed, 2e-12 at 99.8 %. The largest sums ever seen are kept (`Largest`), so the
+state knows what removals have cost (`unlearn_cost`). From 1e-6 on they are refused. A class, a
+feature or a state without a remaining row is set to exact zeros. A column that is equal in all
+remaining rows, but not 0, cannot be told from one whose digits are lost.
 
-Under decay the clock goes back with the newest rows, and forgets the oldest, so that either leaves what would be there had
-they never come. Rows taken out from amidst others leave their time behind: the rows before them stay as old as they were.
+Under decay the clock goes back with the newest rows, and forgets the oldest, so the result is as
+if either had never come. Rows removed from between others leave their time behind: the rows before
+them stay as old as they were.
 
-Cost: O(d k), with exact scatter O(d²) more.
+Costs O(d k), with exact scatter O(d²) more.
 """
 
 from typing import Any
@@ -23,30 +25,34 @@ from stream_dr.statistics.moments.sparse_sums import POINT, SQUARES, WEIGHT, Spa
 from stream_dr.statistics.moments.state import MomentState, empty_state, joined_sums, keeps, scaled, sizes, together
 
 TOLERANCE = 1e-9
-"""Relative excess of what is removed that is taken for rounding."""
+"""Relative excess of what is removed that counts as rounding."""
 
 ROUNDING = 1e-12
-"""Share of the largest weight ever seen that sums of weights may be off by."""
+"""Share of the largest weight ever seen by which sums of weights may be off."""
 
 
 def without(whole: MomentState, part: MomentState) -> MomentState:
-    """`whole` without `part`, rows learned before at the weight they have now (part has no decay of its own).
+    """Return `whole` without `part`, rows learned before at the weight they have now.
 
-    Raises CannotUnlearn when part holds more rows, weight, scatter, labels, label sets or features than whole, and
-    PrecisionLost.
+    part has no decay of its own. Raises CannotUnlearn if part holds more rows, weight, scatter,
+    labels, label sets or features than whole, and PrecisionLost.
     """
-    skipped = _left(whole.rows_skipped, part.rows_skipped, "rows without target")
+    skipped = _remaining(whole.rows_skipped, part.rows_skipped, "rows without target")
     if part.rows == 0:
         return whole._replace(rows_skipped=skipped)
-    rows = _left(whole.rows, part.rows, "rows")
+    rows = _remaining(whole.rows, part.rows, "rows")
+
     _check_contained(whole, part)
     a, b = together(whole, scaled(part, 1.0 / whole.scale))
+
     largest = a.largest.join(_varying(a))
     noise = ROUNDING * largest.weight
     _check_weight(a.weight, b.weight, noise, "weight")
     _check_parts(a, b, noise)
+
     if rows == 0:
         return empty_state(whole.encoding, whole.scatter, whole.decay, *keeps(whole))._replace(rows_skipped=skipped)
+
     sums = joined_sums(a, b, -1.0)
     _check_scatter(sums, largest, _rounding(a))
     out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_exact_zeros(sums))
@@ -61,7 +67,10 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
 
 
 def elapsed(state: MomentState, removed: int, age: int) -> MomentState:
-    """A decayed `state` after `removed` consecutive rows were taken out that `age` rows had come after: its clock."""
+    """Return a decayed `state` with its clock set back after rows were removed.
+
+    removed: number of consecutive rows removed. age: number of rows that had come after them.
+    """
     if state.decay == 1.0 or not 0 < age < state.rows:
         state = state._replace(clock=max(state.clock - removed, 0))
     if state.decay == 1.0 or age or not state.rows:
@@ -71,13 +80,13 @@ def elapsed(state: MomentState, removed: int, age: int) -> MomentState:
 
 
 def _varying(state: MomentState) -> Largest:
-    """The sizes of its sums; 0 where a column's is no more than its rounding."""
+    """Return the sizes of its sums, 0 where a column's is only rounding."""
     now = sizes(state)
     return now._replace(features=np.where(now.features > _rounding(state), now.features, 0.0))
 
 
 def _rounding(state: MomentState) -> np.ndarray:
-    """(d,) scatter that a constant column may show."""
+    """Return the scatter (d,) that a constant column may show."""
     part = state.features
     if isinstance(part, SparsePart):
         return (8 * EPS) ** 2 * part.features[:, WEIGHT] * part.features[:, POINT] ** 2
@@ -85,7 +94,7 @@ def _rounding(state: MomentState) -> np.ndarray:
 
 
 def _still_there(largest: Largest, state: MomentState) -> Largest:
-    """The largest sums, 0 for those that are known to be exact zeros now."""
+    """Return the largest sums, 0 for those known to be exact zeros now."""
     features, targets, part = largest.features.copy(), largest.targets.copy(), state.features
     gone = part.features[:, WEIGHT] == 0.0 if isinstance(part, SparsePart) else part.counts == 0.0
     features[gone[: len(features)]] = 0.0
@@ -96,7 +105,7 @@ def _still_there(largest: Largest, state: MomentState) -> Largest:
 
 
 def _exact_zeros(sums: dict[str, Any]) -> dict[str, Any]:
-    """Sums with no negative variance, and exact zeros for labels without rows."""
+    """Return sums with no negative variance, and exact zeros for labels without rows."""
     features, targets = sums["features"], sums["targets"]
     if isinstance(features, CentredPart):
         features = features.clamped()
@@ -107,15 +116,15 @@ def _exact_zeros(sums: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_scatter(sums: dict[str, Any], largest: Largest, rounding: np.ndarray) -> None:
-    """Raise CannotUnlearn where less than no scatter would be left, as of rows that were never learned."""
+    """Raise CannotUnlearn if scatter would become negative, as for rows never learned."""
     features, values = sums["features"], sums["targets"].values
     scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.variances
     least = -TOLERANCE * largest.features - rounding
     target_least = (
         -TOLERANCE * largest.targets[: len(values.variances)] - (8 * EPS) ** 2 * values.weight * values.mean**2
     )
-    for left, bound, what in ((scatter, least, "column"), (values.variances, target_least, "target")):
-        for j in np.flatnonzero(left < bound)[:1]:
+    for remaining, bound, what in ((scatter, least, "column"), (values.variances, target_least, "target")):
+        for j in np.flatnonzero(remaining < bound)[:1]:
             raise CannotUnlearn(
                 f"{what} {j} would be left with a negative scatter; unlearn only rows that were learned."
             )
@@ -127,7 +136,7 @@ def _check_contained(whole: MomentState, part: MomentState) -> None:
 
 
 def _check_parts(a: MomentState, b: MomentState, noise: float) -> None:
-    """Features of sparse rows, labels and label sets of states brought together."""
+    """Check features of sparse rows, labels and label sets of states brought together."""
     f, g = a.features, b.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):
         had, removed = f.features[:, WEIGHT], g.features[:, WEIGHT]
@@ -135,15 +144,15 @@ def _check_parts(a: MomentState, b: MomentState, noise: float) -> None:
             _check_weight(had[j], removed[j], noise, f"weight of rows with feature {j}")
     old, gone = a.targets, b.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
-        _left(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
+        _remaining(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
         _check_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
     if isinstance(a.label_sets, LabelSets):
         rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
         for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):
-            _left(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
+            _remaining(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
 
 
-def _left(had: int, removed: int, what: str) -> int:
+def _remaining(had: int, removed: int, what: str) -> int:
     if removed > had:
         raise CannotUnlearn(
             f"{removed} {what} would be removed but {had} were learned; unlearn only rows that were learned."

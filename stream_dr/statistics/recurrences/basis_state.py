@@ -1,9 +1,7 @@
 """BasisState: the frozen basis of a recurrence, and its vectors at unit length.
 
-Memory: 8 · d · (p + c) bytes, and 8 · (2 p + c) · (p + c) for the rest.
-
-Why this way: D and M are held as they are, not multiplied out, so that going on from a snapshot is bit-equal to never
-having stopped; who wants vectors asks for them.
+D and M are kept as they are, not multiplied out, so continuing from a snapshot is bit-equal to
+never having stopped. Memory is 8 · d · (p + c) bytes, and 8 · (2 p + c) · (p + c) for the rest.
 """
 
 from typing import NamedTuple
@@ -15,19 +13,34 @@ from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_UNIT = 2.0**-300
-"""Below the unit of the longest rows there may be: 2^100 over LARGEST."""
+"""Lower bound of the unit, below that of the longest rows: 2^100 over LARGEST."""
 
 
 @nested_state
 class BasisState(NamedTuple):
     """A frozen BlockBasis.
 
-    columns: (features, p + c) float64, D. mixing: (p, p + c) float64, M. gram: (p + c, p + c) float64, of the current
-    vectors and means. lengths: (2, p) float64, squared lengths of D's first p columns and the size of the terms that the
-    Gram diagonal was summed from. shift: (features,) float64
-    subtracted from dense rows, or None (sparse rows, or no row yet). counts: (c,) float64 rows in each sum. live:
-    components started. turned: row number of the last re-multiplication. unit: a power of 2 that
-    rows are multiplied by; 1 unless rows are longer than 1e50.
+    Attributes
+    ----------
+    columns : (features, p + c) float64
+        D.
+    mixing : (p, p + c) float64
+        M.
+    gram : (p + c, p + c) float64
+        Gram matrix of the current vectors and means.
+    lengths : (2, p) float64
+        Squared lengths of D's first p columns, and the size of the terms that the Gram diagonal
+        was summed from.
+    shift : (features,) float64 or None
+        Subtracted from dense rows. None for sparse rows, or before any row.
+    counts : (c,) float64
+        Rows in each sum.
+    live : int
+        Components started.
+    turned : int
+        Row number of the last re-multiplication.
+    unit : float
+        Power of 2 that rows are multiplied by. 1 unless rows are longer than 1e50.
     """
 
     columns: np.ndarray
@@ -41,38 +54,48 @@ class BasisState(NamedTuple):
     unit: float
 
     def check(self, features: int, means: int, rows: int) -> None:
-        """Raise DamagedFile unless it is a basis of so many features and means, of a stream of so many rows."""
+        """Raise DamagedFile unless it is a basis of these numbers of features, means and rows."""
         p = len(self.mixing)
         k = p + means
         shaped(self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,))
         finite(self, "columns", "mixing", "gram", "lengths", "shift")
+
         at_least(self, 0.0, "counts")
-        within(self, 0, min(p, rows) + 1, "live")  # a row starts one component at most
+        # A row starts one component at most.
+        within(self, 0, min(p, rows) + 1, "live")
         within(self, 0, rows + 1, "turned")
         if self.shift is not None:
             shaped(self, np.float64, shift=(features,))
             if (np.abs(self.shift) > 2.0 * LARGEST).any():
                 raise wrong(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
+
         if not SMALLEST_UNIT <= self.unit <= 1.0:
             raise wrong(self, "unit", f"{self.unit}", f"from {SMALLEST_UNIT} to 1")
         if not np.diagonal(self.mixing)[: self.live].all():
             raise wrong(self, "mixing", "0 on the diagonal", f"not 0 on the diagonal of {self.live} rows")
 
     def vectors(self) -> np.ndarray:
-        """v_1 … v_live as columns (features, live), not normalised; O(d p (p + c))."""
+        """Return v_1 … v_live as columns (features, live), not normalised.
+
+        Costs O(d p (p + c)).
+        """
         return self.columns @ self.mixing[: self.live].T / self.unit**2
 
     def means(self) -> np.ndarray:
-        """The means as columns (features, c); zeros for one without rows (plus the shift)."""
+        """Return the means as columns (features, c). A mean without rows is zero (plus the shift)."""
         p = self.mixing.shape[0]
         means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
 
 
 def unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors (features, k) longer than `smallest` times the longest, at unit length and C-ordered, and their lengths."""
+    """Return vectors longer than `smallest` times the longest, at unit length, and their lengths.
+
+    vectors: (features, k). The result is C-ordered.
+    """
     size = max(vectors.max(initial=0.0), -vectors.min(initial=0.0)) or 1.0
     scaled = vectors / size
-    lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * size  # a third of the time of np.linalg.norm
-    kept = lengths > smallest * lengths.max(initial=0.0)
-    return np.ascontiguousarray(vectors[:, kept] / lengths[kept]), lengths[kept]
+    # A third of the time of np.linalg.norm.
+    lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * size
+    long_enough = lengths > smallest * lengths.max(initial=0.0)
+    return np.ascontiguousarray(vectors[:, long_enough] / lengths[long_enough]), lengths[long_enough]

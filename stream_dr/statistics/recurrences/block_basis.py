@@ -32,15 +32,28 @@ from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
 from stream_dr.statistics.recurrences.loops import learn_dense, learn_sparse
 
 MOST_COMPONENTS = 2_000
-"""Most components of a recurrence, however few features there are: a row costs their square, and so does the table."""
+"""Largest number of components of a recurrence. A row costs their square, and so does the table.
+"""
 
 
 class BlockBasis:
-    """The mutable basis of p components and a growing number of means. One owner; kernels write into its arrays.
+    """The mutable basis of p components and a growing number of means.
 
-    columns: (capacity, padded) D. table: (padded, 2 · padded), row i = [Gram row i | M row i]. lengths: (2, padded).
-    counts: (means,). shift: (features,) or None. live, turned: as in BasisState. centred: the one mean is that of all
-    rows, so that the shift of dense rows may follow it.
+    It has one owner. Kernels write into its arrays.
+
+    Attributes
+    ----------
+    columns : (capacity, padded)
+        D.
+    table : (padded, 2 · padded)
+        Row i is [Gram row i | M row i].
+    lengths : (2, padded)
+    counts : (means,)
+    shift : (features,) or None
+    live, turned : int
+        As in BasisState.
+    centred : bool
+        True if the one mean is that of all rows, so that the shift of dense rows may follow it.
     """
 
     def __init__(self, components: int, means: int, centred: bool = False, state: BasisState | None = None) -> None:
@@ -66,11 +79,14 @@ class BlockBasis:
 
     @property
     def dense(self) -> bool | None:
-        """Whether rows are dense; None before the first batch."""
+        """True if rows are dense. None before the first batch."""
         return self.shift is not None if self.features else None
 
     def grow(self, features: int, means: int | None = None) -> None:
-        """Make room for at least `features` features and `means` means; capacity doubles, new entries are zero."""
+        """Make room for at least `features` features and `means` means.
+
+        Capacity doubles. New entries are zero.
+        """
         if means is not None and means > self.means:
             self._add_means(means)
         if features > self.features:
@@ -81,7 +97,10 @@ class BlockBasis:
             self.features = features
 
     def turn(self, row: int) -> None:
-        """Re-multiply: D ← D·M, M ← I, Gram matrix and lengths anew; a shift that follows the mean moves to it."""
+        """Re-multiply: D ← D·M, M ← I, with a new Gram matrix and lengths.
+
+        A shift that follows the mean moves to it.
+        """
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
         follow = self.centred and self.shift is not None
         if follow:
@@ -89,6 +108,8 @@ class BlockBasis:
         mixing = self.table[:p, size : size + k].copy()
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
+
+        # Some thousand features at a time, to bound the temporary memory.
         gram = np.zeros((k, k))
         for start in range(0, self.features, 4096):
             part = self.columns[start : min(start + 4096, self.features), :k]
@@ -97,13 +118,16 @@ class BlockBasis:
                 part[:, p] = 0.0
             vectors = part * scale
             gram += vectors.T @ vectors
+
         self._set_small(gram, np.eye(p, k), np.tile(np.diag(gram), (2, 1)))
         self.turned = row
         self._drop_zeros()
 
     def check(self, block: Block, method: str) -> None:
-        """Raise InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch when the recurrence cannot learn this
-        batch."""
+        """Raise an error if the recurrence cannot learn this batch.
+
+        InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch.
+        """
         check_rows(block)
         if block.weights is not None:
             raise InvalidWeights(
@@ -119,14 +143,19 @@ class BlockBasis:
             raise other_width(block.features, self.features)
 
     def start(self, block: Block, shift: bool) -> None:
-        """Make room for a checked batch; the first one decides the form, and with `shift` dense rows' first row is it."""
+        """Make room for a checked batch. The first one decides the form of rows.
+
+        With `shift` the first dense row becomes the shift.
+        """
         if self.dense is None and not block.sparse:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
         self.grow(block.features)
 
     def learn(self, X: Rows, row: int, a: float, variance: np.ndarray | None, labels: np.ndarray | None) -> None:
-        """Learn rows X, which follow `row` rows learned before, re-multiplying where the loop stops for that. a,
-        variance, labels (rows,): see loops."""
+        """Learn rows X, which follow `row` rows learned before.
+
+        Re-multiplies when the loop stops for that. a, variance, labels (rows,): see loops.
+        """
         if self.dense:
             rows: tuple[Any, ...] = (readonly(X), self.shift)
         else:
@@ -142,7 +171,7 @@ class BlockBasis:
                 self._change_unit(float(abs(X[at]).max()) * self.unit)
 
     def freeze(self) -> BasisState:
-        """The state so far, copied; later rows do not change it."""
+        """Return the state so far, copied. Later rows do not change it."""
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
         return BasisState(
             columns=self.columns[: self.features, :k].copy(),
@@ -157,8 +186,11 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink the unit so that a row whose largest entry is this one, in the unit that was, and the shift have entries of
-        2^100 at most; exact, all are powers of 2."""
+        """Shrink the unit so that a row and the shift have entries of 2^100 at most.
+
+        largest: the row's largest entry, in the old unit. This is exact, since all factors are
+        powers of 2.
+        """
         largest = largest if self.shift is None else max(largest, float(abs(self.shift).max(initial=0.0)))
         factor = 2.0 ** (100 - np.ceil(np.log2(largest)))
         p, size = self.components, self.columns.shape[1]
@@ -172,16 +204,16 @@ class BlockBasis:
         self.unit *= factor
 
     def _drop_zeros(self) -> None:
-        """After a re-multiplication: a vector that has become zero is no component; those after it move up."""
-        kept = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
-        if len(kept) == self.live:
+        """Drop vectors that have become zero, after a re-multiplication. Those after them move up."""
+        nonzero = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
+        if len(nonzero) == self.live:
             return
         p, size = self.components, self.columns.shape[1]
-        order = np.concatenate([kept, np.setdiff1d(np.arange(p), kept), np.arange(p, size)])
+        order = np.concatenate([nonzero, np.setdiff1d(np.arange(p), nonzero), np.arange(p, size)])
         self.columns[:] = self.columns[:, order]
         self.table[:, :size] = self.table[:, :size][np.ix_(order, order)]
         self.lengths[:] = self.lengths[:, order]
-        self.live = len(kept)
+        self.live = len(nonzero)
 
     def _restore(self, state: BasisState) -> None:
         if state.mixing.shape != (self.components, self.components + self.means):
@@ -215,17 +247,17 @@ class BlockBasis:
 
     def _add_means(self, means: int) -> None:
         old, k = self.columns.shape[1], self.components + self.means
-        kept, table, lengths = self.columns, self.table, self.lengths
+        columns, table, lengths = self.columns, self.table, self.lengths
         self.counts = np.concatenate([self.counts, np.zeros(means - self.means)])
         if self.components + means <= old:
             return
-        self._allocate(len(kept))
-        self.columns[: self.features, :k] = kept[: self.features, :k]
+        self._allocate(len(columns))
+        self.columns[: self.features, :k] = columns[: self.features, :k]
         self._set_small(table[:k, :k], table[: self.components, old : old + k], lengths)
 
 
 def basis_bytes(features: int, components: int, means: int) -> int:
-    """Bytes a basis takes: D, and a table of two squares."""
+    """Return the bytes a basis takes: D, and a table of two squares."""
     size = _padded(components + means)
     return 8 * size * (features + 2 * size)
 

@@ -19,14 +19,23 @@ import numpy as np
 
 from stream_dr.checks import at_least, learned, shaped
 from stream_dr.rows.block import Block
+from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
 from stream_dr.targets.label_codes import Label
 
 
 class CCIPCAState(NamedTuple):
-    """What CCIPCA remembers. `basis`: its vectors and, when centred, the sum of rows; variance: (1,) float64, the mean of
-    |u_1|² by the same amnesic weights, of which each eigenvalue is a share; the rest as every State has it.
+    """State of CCIPCA.
+
+    Attributes
+    ----------
+    rows, rows_skipped, n_features, target_kind, labels
+        As in every state.
+    basis : BasisState
+        Its vectors and, if centred, the sum of rows.
+    variance : (1,) float64
+        Mean of |u_1|² by the same amnesic weights. Each eigenvalue is a share of it.
     """
 
     rows: int
@@ -45,8 +54,11 @@ class CCIPCAState(NamedTuple):
         at_least(self, 0.0, "variance")
 
 
-class CCIPCAAccumulator:
-    """The mutable side of CCIPCAState: one owner, rows in order, `add` checks everything before it writes."""
+class CCIPCAAccumulator(AccumulatorBase):
+    """The mutable side of CCIPCAState, with one owner.
+
+    Rows come in order, and `add` checks everything before it writes.
+    """
 
     rows_skipped = 0
     target_kind = None
@@ -64,7 +76,10 @@ class CCIPCAAccumulator:
         return self._basis.features
 
     def add(self, block: Block) -> None:
-        """Learn a batch of rows; targets are ignored. Raises InvalidWeights, WidthMismatch, InvalidRows."""
+        """Learn a batch of rows. Targets are ignored.
+
+        Raises InvalidWeights, WidthMismatch, InvalidRows.
+        """
         self._basis.check(block, "CCIPCA")
         if block.rows:
             self._basis.start(block, shift=self._basis.centred)
@@ -72,5 +87,5 @@ class CCIPCAAccumulator:
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:
-        """The State so far; later adds do not change it. O(d p)."""
+        """Return the State so far. Later adds do not change it. Costs O(d p)."""
         return CCIPCAState(self.rows, 0, self.n_features, None, (), self._basis.freeze(), self._variance.copy())

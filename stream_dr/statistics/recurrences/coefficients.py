@@ -87,6 +87,7 @@ def worn(table, lengths, counts, p, live, row, turned, growth, deflated):  # typ
     for i in range(live):
         if abs(table[i, size + i]) < SMALLEST:
             return True
+
     if row % 32 != 0 or row - turned < max(32, row // 16):
         return False
     for i in range(live):

@@ -36,6 +36,7 @@ def learn_sparse(  # type: ignore[no-untyped-def]
     products, weights = np.empty(size), np.empty(size)
     working, space = np.empty((c + 1, 2 * size)), np.empty((c + 5, c + 1))
     worst, deflated = 1.0, 1.0
+
     for t in range(at, indptr.shape[0] - 1):
         row = before + t + 1
         squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
@@ -75,6 +76,7 @@ def learn_dense(  # type: ignore[no-untyped-def]
         block = whole if rows == BLOCK else np.empty((X.shape[1], rows))
         shift_rows(X, at, unit, shift, block, raw)
         block_products(block, columns, products, inner)
+
         while done < rows and why == GOES_ON:
             row, t = before + at + done + 1, done
             if inner[t, t] > HUGE:
@@ -97,6 +99,7 @@ def learn_dense(  # type: ignore[no-untyped-def]
             if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN
             done += 1
+
         weights[done:] = 0.0
         block_write(block, columns, weights)
         at += done

@@ -20,6 +20,7 @@ import numpy as np
 
 from stream_dr.checks import learned
 from stream_dr.rows.block import Block
+from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
 from stream_dr.targets.label_codes import Label
@@ -27,8 +28,10 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, 
 
 
 class SKMState(NamedTuple):
-    """What incremental SKM remembers. `basis`: its vectors and the sums and counts of rows by class, in `labels`'
-    order."""
+    """State of incremental SKM.
+
+    `basis` holds its vectors and the sums and counts of rows by class, in `labels`' order.
+    """
 
     rows: int
     rows_skipped: int
@@ -43,8 +46,11 @@ class SKMState(NamedTuple):
         self.basis.check(self.n_features, len(self.labels), self.rows)
 
 
-class SKMAccumulator:
-    """The mutable side of SKMState: one owner, rows in order, `add` checks everything before it writes."""
+class SKMAccumulator(AccumulatorBase):
+    """The mutable side of SKMState, with one owner.
+
+    Rows come in order, and `add` checks everything before it writes.
+    """
 
     def __init__(self, components: int, a: float, state: SKMState | None = None) -> None:
         self._a = float(a)
@@ -61,7 +67,7 @@ class SKMAccumulator:
         return self._basis.features
 
     def add(self, block: Block) -> None:
-        """Learn a batch; rows without a target are skipped and counted.
+        """Learn a batch. Rows without a target are skipped and counted.
 
         Raises InvalidWeights, WidthMismatch, InvalidRows, TargetKindMismatch or InvalidTargets.
         """
@@ -79,7 +85,7 @@ class SKMAccumulator:
         self.rows_skipped += skipped
 
     def freeze(self) -> SKMState:
-        """The State so far; later adds do not change it. O(d (p + c))."""
+        """Return the State so far. Later adds do not change it. Costs O(d (p + c))."""
         return SKMState(
             self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels, self._basis.freeze()
         )
@@ -90,7 +96,10 @@ class SKMAccumulator:
         check_label_type(self.labels, targets.labels)
 
     def _codes(self, targets: Targets) -> np.ndarray:
-        """The rows' classes (rows,) as columns of this state; labels not met before are added in order of appearance."""
+        """Return the rows' classes (rows,) as columns of this state.
+
+        New labels are added in order of appearance.
+        """
         place = self._place
         if not all(label in place for label in targets.labels):
             used, first = np.unique(targets.codes, return_index=True)

@@ -48,6 +48,7 @@ def skm_row(  # type: ignore[no-untyped-def]
             worst = max(worst, np.inf if ended else formed[i] / length)
             for k in range(c + 1):
                 turned[k] = 0.0 if ended else pull[k] / length
+
         in_x = -keep * table[i, size + p + label]
         for j in range(2 * size):
             table[i, j] *= keep
@@ -67,6 +68,7 @@ def skm_row(  # type: ignore[no-untyped-def]
         for j in range(size):
             in_x -= weights[j] * table[i, size + j]
         weights[i] = in_x / table[i, size + i]
+
     left = inner[0, 0]
     if live < p and not ended and left > 1e-10 * first and left > RESOLVED * squared * worst:
         smallest = min(smallest, left)
@@ -110,6 +112,7 @@ def meet(products, squared, label, table, counts, live, p, working, shares, inne
     multiply(table, products, live, u)
     for k in range(c):
         u[p + k] = products[p + k] / max(counts[k], 1.0)
+
     counts[label] += 1.0
     new = 1.0 / counts[label]
     keep = 1.0 - new
@@ -119,6 +122,8 @@ def meet(products, squared, label, table, counts, live, p, working, shares, inne
     table[mean, mean] = length
     u[mean] = keep * u[mean] + new * squared
     mirror(table, mean, live, p, c)
+
+    # The working vectors before any deflation.
     inner[0, 0], shares[:] = squared, 0.0
     shares[0] = 1.0
     for k in range(c):
