@@ -216,9 +216,10 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
         )
     if kind not in estimator.target_kinds:
         refuse_kind(kind, estimator.target_kinds)
-    if (target := getattr(estimator, "target", "auto")) not in ("auto", kind):
+    # Estimators without the parameter have "".
+    if estimator.target not in ("", "auto", kind):
         raise TargetKindMismatch(
-            f"this stream's targets are of kind {kind}; the model was made with target={target!r}."
+            f"this stream's targets are of kind {kind}; the model was made with target={estimator.target!r}."
         )
 
 
