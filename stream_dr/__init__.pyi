@@ -8,7 +8,7 @@ from .client.client import Client as Client
 from .client.served_array import ServedArray as ServedArray
 from .datasets.sources import open_source as open_source
 from .directory.directory import Directory as Directory
-from .directory.draft import Checked as Checked
+from .directory.draft import DryRunReceipt as DryRunReceipt
 from .directory.draft import Receipt as Receipt
 from .directory.draft import one_row as one_row
 from .directory.draft import parse_rows as parse_rows

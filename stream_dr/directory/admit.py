@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.directory.draft import REFERENCE, Checked, Draft, Receipt, Removal, removal_of
+from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, removal_of
 from stream_dr.errors import (
     EmptyInput,
     InvalidIndex,
@@ -326,12 +326,12 @@ class Group:
             p if isinstance(p, Receipt | StreamDRError) else error or self._receipt(p, positions) for p in self._placed
         ]
 
-    def check(self, draft: Draft) -> Checked:
+    def check(self, draft: Draft) -> DryRunReceipt:
         """Raise what refuses this draft, else say what its receipt would; change nothing."""
         duplicate = self._known(draft) is not None
         if not duplicate:
             self.admit(draft)
-        return Checked(draft.rows, duplicate, self._missing(draft))
+        return DryRunReceipt(draft.rows, duplicate, self._missing(draft))
 
     def admit(self, draft: Draft) -> tuple[Schema, MetSets]:
         """The schema once this draft is in, and its distinct label sets. Raises what refuses it."""

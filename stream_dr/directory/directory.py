@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from stream_dr.directory.admit import Group, admit_model
 from stream_dr.directory.admit_saved import admit_saved
-from stream_dr.directory.draft import Checked, Draft, Receipt, Recent
+from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
@@ -166,7 +166,7 @@ class Directory(AbstractContextManager["Directory"]):
                 group.put(draft)
             self._adopt(group, self.log.append(group.events))
 
-    def check(self, draft: Draft) -> Checked:
+    def check(self, draft: Draft) -> DryRunReceipt:
         """Raise what `append` would refuse the draft with, else say what its receipt would; write nothing."""
         return self._group().check(draft)
 

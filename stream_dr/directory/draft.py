@@ -66,7 +66,7 @@ class Receipt(NamedTuple):
     columns_missing: tuple[str, ...] = ()
 
 
-class Checked(NamedTuple):
+class DryRunReceipt(NamedTuple):
     """What a receipt would say; nothing was appended."""
 
     rows: int

@@ -20,7 +20,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from stream_dr.directory.directory import Directory, Start
-from stream_dr.directory.draft import Checked, Draft, Receipt, unlearn_draft
+from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, unlearn_draft
 from stream_dr.directory.records import Recorder
 from stream_dr.disk import free_bytes
 from stream_dr.errors import Overloaded, StreamDRError
@@ -133,7 +133,7 @@ class Running:
             )
         return self._appender.submit(draft)
 
-    def check(self, draft: Draft) -> Checked:
+    def check(self, draft: Draft) -> DryRunReceipt:
         """Return what the draft's receipt would say, or raise the error that would refuse it."""
         return self.directory.check(draft)
 
