@@ -89,6 +89,17 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     app.state.shared = shared
     app.state.drained = False
     problems.install(app)
+    _add_routes(app)
+    _add_middleware(app, shared)
+
+    app.openapi = functools.partial(  # type: ignore[method-assign]  # as FastAPI's documentation has it
+        schemas.describe, app, settings.write_token is not None
+    )
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
+    # A PUT of a saved estimator is matched before other PUTs.
     for router in (
         learn.router,
         project.router,
@@ -101,12 +112,6 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     ):
         app.include_router(router)
     look.install(app)
-    _add_middleware(app, shared)
-
-    app.openapi = functools.partial(  # type: ignore[method-assign]  # as FastAPI's documentation has it
-        schemas.describe, app, settings.write_token is not None
-    )
-    return app
 
 
 def _add_middleware(app: FastAPI, shared: AppState) -> None:
