@@ -1,4 +1,4 @@
-"""`stream-dr upgrade`: whether a directory is of the format that this release reads and writes."""
+"""Command `stream-dr upgrade`, which checks the format of a directory."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +11,11 @@ from stream_dr.commands.output import say
 def upgrade(
     directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
 ) -> None:
-    """Say whether a directory has to be brought over to the format of this release.
+    """Say whether a directory has the format of this release.
 
-    Directories of format 3, the first that was released, are opened as they are; what a release adds to them is added when
-    they are first opened for writing. One of another format is refused by name, and nothing is changed.
+    Directories of format 3, the first that was released, are opened as they are. Additions of a later
+    release are made when they are first opened for writing. A directory of another format is refused,
+    and nothing is changed.
     """
     from stream_dr.errors import DirectoryMissing
     from stream_dr.log.index import LOG_FORMAT
@@ -22,5 +23,7 @@ def upgrade(
 
     if not (directory / "log").is_dir():
         raise DirectoryMissing(f"{directory} holds no log; name a directory that `replay` or `serve` has made.")
-    with Log(directory / "log", writable=False):  # refuses other formats
+
+    # Opening the log raises the error of another format.
+    with Log(directory / "log", writable=False):
         say(f"{directory} has format {LOG_FORMAT} already; nothing was changed.")
