@@ -26,7 +26,7 @@ OPEN = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/
 """Paths that need no token."""
 
 OPEN_FILES = ("/static-offline-docs/", "/dashboard/")
-"""Prefixes of the paths of the scripts and styles of /docs, /redoc and the dashboard. No token needed."""
+"""Prefixes of paths of the files of /docs, /redoc and the dashboard, which need no token."""
 
 READING = (("POST", "/transform"), ("POST", "/predict"))
 """Requests that only read although they are POSTs."""

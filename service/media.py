@@ -8,7 +8,10 @@ from service.problems import Problem
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
-"""Media type that generated clients send. An Arrow stream of rows, or the file of a saved estimator."""
+"""Media type of bytes in generated clients.
+
+The bytes are an Arrow stream of rows, or the file of a saved estimator.
+"""
 
 ARROW = (ARROW_STREAM, "application/vnd.apache.arrow.file", OCTETS)
 JSON = "application/json"
@@ -33,7 +36,10 @@ def accepted(request: Request, offers: Sequence[str]) -> str:
 
 
 def _parse_range(part: str) -> tuple[str, float]:
-    """Return a media range of an Accept header and its quality, 0 if it is no number."""
+    """Return a media range of an Accept header and its quality.
+
+    A quality that is not a number counts as 0.
+    """
     media_range, *parameters = (p.strip() for p in part.split(";"))
     quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
     try:

@@ -148,9 +148,10 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 
 def _anonymous_bytes() -> int | None:
-    """Return the anonymous memory of this process, or None if the system does not report it.
+    """Return the number of bytes of this process's anonymous memory.
 
-    Mapped files, such as the shards of the log, are not counted.
+    None if the system does not report it. Mapped files, such as the shards of the log, are not
+    counted.
     """
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []

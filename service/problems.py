@@ -23,7 +23,10 @@ import stream_dr
 
 MEDIA_TYPE = "application/problem+json"
 UNKNOWN = "The service met an error it did not foresee; the details are in its log."
-"""Detail of an unexpected error. Clients never see the text of an exception not written for them."""
+"""Detail of an unexpected error.
+
+Clients never see the text of an exception that was not written for them.
+"""
 
 _CODES = {
     400: "malformed_input bad_request",
@@ -201,7 +204,8 @@ def _describe_error(error: Any) -> str:
 def _location(where: list[Any]) -> str:
     """Return the dotted path of an error within the request, and a colon.
 
-    Without "body" or "query", and without the estimator, which every path below it would begin with.
+    The path is without "body" or "query". It is also without the estimator, because all paths
+    within a model's spec would begin with it.
     """
     inner = where[2:] if where[:1] == ["body"] and where[1:2] and where[1] in stream_dr.ESTIMATORS else where[1:]
     return f"{'.'.join(map(str, inner))}: " if inner else ""

@@ -56,7 +56,7 @@ class UnlearnQuery(Query):
 
 
 class TransformQuery(Query):
-    """Query of POST /transform and /predict: the model."""
+    """Query of POST /transform and /predict."""
 
     model: str | None = Field(
         None, description="the model's name; may be left out where there is only one", examples=["lda"]
@@ -64,7 +64,7 @@ class TransformQuery(Query):
 
 
 class OneRowQuery(TransformQuery):
-    """Query of GET /transform: a row as x, or as indices and values."""
+    """Query of GET /transform, with a row as x or as indices and values."""
 
     x: str | None = Field(None, description="a dense row: 0.1,0.2", examples=["0.1,0.2"])
     indices: str | None = Field(None, description="a sparse row's indices: 3,17")
@@ -72,7 +72,7 @@ class OneRowQuery(TransformQuery):
 
 
 class VersionQuery(Query):
-    """Query of a published projection: its version."""
+    """Query of GET /models/{name}/projection."""
 
     version: int | None = Field(None, ge=1, lt=2**63, description="a kept version; the newest where it is left out")
 
@@ -87,8 +87,9 @@ class SparseRow(BaseModel):
 class Rows(BaseModel):
     """A batch of rows.
 
-    - `rows`: all dense, all sparse, all objects by column name, or all texts. Strings, true, false
-      and null in objects are for models with the feature map `table`, texts for `text` and `table`.
+    - `rows`: all dense, all sparse, all objects by column name, or all texts. Strings, true,
+      false and null in objects are for models with the feature map `table`, texts for `text` and
+      `table`.
     - `labels`: one label or list of labels per row, null for a row without a target.
     - `target`: continuous targets instead of labels, one number or list of numbers per row.
     - `weights`: one weight per row.
@@ -139,21 +140,23 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
 
 
 class Refine(BaseModel, extra="forbid", strict=True):
-    """When refining stops: at the tolerance `tol`, or after `max_passes` passes."""
+    """Options of refining, which stops at the tolerance `tol` or after `max_passes` passes."""
 
     tol: Annotated[float, Field(gt=0, lt=1)] = 1e-6
     max_passes: Annotated[int, Field(ge=1, le=1_000)] = 20
 
 
 class Policy(BaseModel, extra="forbid", strict=True):
-    """When a model is solved and published.
+    """Policy of solving and publishing a model.
+
+    The model is published
 
     - `rows`: after this many new rows.
     - `seconds`: after this many seconds with new rows.
     - `idle`: whenever every batch of the log is learned.
 
-    A model with {"seconds": null, "idle": false} is published on demand only: by
-    POST /models/{name}/publish, which also writes a snapshot, or by ?wait=applied. When the service
+    A model with {"seconds": null, "idle": false} is published on demand only. That is done by POST
+    /models/{name}/publish, which also writes a snapshot, or by ?wait=applied. When the service
     stops it publishes only models whose policy publishes them within a minute.
     """
 
@@ -163,7 +166,9 @@ class Policy(BaseModel, extra="forbid", strict=True):
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):
-    """When a model is refined again in the background.
+    """Policy of refining a model again in the background.
+
+    The model is refined
 
     - `rows`: this many rows after the last time.
     - `seconds`: this many seconds after the last time, if there are new rows.
@@ -210,7 +215,8 @@ class Answer(BaseModel):
     - `position`: position up to which the version has learned.
     - `solution`: how the version was solved.
     - `id`: ids of the rows, if there are many.
-    - `unseen`: number of entries of features, categories and columns that the version does not know.
+    - `unseen`: number of entries of features, categories and columns that the version does not
+      know.
     - `columns_missing`: columns of the table that the rows do not have.
     """
 
@@ -307,7 +313,8 @@ class Models(BaseModel):
 class Exported(BaseModel, extra="allow"):
     """Published projection of a model.
 
-    Its arrays are further fields, by name. A linear one has `mean`, `components` and `eigenvalues`.
+    Its arrays are further fields, by name. A linear one has `mean`, `components` and
+    `eigenvalues`.
     """
 
     model: str
@@ -333,7 +340,8 @@ class JobState(BaseModel):
 class StreamState(BaseModel):
     """State of the stream.
 
-    - `kinds`: "number", "date" or "text" for each column of a table, "" for one without a value yet.
+    - `kinds`: "number", "date" or "text" for each column of a table, "" for one without a value
+      yet.
     - `stated`: width that the first batch declared, 0 if none.
     - `labels`: labels in order of first appearance.
     - `outputs`: number of columns of continuous targets.
@@ -385,7 +393,10 @@ class Overview(BaseModel):
 
 
 class Health(BaseModel):
-    """Health of the process. `detail` names models that fail or cannot be published or snapshotted."""
+    """Health of the process.
+
+    `detail` names models that fail or cannot be published or snapshotted.
+    """
 
     status: Literal["alive", "ready"]
     detail: str | None = None
@@ -408,8 +419,8 @@ ROWS_BODY = {"requestBody": {"required": False, "content": {media.JSON: {"schema
 """OpenAPI description of a body of rows.
 
 Generated clients know no Arrow type, so it is declared as octets. The body is declared optional
-although it is required, because the module that openapi-python-client generates for a required body
-of several types cannot be imported.
+although it is required, because the module that openapi-python-client generates for a required
+body of several types cannot be imported.
 """
 
 Answers = dict[int | str, dict[str, Any]]
@@ -431,7 +442,8 @@ def describe(app: FastAPI, guarded: bool) -> dict[str, Any]:
     """Return the OpenAPI document of an application. It is built once.
 
     FastAPI's document is completed by schemas that no route refers to and by examples. The first
-    paragraph of each operation becomes its summary. If `guarded`, operations that need a token say so.
+    paragraph of each operation becomes its summary. If `guarded`, operations that need a token
+    say so.
     """
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)

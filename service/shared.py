@@ -1,4 +1,4 @@
-"""State that all requests of an application share, and the queue of bodies to learn."""
+"""State that all requests share, and the queue of bodies to learn."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

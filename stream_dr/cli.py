@@ -7,8 +7,8 @@ Results go to stdout and messages to stderr. The exit status is one of these:
 - 2: wrong usage.
 - 130: interrupted by Ctrl-C.
 
-A command is a function in stream_dr/commands and a line in `COMMANDS`. Its module is imported when it
-is called or when help is asked for.
+A command is a function in stream_dr/commands and a line in `COMMANDS`. Its module is imported
+when it is called or when help is asked for.
 """
 
 import importlib
@@ -51,10 +51,11 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, the same as typer's."""
 
 IDLE_THREADS = "OPENBLAS_THREAD_TIMEOUT", "4"
-"""Environment variable, read when numpy is loaded, that shortens the idle spinning of BLAS threads.
+"""Environment variable that shortens the idle spinning of BLAS threads.
 
-numpy and scipy each have a BLAS with threads of its own. They spin for 2**26 ticks after a product,
-on cores that the other needs. With this value they spin for 2**4 ticks.
+It is read when numpy is loaded.
+numpy and scipy each have a BLAS with threads of its own. They spin for 2**26 ticks after a
+product, on cores that the other needs. With this value they spin for 2**4 ticks.
 """
 
 RESUMED = ("demo", "learn", "replay", "refine")

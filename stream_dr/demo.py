@@ -1,12 +1,12 @@
-"""Steps of the demo, through the same functions as `replay`, `serve` and any HTTP client.
+"""Steps of the demo, which uses the same functions as the commands.
 
 Documents:
 
 - The stream has 24,000 made-up rows of 47,236 words and four topics (datasets/generate.py).
 - Of six Arrow shards four are replayed through four models.
 - The other shards are posted to the service as Arrow, the last batch as JSON.
-- A table shows accuracy on 2,000 other documents, bytes per row and time per query. The label of the
-  nearest row is predicted, by each model's projection and by all words.
+- A table shows accuracy on 2,000 other documents, bytes per row and time per query. The label of
+  the nearest row is predicted, by each model's projection and by all words.
 
 Digits:
 
@@ -131,9 +131,9 @@ def _concatenate(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
 
 
 def shards_of(folder: Path, data: Labelled) -> list[Path]:
-    """Write the training rows as Arrow IPC shards unless they exist, and return their paths.
+    """Return the paths of the training rows' Arrow IPC shards.
 
-    Raises OutputExists if the folder has shards of another stream.
+    Shards that do not exist are written. Raises OutputExists if the folder has shards of another stream.
     """
     if not (folder / "manifest.json").exists():
         training = Block(data.X, class_targets(data.y.tolist()))
@@ -155,8 +155,8 @@ def replay_shards(
 ) -> dict[str, float]:
     """Replay shards through models into a directory. Return the rows learned per second.
 
-    Models that learned no row are left out. `watch` receives the progress, and `say` messages about
-    compiling.
+    Models that learned no row are left out. `watch` receives the progress, and `say` messages
+    about compiling.
     """
     with Directory(path) as directory:
         for name, (key, params) in models.items():
@@ -248,14 +248,14 @@ def report(address: str, path: Path) -> Path:
 
 
 def one_nearest(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
-    """Return the accuracy of the nearest training row's label, and the seconds of all searches."""
+    """Return the accuracy of the nearest row's label, and the seconds it took."""
     classifier = KNeighborsClassifier(1).fit(X, y)
     start = time.perf_counter()
     return float(classifier.score(X_test, y_test)), time.perf_counter() - start
 
 
 def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
-    """Return the accuracy of the nearest class mean's label, and the seconds of all searches."""
+    """Return the accuracy of the nearest class mean's label, and the seconds it took."""
     means = means_by_class(X, y, y.max() + 1)
     start = time.perf_counter()
     return float((nearest(X_test, means) == y_test).mean()), time.perf_counter() - start

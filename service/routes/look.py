@@ -1,7 +1,7 @@
-"""Routes of the dashboard: its page at GET / and its data at GET /figures.
+"""Routes of the dashboard's page (GET /) and its data (GET /figures).
 
-The page and its files hold no data and need no token. The page asks for a token itself and stores it
-for the tab.
+The page and its files hold no data and need no token. The page asks for a token itself and stores
+it for the tab.
 """
 
 import asyncio
@@ -117,8 +117,9 @@ def report(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[s
 
 
 def _label_counts(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the number of rows of a model's most frequent labels and of those that wait.
+    """Return the numbers of rows of a model's labels, most frequent first.
 
+    There is a second list for labels that wait for more rows before they become classes.
     The pairs [label, number of rows] replace the lists `class_rows` and `classes_waiting`, and the
     number of classes replaces `classes`. The lists are empty if the method does not count rows.
     """

@@ -1,8 +1,8 @@
 """Routes that create, show, publish, export and delete models.
 
 The service names no estimator. The schema of PUT's body is made from the signatures of the
-registered estimators, so /docs shows each one's parameters. A body that is not JSON is the file of a
-saved estimator and has a route of its own.
+registered estimators, so /docs shows each one's parameters. A body that is not JSON is the file
+of a saved estimator and has a route of its own.
 """
 
 import asyncio
@@ -83,7 +83,8 @@ def delete_model(shared: Service, name: Name) -> None:
 async def publish(shared: Service, response: Response, name: Name) -> ModelJson:
     """Publish a model as it is now, whatever its policy.
 
-    The status is 202 if solving takes longer than wait_timeout. A refined solution stays published.
+    The status is 202 if solving takes longer than wait_timeout. A refined solution stays
+    published.
     """
     seconds = shared.settings.wait_timeout
     try:
@@ -193,12 +194,12 @@ def put_router() -> APIRouter:
     ) -> ModelJson:
         """Create a model, which catches up in the background.
 
-        The status is 201 if the model is new, and 200 if it exists with the same spec. The `publish`
-        and `refine` policies of an existing model may be changed this way.
+        The status is 201 if the model is new, and 200 if it exists with the same spec. The
+        `publish` and `refine` policies of an existing model may be changed this way.
 
-        A body of octets (also called `application/safetensors`) is the file of a saved estimator. The
-        model answers at once and continues with the next batch. The same file again is 200. An empty
-        stream takes its kind of targets, its labels and its columns' names.
+        A body of octets (also called `application/safetensors`) is the file of a saved estimator.
+        The model answers at once and continues with the next batch. The same file again is 200.
+        An empty stream takes its kind of targets, its labels and its columns' names.
         """
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None

@@ -1,7 +1,7 @@
 """Routes that project rows (/transform) and predict their targets (/predict).
 
-A query takes a reference to the published projection. It never waits for learning, and all rows of a
-response come from one version.
+A query takes a reference to the published projection. It never waits for learning, and all rows
+of a response come from one version.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ ANSWER_BYTES = 32 << 20
 
 
 def _many(model: type[BaseModel]) -> dict[str, Any]:
-    """Return FastAPI's options of a route that takes rows and responds in JSON or Arrow."""
+    """Return FastAPI's options of a route that takes many rows."""
     rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.bytes_of("an Arrow stream")}}}
     return {
         "openapi_extra": schemas.ROWS_BODY,
@@ -72,7 +72,7 @@ async def _answer(
     query: Callable[[AppState, stream_dr.Model, stream_dr.Block], Any],
     width: Callable[[stream_dr.Model], int],
 ) -> Response:
-    """Parse the body, query a model about its rows in a thread, and return the response.
+    """Return the response to a body of rows. It is computed in a thread.
 
     Parameters
     ----------
@@ -114,7 +114,8 @@ def _model(shared: AppState, name: str | None) -> stream_dr.Model:
 def _check_answer(rows: int, width: int, accept: str, row_bytes: int) -> None:
     """Raise LimitExceeded if the response would take too much memory for the rows sent.
 
-    `row_bytes` is the number of bytes of all rows, and `width` the numbers per row of the response.
+    `row_bytes` is the number of bytes of all rows, and `width` the numbers per row of the
+    response.
     """
     limit = (32 * row_bytes + ANSWER_BYTES) // (width * NUMBER_BYTES[accept]) if width else rows
     if rows > limit:

@@ -45,8 +45,8 @@ def stream(shared: Service) -> dict[str, Any]:
 async def events(shared: Service) -> Response:
     """Send position, rows and each model's figures when they change.
 
-    The server-sent events are named `overview`, and their data is JSON of the schema Overview. At most
-    five are sent per second.
+    The server-sent events are named `overview`, and their data is JSON of the schema Overview. At
+    most five are sent per second.
     """
     if shared.metrics.listeners >= shared.settings.max_listeners:
         raise Problem("overloaded", "Too many /events connections are open; try again later.", {"Retry-After": "5"})
@@ -98,7 +98,10 @@ def readyz(shared: Service) -> schemas.Health:
 
 
 async def _changes(shared: AppState) -> AsyncIterator[str]:
-    """Yield an event whenever the overview changed, and a comment when nothing did for long."""
+    """Yield an event whenever the overview changed.
+
+    If nothing changes for long, yield a comment as a sign of life.
+    """
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
 

@@ -25,8 +25,8 @@ def convert(
     """Convert files to Arrow shards with a manifest.
 
     The manifest has the rows, the width, the labels and a sha256 per shard. Tables (csv, jsonl,
-    parquet, arrow, sqlite, duckdb) must have numbers in all columns but labels and ids. Memory does not
-    grow with the file, except for MATLAB files, whose variables are read whole.
+    parquet, arrow, sqlite, duckdb) must have numbers in all columns but labels and ids. Memory
+    does not grow with the file, except for MATLAB files, whose variables are read whole.
 
         stream-dr convert train.svm --out shards/
         stream-dr convert lyrl2004_vectors_*.dat.gz --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/

@@ -22,9 +22,9 @@ def demo(
 ) -> None:
     """Show the whole path, from shards to a table of results.
 
-    Made-up documents of 47,236 words are written as shards, replayed through four models and served
-    until Ctrl-C. Others are posted and queried over HTTP. Handwritten digits are learned in addition.
-    A second run on the same directory continues and learns nothing twice.
+    Made-up documents of 47,236 words are written as shards, replayed through four models and
+    served until Ctrl-C. Others are posted and queried over HTTP. Handwritten digits are learned
+    in addition. A second run on the same directory continues and learns nothing twice.
     """
     from service.serve import main
     from stream_dr import demo as steps

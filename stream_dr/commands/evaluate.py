@@ -73,13 +73,13 @@ def evaluate(
 ) -> None:
     """Test models on each batch before they learn it.
 
-    One line per model and classifier has accuracy, micro F1 and macro F1. For several labels per row
-    it also has the area under the ROC curve, averaged over labels, and accuracy then counts rows whose
-    labels are all right. Nothing is stored.
+    One line per model and classifier has accuracy, micro F1 and macro F1. For several labels per
+    row it also has the area under the ROC curve, averaged over labels, and accuracy then counts
+    rows whose labels are all right. Nothing is stored.
 
     The line "no change" predicts for each row the label of the row before. It shows how much of a
-    score comes from labels that arrive in runs. Tables are read as `learn` reads them, and files of
-    several formats as one stream.
+    score comes from labels that arrive in runs. Tables are read as `learn` reads them, and files
+    of several formats as one stream.
 
         stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20 --full
     """
@@ -99,11 +99,7 @@ def evaluate(
         scores = run(read_as, Paths(sources, test, shuffle, skip_damaged), specs, settings, write_point)
 
     _warn_of_runs(scores[-1].figures, shuffle)
-    if not any(s.figures["rows"] for s in scores):
-        say(
-            f"warning (nothing_tested): all rows came in batches that --first={first} learns before the "
-            "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
-        )
+    _warn_if_untested(scores, first)
     _print_scores(scores, as_json)
 
 
@@ -166,6 +162,14 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
         )
 
 
+def _warn_if_untested(scores: list["Score"], first: int) -> None:
+    if not any(s.figures["rows"] for s in scores):
+        say(
+            f"warning (nothing_tested): all rows came in batches that --first={first} learns before the "
+            "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
+        )
+
+
 def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
     """Warn if labels change less than a tenth as often as in random order."""
     if not shuffled and "unchanged" in figures and 1 - figures["unchanged"] < 0.1 * (1 - figures["by_chance"]):
@@ -178,9 +182,9 @@ def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
 
 @contextmanager
 def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """Give a function that takes points, and write all of them to a file at the end.
+    """Yield a function that takes points, and write them to a file at the end.
 
-    Gives None if there is no file to write.
+    Yields None if there is no file to write.
     """
     if path is None:
         yield None

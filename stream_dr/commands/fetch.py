@@ -17,8 +17,8 @@ def fetch(
 ) -> None:
     """Fetch a public data set through scikit-learn and write it as shards.
 
-    Needs internet access unless scikit-learn has the set in its cache. For files on this machine use
-    `stream-dr convert`.
+    Needs internet access unless scikit-learn has the set in its cache. For files on this machine
+    use `stream-dr convert`.
     """
     from stream_dr.datasets.fetch import fetch as run
 

@@ -21,8 +21,8 @@ def generate(
 ) -> None:
     """Generate shards of made-up documents.
 
-    They have 47,236 terms, 76 nonzeros a row, unit-norm log-tf-idf, Zipf frequencies and RCV1's topic
-    shares. The text is made up, so results on these rows are never RCV1 results.
+    They have 47,236 terms, 76 nonzeros a row, unit-norm log-tf-idf, Zipf frequencies and RCV1's
+    topic shares. The text is made up, so results on these rows are never RCV1 results.
     """
     from stream_dr.datasets.generate import write_rcv1_like
     from stream_dr.errors import InvalidParameter

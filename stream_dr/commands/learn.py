@@ -56,14 +56,14 @@ def learn(
     learned twice.
 
     A table of numbers is learned as it is. A table with words, dates or gaps is learned through
-    feature_map=table, with the options --one-hot, --hash, --keep, --text, --as and --impute. A table of
-    nothing but prose is learned through feature_map=text.
+    feature_map=table, with the options --one-hot, --hash, --keep, --text, --as and --impute. A
+    table of nothing but prose is learned through feature_map=text.
 
-    Without --model, a directory without a model gets lda. It gets opls if numbers (also labels with a
-    fraction) or several labels per row are to be predicted, and pca if there are no targets. lda and
-    opls take gamma=1 for sparse rows and feature_map=text, and gamma=20 for words beside other columns.
-    lda of 100 columns or more takes shrinkage=.1. A solution from the diagonal is then refined if that
-    raises the score on every tenth row, held out.
+    Without --model, a directory without a model gets lda. It gets opls if numbers (also labels
+    with a fraction) or several labels per row are to be predicted, and pca if there are no
+    targets. lda and opls take gamma=1 for sparse rows and feature_map=text, and gamma=20 for
+    words beside other columns. lda of 100 columns or more takes shrinkage=.1. A solution from the
+    diagonal is then refined if that raises the score on every tenth row, held out.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text
@@ -74,11 +74,8 @@ def learn(
     specs = parse_specs(model)
     _check_name(name, sources, read_as)
     read_as.check(sources)
-
-    if not as_classes and (numbers := read_as.predicting_numbers(sources)) is not read_as:
-        y = read_as.options.label
-        read_as = numbers
-        say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")
+    if not as_classes:
+        read_as = _with_numbers(read_as, sources)
 
     files = read_as.files(sources)
     feature_map = read_as.map_of(files)
@@ -107,6 +104,15 @@ def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
 def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
     if name is not None and (len(sources) != 1 or read_as.takes_shards(sources[0])):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
+
+
+def _with_numbers(read_as: ReadAs, sources: list[Path]) -> ReadAs:
+    """Read the label column as continuous targets if it has fractions, and say so."""
+    numbers = read_as.predicting_numbers(sources)
+    if numbers is not read_as:
+        y = read_as.options.label
+        say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")
+    return numbers
 
 
 def _propose_id(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
@@ -209,7 +215,7 @@ def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool)
 
 
 def _on_the_line(option: str) -> str:
-    """Return an option of a feature map as it is written on the command line.
+    """Return an option of a feature map in the form of the command line.
 
     as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes --drop age.
     """
@@ -220,7 +226,10 @@ def _on_the_line(option: str) -> str:
 
 
 def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
-    """Store new files as shards in the directory and return the folder of each file's shards."""
+    """Store new files as shards in the directory.
+
+    Return the folder of each file's shards.
+    """
     from stream_dr.directory.sources import keep_as_shards
     from stream_dr.disk import DirectoryLock
 
@@ -233,7 +242,10 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
 @contextmanager
 def _created(dir: Path) -> Iterator[None]:
-    """Create the folder of a directory, and remove it again if nothing is learned into it."""
+    """Create the folder of a directory.
+
+    Remove it again if nothing could be learned into it.
+    """
     existed = dir.exists()
     dir.mkdir(parents=True, exist_ok=True)
     try:

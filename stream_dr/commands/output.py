@@ -38,8 +38,8 @@ class Bar:
     """Progress of work that takes longer than a second.
 
     It shows the rows done, rows per second, a note of the caller, and, if the total is known, the
-    share done and the time left. On a terminal it is a bar. Elsewhere it is plain lines, each after
-    twice the time of the line before.
+    share done and the time left. On a terminal it is a bar. Elsewhere it is plain lines, each
+    after twice the time of the line before.
 
     Parameters
     ----------

@@ -120,8 +120,8 @@ class ReadAs(NamedTuple):
 
     def has_fractions(self, path: Path) -> bool:
         """Return True if the targets of a file's first rows are numbers, not all of them whole."""
-        # The error may be that of words or gaps among targets. Another one, such as a missing file,
-        # is raised again when the file is read.
+        # The error may be that of words or gaps among targets. Another one, such as a missing
+        # file, is raised again when the file is read.
         try:
             first = None if self.takes_shards(path) else self.file([path]).first
         except StreamDRError:
@@ -181,7 +181,8 @@ def stop_at_ids(files: dict[Path, "FileSource"], words: list[str]) -> None:
     from stream_dr.targets.kind import look_like_numbers
 
     for path, source in files.items():
-        first, column = source.first, source.options.label
+        first = source.first
+        column = source.options.label
         if first is None or first.y is None or not look_like_numbers(first.y):
             continue
 
@@ -314,7 +315,7 @@ def _with_options(command: Callable[..., None], *options: Callable[..., None]) -
 def _pop_map_options(options: dict[str, Any]) -> dict[str, Any]:
     """Remove the options of the feature map from `options` and return its spec.
 
-    Raises typer.BadParameter if --impute is neither "mean" nor a number.
+    Raises typer.BadParameter if `impute` is neither "mean" nor a number.
     """
     impute = options.pop("impute", "mean")
     columns = {name: value for name in ("one_hot", "hash", "keep") if (value := options.pop(name, None))}

@@ -27,8 +27,8 @@ def refine(
 ) -> None:
     """Solve a model exactly by passes over the log.
 
-    The result stays published until the next refine. After an interruption the same command continues
-    at the next pass. Models that are behind the log catch up first.
+    The result stays published until the next refine. After an interruption the same command
+    continues at the next pass. Models that are behind the log catch up first.
     """
     from stream_dr.directory.directory import Directory
 

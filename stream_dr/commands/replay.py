@@ -57,9 +57,9 @@ def replay(
     --scheduler there are no tests. Their results are the same bits for any number of workers, and
     differ by rounding from a replay without them.
 
-    After an interruption of any kind, the same command continues and ends with the same states. Shards
-    that were moved are found again if they are replayed from their new place. Other files are learned
-    as `learn` does.
+    After an interruption of any kind, the same command continues and ends with the same states.
+    Shards that were moved are found again if they are replayed from their new place. Other files
+    are learned as `learn` does.
 
         stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20 --dir D
     """

@@ -1,4 +1,4 @@
-"""Replay of shards with a progress bar and a line per model, for `replay` and `learn`."""
+"""Replay of shards with a progress bar, for `replay` and `learn`."""
 
 import json
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.part_store import PartStore, PlanRunner
     from stream_dr.models.model import Model
-    from stream_dr.running.replay import ReplaySettings
+    from stream_dr.running.replay import ReplayReport, ReplaySettings
     from stream_dr.shards.dataset import Dataset
 
 _REFINE: dict[str, Any] = {"tol": 1e-3, "max_passes": 20}
@@ -51,7 +51,8 @@ def replay_into(
     out : Path or None
         File of the rows' projection by the first model that is named.
     parts : PlanRunner or None
-        Runner of a plan whose parts are learned side by side. None learns one batch after the other.
+        Runner of a plan whose parts are learned side by side. None learns one batch after the
+        other.
     store : PartStore or None
         Store of the finished parts of a plan.
     refine : bool
@@ -75,19 +76,7 @@ def replay_into(
             run_replay = run if parts is None else partial(replay_in_parts, parts, store=store)
             report = run_replay(directory, dataset, settings, show)
 
-        for text in report.skipped:
-            say(f"skipped: {text}")
-        if report.columns_missing:
-            say(f"note: columns that some rows do not have are taken as missing: {', '.join(report.columns_missing)}")
-        result(
-            f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
-            f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"
-        )
-        for name, model in directory.models.items():
-            result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
-            if model.rows and model.published and not model.published.projection.n_components:
-                say(f"note: {name} has no component yet: {model.estimator.limit}.")
-
+        _print_report(directory, report)
         if settings.test and report.rows:
             _say_tests(directory)
         if refine:
@@ -97,6 +86,22 @@ def replay_into(
             with Bar("transform", dataset.rows) as bar:
                 rows = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
             result(f"{rows} rows projected by {name} written to {out}")
+
+
+def _print_report(directory: "Directory", report: "ReplayReport") -> None:
+    for text in report.skipped:
+        say(f"skipped: {text}")
+    if report.columns_missing:
+        say(f"note: columns that some rows do not have are taken as missing: {', '.join(report.columns_missing)}")
+
+    result(
+        f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
+        f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"
+    )
+    for name, model in directory.models.items():
+        result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
+        if model.rows and model.published and not model.published.projection.n_components:
+            say(f"note: {name} has no component yet: {model.estimator.limit}.")
 
 
 def _say_tests(directory: "Directory") -> None:
@@ -145,7 +150,10 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
 
 
 def _refining_helps(directory: "Directory", model: "Model") -> bool:
-    """Return True if refining raises a model's score on held-out rows, and say both scores."""
+    """Return True if refining raises a model's score on held-out rows.
+
+    Both scores are printed.
+    """
     from stream_dr.running.refine import held_out_scores
 
     before, after = held_out_scores(directory, model, **_REFINE)
@@ -158,7 +166,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
 
 def _rates(directory: "Directory") -> str:
-    """Return the rows per second of each model while it learns, as an end of a line."""
+    """Return each model's rows per second, as the end of a line of progress."""
     rates = [(m.name, m.advanced_rows / m.advance_seconds) for m in directory.models.values() if m.advanced_rows]
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
 

@@ -17,8 +17,8 @@ def report(
 ) -> None:
     """Write one page with every figure of every model.
 
-    The page also shows the schema, the state of the log, and how each number was obtained. It needs no
-    other file and no network. The directory may be served meanwhile.
+    The page also shows the schema, the state of the log, and how each number was obtained. It
+    needs no other file and no network. The directory may be served meanwhile.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.disk import check_folder

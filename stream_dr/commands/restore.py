@@ -14,8 +14,8 @@ def restore(
 ) -> None:
     """Create a directory from a backup, and check every byte of it.
 
-    If the backup is damaged, nothing is created. The command names shards that the log refers to and
-    that are missing. Models continue without them until one is rebuilt or refined.
+    If the backup is damaged, nothing is created. The command names shards that the log refers to
+    and that are missing. Models continue without them until one is rebuilt or refined.
     """
     from stream_dr.directory.backup import backup as copy
     from stream_dr.directory.verify import verify_shards

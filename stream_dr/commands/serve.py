@@ -24,8 +24,8 @@ def serve(
 ) -> None:
     """Serve a directory over HTTP until Ctrl-C or SIGTERM.
 
-    The service then learns all accepted batches, writes snapshots and exits. All other settings come
-    from STREAM_DR_… variables or the file that STREAM_DR_FILE names (docs/settings.md).
+    The service then learns all accepted batches, writes snapshots and exits. All other settings
+    come from STREAM_DR_… variables or the file that STREAM_DR_FILE names (docs/settings.md).
 
         stream-dr serve --dir D --model lda=lda.safetensors
     """

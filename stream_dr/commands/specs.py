@@ -1,7 +1,7 @@
 """Models named on the command line, as `NAME=KEY[:param=value,…]` or `NAME=FILE.safetensors`.
 
-KEY is the registry key of an estimator, and FILE a saved estimator. A value in braces or brackets is
-JSON. A feature map may be given by its name alone (feature_map=text).
+KEY is the registry key of an estimator, and FILE a saved estimator. A value in braces or brackets
+is JSON. A feature map may be given by its name alone (feature_map=text).
 """
 
 import json

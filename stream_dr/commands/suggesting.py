@@ -21,12 +21,12 @@ def suggest(
     """Compare the methods that fit a file, and print the command for the best.
 
     The scores are accuracy for labels and R2 for numbers, on held-out folds of a sample (+- over
-    folds). They stand beside those of scikit-learn's linear classifier or regression on all features
-    and on ten principal components, and of the most frequent class.
+    folds). They stand beside those of scikit-learn's linear classifier or regression on all
+    features and on ten principal components, and of the most frequent class.
 
-    A method that does not predict is scored by the linear classifier on its projection. The sample is
-    taken from the whole file and has at most 20,000 rows and 64 MiB. After 60 seconds no method begins
-    another fold.
+    A method that does not predict is scored by the linear classifier on its projection. The
+    sample is taken from the whole file and has at most 20,000 rows and 64 MiB. After 60 seconds
+    no method begins another fold.
 
         stream-dr suggest data.csv --label y
     """

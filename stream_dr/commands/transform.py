@@ -29,9 +29,10 @@ def transform(
 ) -> None:
     """Project rows and write them to a file.
 
-    The columns are id and label, if there are any, then z0, z1 and so on. The directory may be served
-    meanwhile. An npz file has the arrays z, id and label, and is built in memory. Columns of a table
-    that the stream does not have are left out, and columns that the file does not have are missing.
+    The columns are id and label, if there are any, then z0, z1 and so on. The directory may be
+    served meanwhile. An npz file has the arrays z, id and label, and is built in memory. Columns
+    of a table that the stream does not have are left out, and columns that the file does not have
+    are missing.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.transform import transform_on

@@ -13,9 +13,9 @@ def upgrade(
 ) -> None:
     """Say whether a directory has the format of this release.
 
-    Directories of format 3, the first that was released, are opened as they are. Additions of a later
-    release are made when they are first opened for writing. A directory of another format is refused,
-    and nothing is changed.
+    Directories of format 3, the first that was released, are opened as they are. Additions of a
+    later release are made when they are first opened for writing. A directory of another format
+    is refused, and nothing is changed.
     """
     from stream_dr.errors import DirectoryMissing
     from stream_dr.log.index import LOG_FORMAT

@@ -13,8 +13,8 @@ def verify(
 ) -> None:
     """Check a directory's log, shards, models and snapshots.
 
-    All findings are listed, and nothing is changed. If anything is damaged or missing, the exit status
-    is 1 and the error is the first one.
+    All findings are listed, and nothing is changed. If anything is damaged or missing, the exit
+    status is 1 and the error is the first one.
     """
     from stream_dr.directory.verify import verify as check
 
