@@ -31,7 +31,7 @@ def _form(kind: type) -> dict[str, Any]:
 
 
 def _kind(hint: Any) -> dict[str, Any]:
-    """Return the kind of a parameter with this type hint, and its choices if it has any."""
+    """Return the kind and the choices of a parameter with this type hint."""
     if get_origin(hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(hint))}
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

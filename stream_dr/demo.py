@@ -133,7 +133,8 @@ def _concatenate(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
 def shards_of(folder: Path, data: Labelled) -> list[Path]:
     """Return the paths of the training rows' Arrow IPC shards.
 
-    Shards that do not exist are written. Raises OutputExists if the folder has shards of another stream.
+    Shards that do not exist are written. Raises OutputExists if the folder has shards of another
+    stream.
     """
     if not (folder / "manifest.json").exists():
         training = Block(data.X, class_targets(data.y.tolist()))

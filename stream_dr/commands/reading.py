@@ -119,7 +119,7 @@ class ReadAs(NamedTuple):
         return numbers if label is not None and any(map(numbers.has_fractions, sources)) else self
 
     def has_fractions(self, path: Path) -> bool:
-        """Return True if the targets of a file's first rows are numbers, not all of them whole."""
+        """Return True if a file's first targets are numbers, not all of them whole."""
         # The error may be that of words or gaps among targets. Another one, such as a missing
         # file, is raised again when the file is read.
         try:
@@ -279,7 +279,7 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `reads_files` and those of a table's feature map to a command."""
+    """Add the options of `reads_files` and of feature maps to a command."""
     return _with_options(command, _file_options, _table_options)
 
 

@@ -172,7 +172,7 @@ def through_map(specs: Specs, first: "Block", chosen: dict[str, Any], table: dic
 
 
 def _ridge(name: str, key: str, params: Params, feature_map: Params | None, first: "Block") -> Params:
-    """Return the parameters of the ridge that LDA gets if its feature map makes words.
+    """Return the ridge that LDA gets if its feature map makes words.
 
     Empty for other estimators and maps, and if the command gives a ridge.
     """
