@@ -1,1 +1,1 @@
-"""The HTTP service over one directory; imports only stream_dr's public names."""
+"""HTTP service over one directory. It imports only public names of stream_dr."""

@@ -1,4 +1,4 @@
-"""`python -m service`: serve the directory that the settings name (docs/settings.md); the same as `stream-dr serve`."""
+"""Command `python -m service`, which does the same as `stream-dr serve`."""
 
 import argparse
 import sys

@@ -1,8 +1,12 @@
-"""The application: one directory kept current, behind the routes.
+"""ASGI application over one directory.
 
-create_app(directory, settings) is all a test or another server needs; `serve` adds the process around it. All threads of the
-service are stated here: the one that parses, two small pools, and the engine's own, which run while the application is up;
-routes that only look are short and run in Starlette's threads.
+All threads of the service start here:
+
+- One thread parses batches.
+- Two small pools project rows and do slow reads.
+- The engine has threads of its own.
+
+Routes that only read are short and run in Starlette's threads. `serve.py` adds the process.
 """
 
 import asyncio
@@ -19,34 +23,47 @@ from starlette.middleware.cors import CORSMiddleware
 import stream_dr
 from service import problems, schemas
 from service.auth import Access
-from service.body_limits import BodyLimits, Held
-from service.metrics import Metrics, Observed
+from service.body_limits import BodyLimits, BodyMemory
+from service.metrics import Metrics, MetricsMiddleware
 from service.routes import jobs, learn, look, models, project, stream
 from service.settings import Settings
-from service.shared import Ingest, Shared, given_once
+from service.shared import AppState, Ingest, check_parameters_unique
 from service.warm_up import WarmUp
 
 PARSING, QUERIES, SLOW = 1, 4, 4
-"""Threads that parse, that project many rows, and that read through the log or wait for a solution."""
+"""Numbers of threads in the three pools.
+
+PARSING: they parse batches.
+QUERIES: they project many rows.
+SLOW: they read through the log or wait for a solution.
+"""
 
 
 def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
-    """The ASGI application over an open, writable directory; runs its threads while it is up."""
+    """Return the ASGI application over a directory that is open for writing.
+
+    Its threads run from the start of its lifespan to the end.
+    """
     running = stream_dr.Running(directory, run_settings(settings))
     parsing, queries, slow = (
         ThreadPoolExecutor(threads, f"service-{name}")
         for name, threads in (("parse", PARSING), ("query", QUERIES), ("slow", SLOW))
     )
-    held = Held(settings.max_queue_bytes)
-    metrics = Metrics(directory, running, held)
+    memory = BodyMemory(settings.max_queue_bytes)
+    metrics = Metrics(directory, running, memory)
     ingest = Ingest(running, limits(settings), parsing)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        """Threads up, requests, threads down: what was taken is parsed, appended, learned and snapshotted."""
+        """Start the engine, and stop all threads at the end.
+
+        Accepted batches are parsed, appended, learned and snapshotted before it stops.
+        """
         in_thread = functools.partial(asyncio.get_running_loop().run_in_executor, None)
         await in_thread(running.start)
         yield
+
+        # The order matters: the engine may stop only when no more batches are submitted to it.
         shared.stopping.set()
         await in_thread(parsing.shutdown)
         await in_thread(running.stop, settings.drain_timeout)
@@ -54,22 +71,35 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
             pool.shutdown(wait=False, cancel_futures=True)
         app.state.drained = True
 
-    shared = Shared(
-        settings, limits(settings), directory, running, ingest, metrics, held, asyncio.Event(),
+    shared = AppState(
+        settings, limits(settings), directory, running, ingest, metrics, memory, asyncio.Event(),
         WarmUp(), queries, slow,
-        functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: look.told(directory, running))),
+        functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: look.report(directory, running))),
     )  # fmt: skip
+
     app = FastAPIOffline(
         title="stream_dr",
         version=stream_dr.__version__,
         summary="Supervised projections of a stream, learned as it arrives.",
         lifespan=lifespan,
         responses=schemas.ANY,
-        dependencies=[Depends(given_once)],
+        dependencies=[Depends(check_parameters_unique)],
         generate_unique_id_function=lambda route: route.name,
     )
-    app.state.shared, app.state.drained = shared, False
+    app.state.shared = shared
+    app.state.drained = False
     problems.install(app)
+    _add_routes(app)
+    _add_middleware(app, shared)
+
+    app.openapi = functools.partial(  # type: ignore[method-assign]  # as FastAPI's documentation has it
+        schemas.describe, app, settings.write_token is not None
+    )
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
+    # A PUT of a saved estimator is matched before other PUTs.
     for router in (
         learn.router,
         project.router,
@@ -82,20 +112,18 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     ):
         app.include_router(router)
     look.install(app)
-    _add_middleware(app, shared)
-    app.openapi = functools.partial(  # type: ignore[method-assign]  # as FastAPI's documentation has it
-        schemas.describe, app, settings.write_token is not None
-    )
-    return app
 
 
-def _add_middleware(app: FastAPI, shared: Shared) -> None:
-    """What stands around all routes; the last one added is the outermost."""
+def _add_middleware(app: FastAPI, shared: AppState) -> None:
+    """Add the middleware around all routes, innermost first."""
     settings = shared.settings
-    app.add_middleware(BodyLimits, settings=settings, held=shared.held)
+    app.add_middleware(BodyLimits, settings=settings, memory=shared.memory)
     app.add_middleware(Access, settings=settings)
-    app.add_middleware(Observed, metrics=shared.metrics)
-    if settings.cors_origins:  # outside of Access: browsers ask first, without a token, and pages read errors, too
+    app.add_middleware(MetricsMiddleware, metrics=shared.metrics)
+
+    # Outside of Access, because a browser's preflight request has no token, and because pages must
+    # be able to read errors.
+    if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
@@ -106,16 +134,16 @@ def _add_middleware(app: FastAPI, shared: Shared) -> None:
 
 
 def limits(settings: Settings) -> stream_dr.Limits:
-    """The library's limits with the settings' figures."""
-    return stream_dr.Limits(**_named(stream_dr.Limits, settings))
+    """Return the library's limits with the values of the settings."""
+    return stream_dr.Limits(**_shared_fields(stream_dr.Limits, settings))
 
 
 def run_settings(settings: Settings) -> stream_dr.RunSettings:
-    """The engine's settings with the service's figures."""
+    """Return the engine's settings with the values of the service's."""
     policy = stream_dr.PublishPolicy(settings.publish_rows, settings.publish_seconds, settings.publish_idle)
-    return stream_dr.RunSettings(publish=policy, **_named(stream_dr.RunSettings, settings))
+    return stream_dr.RunSettings(publish=policy, **_shared_fields(stream_dr.RunSettings, settings))
 
 
-def _named(kind: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> dict[str, Any]:
-    """The settings that have the name of a field of `kind`."""
+def _shared_fields(kind: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> dict[str, Any]:
+    """Return the settings whose names are fields of `kind`."""
     return {name: getattr(settings, name) for name in kind._fields if hasattr(settings, name)}

@@ -1,12 +1,13 @@
-"""Access: bearer tokens, one for reading and one for writing, compared in constant time; without tokens loopback only.
+"""Access control by bearer tokens, one for reading and one for writing.
 
-A middleware outside of everything that reads a body, so that a client without the right is refused before its body is read.
-With tokens set, everything but /livez, /readyz and pages that hold no data (the dashboard's empty one, /docs and what it is
-made of) needs one: reading takes either (reading is free to all only when no token is set), writing takes the write token.
-Transport encryption is a proxy's part (docs/deploy).
+With a write token set:
 
-Without tokens any page in a local browser could reach the service, so requests that carry a foreign `Origin` (but those of
-cors_origins), or a `Host` that is not this machine, are refused.
+- A request that reads needs either token.
+- A request that writes needs the write token.
+- /livez, /readyz and the pages that hold no data need none.
+
+Without tokens the service listens on loopback only. Transport encryption is left to a proxy
+(docs/deploy).
 """
 
 import hmac
@@ -22,15 +23,19 @@ from service.problems import Problem
 from service.settings import Settings
 
 OPEN = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
-READING = (("POST", "/transform"), ("POST", "/predict"))
+"""Paths that need no token."""
+
 OPEN_FILES = ("/static-offline-docs/", "/dashboard/")
-"""Paths that need no token, and where the files lie that /docs and /redoc, and the dashboard, are made of."""
+"""Prefixes of paths of the files of /docs, /redoc and the dashboard, which need no token."""
+
+READING = (("POST", "/transform"), ("POST", "/predict"))
+"""Requests that only read although they are POSTs."""
 
 Right = Literal["read", "write"]
 
 
 def check_host(settings: Settings) -> None:
-    """Raise ValueError for an address that others can reach while no token guards it."""
+    """Raise ValueError if other machines can reach the address and no token is set."""
     if not settings.loopback and settings.write_token is None:
         raise ValueError(
             f"host {settings.host} can be reached from other machines and no token is set. Set "
@@ -39,35 +44,42 @@ def check_host(settings: Settings) -> None:
 
 
 class Access:
-    """The middleware."""
+    """Middleware that refuses requests without the right they need.
+
+    It stands outside of everything that reads a body, so that a request without the right is
+    refused before its body is read.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app, self.settings = app, settings
+        self.app = app
+        self.settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass. Raises Problem `unauthorized` or `forbidden`."""
+        """Serve a request. Raises Problem `unauthorized` or `forbidden`."""
         if scope["type"] == "http":
-            right = needed(scope["method"], scope["path"])
+            right = needed_right(scope["method"], scope["path"])
             if right is not None:
                 check(self.settings, Headers(scope=scope), right)
         await self.app(scope, receive, send)
 
 
-def needed(method: str, path: str) -> Right | None:
-    """The right that a request needs; what is not known needs the right to write."""
+def needed_right(method: str, path: str) -> Right | None:
+    """Return the right that a request needs. Unknown paths and methods need "write"."""
     if path in OPEN or path.startswith(OPEN_FILES):
         return None
     return "read" if method in ("GET", "HEAD") or (method, path) in READING else "write"
 
 
 def check(settings: Settings, headers: Headers, right: Right) -> None:
-    """Raise Problem unless a request of these headers has the right."""
+    """Raise Problem unless a request with these headers has the right."""
     if settings.write_token is None:
         _check_local(headers, settings.cors_origins)
         return
-    given = _bearer(headers)
+
+    # Every token is compared, and in constant time, so that timing reveals nothing about them.
+    token = _bearer_token(headers)
     accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
-    matches = [hmac.compare_digest(given, t.get_secret_value().encode()) for t in accepted if t is not None]
+    matches = [hmac.compare_digest(token, t.get_secret_value().encode()) for t in accepted if t is not None]
     if not any(matches):
         raise Problem(
             "unauthorized",
@@ -77,7 +89,7 @@ def check(settings: Settings, headers: Headers, right: Right) -> None:
 
 
 def may_write(settings: Settings, headers: Headers) -> bool:
-    """Whether a request of these headers could write."""
+    """Return True if a request with these headers could write."""
     try:
         check(settings, headers, "write")
     except Problem:
@@ -85,12 +97,14 @@ def may_write(settings: Settings, headers: Headers) -> bool:
     return True
 
 
-def _bearer(headers: Headers) -> bytes:
+def _bearer_token(headers: Headers) -> bytes:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     return token.strip().encode() if scheme.lower() == "bearer" else b""
 
 
 def _check_local(headers: Headers, origins: tuple[str, ...]) -> None:
+    """Raise Problem `forbidden` if a foreign page or another host name made the request."""
+    # Without tokens any page in a browser of this machine could otherwise reach the service.
     origin = headers.get("origin")
     host = headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host and origin not in origins:
@@ -98,13 +112,13 @@ def _check_local(headers: Headers, origins: tuple[str, ...]) -> None:
             "forbidden",
             f"Without a token only pages of this service itself may call it, and none of {origin}; name it in cors_origins.",
         )
-    if not _local(host):
+    if not _is_local(host):
         raise Problem("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
 
 
 @lru_cache(1_000)
-def _local(host: str) -> bool:
-    """Whether a Host header names this machine."""
+def _is_local(host: str) -> bool:
+    """Return True if a Host header names this machine."""
     try:
         name = urlsplit(f"//{host}").hostname or "localhost"
         return name == "localhost" or ipaddress.ip_address(name).is_loopback

@@ -1,12 +1,14 @@
-"""Body limits: which bodies may come in, how large, how much of them at once, and for how long.
+"""Limits on the type, size, memory and arrival time of request bodies.
 
-A middleware around all routes. A body of a type that no route reads is 415, one declared too long is 413 before it is read,
-one that turns out too long (chunked) is 413 at the byte that is too many, one that does not arrive in time is 408, and one
-for which there is no memory left just now is 429. Bytes count as held from the head that declares them, or from their
-arrival, until the request is answered: that bounds what waits to be parsed and written, too.
+A middleware around all routes refuses a body with one of these statuses:
 
-A body that was packed as a whole (Content-Encoding) is unpacked here: routes, idempotency keys and the log know plain bytes
-alone. Its packed and its plain bytes are held, and the limit is asked after each step of unpacking.
+- 408: it did not arrive in time.
+- 413: it is too large, as declared or as received.
+- 415: no route reads its media type or its Content-Encoding.
+- 429: the bodies in memory leave no room for it now.
+
+A body with a Content-Encoding is decompressed here. Routes, idempotency keys and the log see plain
+bytes only.
 """
 
 import asyncio
@@ -25,35 +27,63 @@ from service.settings import Settings
 ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
 
 PACKINGS = ("gzip", "zstd")
-"""Content encodings that are unpacked, as pyarrow calls them, too."""
+"""Content encodings that are decompressed. pyarrow has the same names for them."""
 
 STEP = 1 << 20
-"""Bytes unpacked at once."""
+"""Number of bytes to decompress at once."""
 
 
 class Limit(NamedTuple):
-    """Most bytes a body may have, the setting that says so, and what to do about more."""
+    """Size limit of a body.
+
+    Attributes
+    ----------
+    bytes : int
+        Maximum number of bytes.
+    setting : str
+        Name of the setting that sets the maximum.
+    advice : str
+        Sentence that tells the client what to do about a larger body.
+    """
 
     bytes: int
     setting: str
     advice: str
 
 
-class Held:
-    """`bytes` of the bodies that are in memory now, of at most `most`."""
+class BodyMemory:
+    """Memory that all request bodies take together.
 
-    def __init__(self, most: int) -> None:
-        self.bytes, self._most = 0, most
+    A body counts from the head that declares its length, or from its arrival, until its request
+    is answered. This also bounds the bodies that wait to be parsed and written.
+
+    Attributes
+    ----------
+    bytes : int
+        Number of bytes of the bodies in memory now.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.bytes = 0
+        self._limit = limit
 
     def add(self, more: int, own: int = 0) -> None:
-        """Count that many bytes more, of a body of which `own` are counted. Raises Problem `overloaded` when they would not
-        fit, and `body_too_large` when they would not with all other bodies gone."""
-        if own + more > self._most:
-            raise _too_large(Limit(self._most, "max_queue_bytes", "Send fewer rows a batch."), f"{own + more:,}")
-        if self.bytes + more > self._most:
+        """Count `more` bytes of a body that has `own` bytes counted already.
+
+        Raises
+        ------
+        Problem `overloaded`
+            The bytes do not fit now.
+        Problem `body_too_large`
+            The bytes would not fit even if this body were alone.
+        """
+        if own + more > self._limit:
+            raise _too_large(Limit(self._limit, "max_queue_bytes", "Send fewer rows a batch."), f"{own + more:,}")
+
+        if self.bytes + more > self._limit:
             raise Problem(
                 "overloaded",
-                f"Request bodies of {self.bytes:,} bytes are being worked on, of {self._most:,} allowed; send this one "
+                f"Request bodies of {self.bytes:,} bytes are being worked on, of {self._limit:,} allowed; send this one "
                 "again shortly.",
                 {"Retry-After": "1"},
             )
@@ -61,10 +91,12 @@ class Held:
 
 
 class BodyLimits:
-    """The middleware. held: the bytes of all bodies."""
+    """Middleware that refuses bodies past the limits and decompresses the others."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, held: Held) -> None:
-        self.app, self.settings, self.held = app, settings, held
+    def __init__(self, app: ASGIApp, settings: Settings, memory: BodyMemory) -> None:
+        self.app = app
+        self.settings = settings
+        self.memory = memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request within the limits. Raises Problem."""
@@ -72,65 +104,84 @@ class BodyLimits:
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)
             return
-        media, packing = _form(scope, headers)
+
+        media, packing = _check_form(scope, headers)
         body = _Body(
-            self.held,
-            largest(media, scope["path"], self.settings),
-            _length(headers),
+            self.memory,
+            size_limit(media, scope["path"], self.settings),
+            _content_length(headers),
             self.settings.body_timeout,
             receive,
         )
-        plain = functools.partial(_unpacked, body, packing) if packing in PACKINGS else body.receive
+        receive_plain = functools.partial(_receive_unpacked, body, packing) if packing in PACKINGS else body.receive
+
         try:
-            await self.app(scope, plain, send)
+            await self.app(scope, receive_plain, send)
         finally:
-            self.held.bytes -= body.bytes
+            self.memory.bytes -= body.bytes
 
 
 class _Body:
-    """One request's body; `bytes` is how many it holds, from the first those it declared."""
+    """Body of one request.
 
-    def __init__(self, held: Held, limit: Limit, declared: int, seconds: float, receive: Receive) -> None:
+    Attributes
+    ----------
+    bytes : int
+        Number of bytes counted in the memory of all bodies. At first the declared length.
+    """
+
+    def __init__(self, memory: BodyMemory, limit: Limit, declared: int, seconds: float, receive: Receive) -> None:
         if declared > limit.bytes:
             raise _too_large(limit, f"{declared:,}")
-        held.add(declared)
-        self._held, self._limit, self._seconds, self._receive = held, limit, seconds, receive
+        memory.add(declared)
+
+        self.bytes = declared
+        self._memory = memory
+        self._limit = limit
+        self._seconds = seconds
         self._deadline = asyncio.get_running_loop().time() + seconds
-        self.bytes, self._come, self._plain, self._complete = declared, 0, 0, False
+        self._receive = receive
+        self._received_bytes = 0
+        self._plain_bytes = 0
+        self._complete = False
 
     async def receive(self) -> Message:
-        """The next piece of the body. Raises Problem."""
+        """Return the next piece of the body. Raises Problem."""
         if self._complete:
             return await self._receive()
+
         try:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
             detail = f"The body did not arrive within {self._seconds:g} seconds."
             raise Problem("request_timeout", detail, {"Connection": "close"}) from None
-        self._come += len(message.get("body", b""))
+
+        # A chunked body declares no length, so its bytes are counted as they arrive.
+        self._received_bytes += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
-        if self._come > self._limit.bytes:
+        if self._received_bytes > self._limit.bytes:
             raise _too_large(self._limit, f"more than {self._limit.bytes:,}")
-        if self._come > self.bytes:
-            self._hold(self._come - self.bytes)
+        if self._received_bytes > self.bytes:
+            self._count(self._received_bytes - self.bytes)
         return message
 
-    def unpack(self, more: int) -> None:
-        """Count so many bytes of what it unpacks to. Raises Problem."""
-        self._plain += more
-        if self._plain > self._limit.bytes:
+    def count_unpacked(self, more: int) -> None:
+        """Count `more` decompressed bytes. Raises Problem if they are too many."""
+        self._plain_bytes += more
+        if self._plain_bytes > self._limit.bytes:
             raise _too_large(self._limit, f"more than {self._limit.bytes:,} unpacked")
-        self._hold(more)
+        self._count(more)
 
-    def _hold(self, more: int) -> None:
-        self._held.add(more, self.bytes)
+    def _count(self, more: int) -> None:
+        self._memory.add(more, self.bytes)
         self.bytes += more
 
 
-async def _unpacked(body: _Body, packing: str) -> Message:
-    """A whole body as it was before it was packed. Raises Problem."""
-    packed, more = pa.BufferOutputStream(), True
+async def _receive_unpacked(body: _Body, packing: str) -> Message:
+    """Return the whole body, decompressed, in one message. Raises Problem."""
+    packed = pa.BufferOutputStream()
+    more = True
     while more:
         message = await body.receive()
         packed.write(message.get("body", b""))
@@ -138,11 +189,13 @@ async def _unpacked(body: _Body, packing: str) -> Message:
     if message["type"] == "http.disconnect":
         return message
 
-    # In a thread, a step at a time: the event loop goes on, and what would unpack to gigabytes is refused early.
-    stream, pieces = pa.CompressedInputStream(pa.BufferReader(packed.getvalue()), packing), []
+    # A thread decompresses one step at a time. The event loop stays free, and a body that would
+    # decompress to gigabytes is refused early.
+    stream = pa.CompressedInputStream(pa.BufferReader(packed.getvalue()), packing)
+    pieces = []
     try:
         while piece := await asyncio.to_thread(stream.read, STEP):
-            body.unpack(len(piece))
+            body.count_unpacked(len(piece))
             pieces.append(piece)
     except OSError as e:
         raise Problem(
@@ -154,24 +207,27 @@ async def _unpacked(body: _Body, packing: str) -> Message:
 
 
 def media_type(header: str) -> str:
-    """A Content-Type without its parameters, in lower case."""
+    """Return a Content-Type without its parameters, in lower case."""
     return header.partition(";")[0].strip().lower()
 
 
 def rows_medium(request: Request) -> Literal["arrow", "json"]:
-    """What a body of rows says it is. Raises Problem `unsupported_media_type`."""
-    given = media_type(request.headers.get("content-type", ""))
-    if given in ARROW:
+    """Return the format of a body of rows, by its Content-Type.
+
+    Raises Problem `unsupported_media_type`.
+    """
+    media = media_type(request.headers.get("content-type", ""))
+    if media in ARROW:
         return "arrow"
-    if given == JSON:
+    if media == JSON:
         return "json"
     raise Problem(
-        "unsupported_media_type", f"The body is {given or 'of no stated type'}; send {ARROW_STREAM} or {JSON}."
+        "unsupported_media_type", f"The body is {media or 'of no stated type'}; send {ARROW_STREAM} or {JSON}."
     )
 
 
-def largest(media: str, path: str, settings: Settings) -> Limit:
-    """How large a body of a type may be, packed and plain."""
+def size_limit(media: str, path: str, settings: Settings) -> Limit:
+    """Return the size limit of a body, both compressed and plain."""
     if media != JSON:
         return Limit(settings.max_body_bytes, "max_body_bytes", "Send fewer rows a batch.")
     if path not in ARROW_PATHS:
@@ -183,31 +239,35 @@ def largest(media: str, path: str, settings: Settings) -> Limit:
     return Limit(settings.max_json_bytes, "max_json_bytes", f"Send the rows {arrow}, or fewer of them.")
 
 
-def _form(scope: Scope, headers: Headers) -> tuple[str, str]:
-    """The body's media type, and how it is packed. Raises Problem `unsupported_media_type`."""
+def _check_form(scope: Scope, headers: Headers) -> tuple[str, str]:
+    """Return the media type and the content encoding of the body.
+
+    Raises Problem `unsupported_media_type`.
+    """
     media = media_type(headers.get("content-type", ""))
     packing = ", ".join(headers.getlist("content-encoding")).strip().lower() or "identity"
-    wanted = (JSON, *(SAVED if scope["method"] == "PUT" else ARROW if scope["path"] in ARROW_PATHS else ()))
-    if media not in wanted or packing not in ("identity", *PACKINGS):
+    accepted = (JSON, *(SAVED if scope["method"] == "PUT" else ARROW if scope["path"] in ARROW_PATHS else ()))
+
+    if media not in accepted or packing not in ("identity", *PACKINGS):
         raise Problem(
             "unsupported_media_type",
-            f"The body is {media or 'of no stated type'}, encoding {packing}; send {' or '.join(wanted)}, as it is or "
+            f"The body is {media or 'of no stated type'}, encoding {packing}; send {' or '.join(accepted)}, as it is or "
             f"with Content-Encoding {' or '.join(PACKINGS)}.",
             {"Accept-Encoding": ", ".join(PACKINGS)},
         )
     return media, packing
 
 
-def _length(headers: Headers) -> int:
+def _content_length(headers: Headers) -> int:
     declared = headers.get("content-length", "0")
     if not (declared.isascii() and declared.isdigit()):
         raise Problem("bad_request", "Content-Length is not a number.")
     return int(declared)
 
 
-def _too_large(limit: Limit, given: str) -> Problem:
+def _too_large(limit: Limit, size: str) -> Problem:
     return Problem(
         "body_too_large",
-        f"The body has {given} bytes; at most {limit.bytes:,} are taken ({limit.setting}). {limit.advice}",
+        f"The body has {size} bytes; at most {limit.bytes:,} are taken ({limit.setting}). {limit.advice}",
         limit=limit.bytes,
     )

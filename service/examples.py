@@ -1,4 +1,4 @@
-"""Examples: what /docs and generated clients show of the bodies that are sent and answered, by the names of their forms."""
+"""Examples of bodies and responses for /docs and generated clients."""
 
 from typing import Any
 
@@ -30,7 +30,9 @@ _MODEL = {
     "failure": None,
     "publish_failure": None,
 }
+
 _OVERVIEW = {name: _MODEL[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")}
+
 EXAMPLES: dict[str, dict[str, Any]] = {
     "Rows": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
     "Receipt": {"position": 812, "rows": 2, "duplicate": False},
@@ -86,3 +88,4 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "detail": "no model is called 'pca' here; there are: lda.",
     },
 }
+"""Example of each schema, by its name."""

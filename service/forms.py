@@ -1,4 +1,4 @@
-"""Forms: the parameters of every estimator as a page can ask for them, from the registry's own signatures."""
+"""Description of every estimator's parameters, for the forms of the dashboard."""
 
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -6,23 +6,32 @@ from typing import Any, Literal, Union, get_args, get_origin
 import stream_dr
 
 FORMS = "forms.json"
+"""Name of the file that the dashboard loads."""
 
 
 def forms() -> dict[str, Any]:
-    """Key → {"about", "refines", "params": [{"name", "kind", "choices", "default"}]}; kind is "integer", "number",
-    "boolean", "choice", or "json" for what has another form."""
+    """Return the description of each estimator, by its key.
+
+    A description has these fields:
+
+    - `about`: one sentence.
+    - `refines`: true if the estimator can be refined.
+    - `params`: list of {"name", "kind", "choices", "default"}. The kind is "integer", "number",
+      "boolean", "choice", or "json" for any other type.
+    """
     return {key: _form(kind) for key, kind in stream_dr.ESTIMATORS.items()}
 
 
 def _form(kind: type) -> dict[str, Any]:
-    first = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
+    about = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
     params = [
         {"name": name, "default": default} | _kind(hint) for name, hint, default in stream_dr.parameter_types(kind)
     ]
-    return {"about": first, "refines": getattr(kind, "refined_by", None) is not None, "params": params}
+    return {"about": about, "refines": getattr(kind, "refined_by", None) is not None, "params": params}
 
 
 def _kind(hint: Any) -> dict[str, Any]:
+    """Return the kind and the choices of a parameter with this type hint."""
     if get_origin(hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(hint))}
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

@@ -1,4 +1,4 @@
-"""Media types: of what comes in (Content-Type) and of what a client wants back (Accept)."""
+"""Media types of bodies (Content-Type) and of responses (Accept)."""
 
 from collections.abc import Sequence
 
@@ -8,29 +8,41 @@ from service.problems import Problem
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
-"""What generated clients call bytes: of rows an Arrow stream, of a model the file of a saved estimator."""
+"""Media type of bytes in generated clients.
+
+The bytes are an Arrow stream of rows, or the file of a saved estimator.
+"""
+
 ARROW = (ARROW_STREAM, "application/vnd.apache.arrow.file", OCTETS)
 JSON = "application/json"
 SAFETENSORS = "application/safetensors"
 SAVED = (OCTETS, SAFETENSORS)
-"""What a saved estimator's file may be called."""
+"""Media types of the file of a saved estimator."""
 
 
 def accepted(request: Request, offers: Sequence[str]) -> str:
-    """The first media type the client prefers among `offers` (the first of them where it does not say). Raises Problem."""
+    """Return the media type among `offers` that the client prefers.
+
+    Between equals, and for a client without an Accept header, the first offer is taken. Raises
+    Problem `not_acceptable`.
+    """
     header = request.headers.get("accept") or "*/*"
-    wishes = sorted((_wish(part) for part in header.split(",")), key=lambda w: -w[1])
-    for wanted, quality in wishes:
+    ranges = sorted((_parse_range(part) for part in header.split(",")), key=lambda pair: -pair[1])
+    for media_range, quality in ranges:
         for offer in offers:
-            if quality > 0 and (wanted in ("*/*", offer) or wanted == f"{offer.partition('/')[0]}/*"):
+            if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
                 return offer
     raise Problem("not_acceptable", f"Accept: {header} names none of {', '.join(offers)}.")
 
 
-def _wish(part: str) -> tuple[str, float]:
-    wanted, *parameters = (p.strip() for p in part.split(";"))
+def _parse_range(part: str) -> tuple[str, float]:
+    """Return a media range of an Accept header and its quality.
+
+    A quality that is not a number counts as 0.
+    """
+    media_range, *parameters = (p.strip() for p in part.split(";"))
     quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
     try:
-        return wanted.lower(), float(quality)
+        return media_range.lower(), float(quality)
     except ValueError:
-        return wanted.lower(), 0.0
+        return media_range.lower(), 0.0

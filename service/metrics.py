@@ -1,7 +1,7 @@
-"""Metrics: what the service counts about itself, and gauges read from the engine when asked for; by prometheus_client.
+"""Prometheus metrics: counters of requests, and gauges of the engine.
 
-Every name starts with stream_dr_, but those of the process, which are Prometheus' own (process_...). Each application has a
-registry of its own. The middleware that counts is also the last place an error can reach: it answers it as a problem.
+Names start with `stream_dr_`. Metrics of the process have Prometheus' own names (`process_...`).
+Each application has a registry of its own.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import stream_dr
 from service import problems
-from service.body_limits import Held
+from service.body_limits import BodyMemory
 from service.schemas import Overview
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
@@ -32,10 +32,14 @@ COUNTED = {
     "publishes": "Projections published.",
     "snapshots": "Snapshots written.",
 }
+"""Meanings of the engine's counters, by name."""
+
 GAUGED = {
     "queued_bytes": "Bytes of batches that wait to be written to the log.",
     "lag": "Events that the live model furthest behind has not applied.",
 }
+"""Meanings of the engine's gauges, by name."""
+
 OF_MODELS = {
     "rows": "Rows the model has learned.",
     "lag": "Events of the log that the model has not applied.",
@@ -43,24 +47,31 @@ OF_MODELS = {
     "version": "Version of the projection that the model has published; 0: none.",
     "components": "Components of that projection.",
 }
-"""What figures mean, by their names in the engine."""
+"""Meanings of the metrics of each model, by attribute of ModelOverview."""
 
 STATES = {
     "failed": "1: the model has stopped at an error.",
     "failed_to_publish": "1: the model learns, and what it has learned cannot be solved.",
 }
-"""What a model's state says, by its name."""
+"""Meanings of the metrics of a model's state, by state."""
 
 
 class Metrics:
-    """The service's own counters; `listeners` is how many /events connections are open."""
+    """Counters of the service, and the registry of all metrics.
 
-    def __init__(self, directory: stream_dr.Directory, running: stream_dr.Running, held: Held) -> None:
+    Attributes
+    ----------
+    listeners : int
+        Number of open /events connections.
+    """
+
+    def __init__(self, directory: stream_dr.Directory, running: stream_dr.Running, memory: BodyMemory) -> None:
         prometheus_client.disable_created_metrics()
         self.registry = CollectorRegistry()
         self.listeners = 0
         ProcessCollector(registry=self.registry)
-        self.registry.register(_Gauges(self, directory, running, held))
+        self.registry.register(_Gauges(self, directory, running, memory))
+
         self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
         self.rows_received = self._counter("rows_received", "Rows taken into the log over HTTP.")
         self.duplicates = self._counter("duplicates", "Batches sent again with their keys and answered as before.")
@@ -73,7 +84,7 @@ class Metrics:
             registry=self.registry,
         )
 
-    def learned(self, receipt: stream_dr.Receipt) -> None:
+    def count_batch(self, receipt: stream_dr.Receipt) -> None:
         """Count a batch that is durable."""
         if receipt.duplicate:
             self.duplicates.inc()
@@ -85,35 +96,40 @@ class Metrics:
 
 
 class _Gauges(Collector):
-    """Figures of the log, the models and the process's memory, read when asked for."""
+    """Metrics of the log, the models and the process's memory, read on request."""
 
     def __init__(
-        self, metrics: Metrics, directory: stream_dr.Directory, running: stream_dr.Running, held: Held
+        self, metrics: Metrics, directory: stream_dr.Directory, running: stream_dr.Running, memory: BodyMemory
     ) -> None:
-        self._metrics, self._directory, self._running, self._held = metrics, directory, running, held
+        self._metrics = metrics
+        self._directory = directory
+        self._running = running
+        self._memory = memory
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the engine is not asked while the registry is made."""
+        """Return no metrics, so that registering does not read the engine."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Every figure as it is now."""
+        """Yield every metric with its current value."""
         directory = self._directory
         yield _gauge("position", "Position of the log's last event; -1: it is empty.", directory.position)
         yield _gauge("rows", "Rows in the log.", directory.rows)
         yield _gauge("listeners", "Open /events connections.", self._metrics.listeners)
-        yield _gauge("body_bytes", "Bytes of request bodies held in memory.", self._held.bytes)
+        yield _gauge("body_bytes", "Bytes of request bodies held in memory.", self._memory.bytes)
+
         anonymous = _anonymous_bytes()
         if anonymous is not None:
             yield _gauge("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
+
         figures = self._running.figures()
         for name, meaning in COUNTED.items():
             yield CounterMetricFamily(f"stream_dr_engine_{name}", meaning, value=figures[name])
         for name, meaning in GAUGED.items():
             yield _gauge(f"engine_{name}", meaning, figures[name])
-        yield from self._of_models()
+        yield from self._model_metrics()
 
-    def _of_models(self) -> Iterable[Metric]:
+    def _model_metrics(self) -> Iterable[Metric]:
         models = Overview.of(self._directory).models.items()
         for name, meaning in OF_MODELS.items():
             family = GaugeMetricFamily(f"stream_dr_model_{name}", meaning, labels=["model", "estimator"])
@@ -132,37 +148,48 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 
 def _anonymous_bytes() -> int | None:
-    """This process's anonymous memory, which leaves mapped shards out; None where the system does not tell it."""
+    """Return the number of bytes of this process's anonymous memory.
+
+    None if the system does not report it. Mapped files, such as the shards of the log, are not
+    counted.
+    """
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), None)
 
 
-class Observed:
-    """The middleware: counts every request, and answers what no handler caught."""
+class MetricsMiddleware:
+    """Middleware that counts every request and answers errors that no handler caught.
+
+    It is the outermost one that an error can reach.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
+        self.app = app
+        self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+
         status = 0
         started = time.perf_counter()
 
-        async def noting(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
+        # A request is cancelled when the service stops.
         try:
-            await self.app(scope, receive, noting)
-        except (Exception, asyncio.CancelledError) as error:  # cancelled: the service stops
-            answer = problems.answer(scope, error)
+            await self.app(scope, receive, send_and_note_status)
+        except (Exception, asyncio.CancelledError) as error:
+            response = problems.answer(scope, error)
             if not status:
-                await answer(scope, receive, noting)
+                await response(scope, receive, send_and_note_status)
+
         route = getattr(scope.get("route"), "path", "other")
         self.metrics.requests.labels(scope["method"], route, str(status)).inc()
         self.metrics.seconds.labels(route).observe(time.perf_counter() - started)

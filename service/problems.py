@@ -1,8 +1,7 @@
-"""Problems: every error the service answers, as RFC 9457 problem+json with a stable `code`; one table code → status.
+"""Error responses of the service, as RFC 9457 problem+json with a stable `code`.
 
-Codes of `stream_dr.errors` and of the service stand in the same table: a client matches on `code`. Every error is one line
-of the log; what nobody foresaw is logged with its traceback and answered with a fixed sentence, so a client never sees an
-exception's text that was not written for it.
+Codes of `stream_dr.errors` and of the service stand in one table, `STATUS`. Clients match on the
+code. Every error is logged in one line.
 """
 
 import asyncio
@@ -24,6 +23,10 @@ import stream_dr
 
 MEDIA_TYPE = "application/problem+json"
 UNKNOWN = "The service met an error it did not foresee; the details are in its log."
+"""Detail of an unexpected error.
+
+Clients never see the text of an exception that was not written for them.
+"""
 
 _CODES = {
     400: "malformed_input bad_request",
@@ -47,60 +50,75 @@ _CODES = {
     507: "insufficient_storage",
 }
 STATUS = {code: status for status, codes in _CODES.items() for code in codes.split()}
-"""The HTTP status of every code."""
+"""HTTP status of every code."""
 
-_AGAIN = {"Retry-After": "1"}
-_OF_STATUS = {400: "bad_request", 401: "unauthorized", 404: "not_found", 405: "method_not_allowed"}
+_RETRY_SOON = {"Retry-After": "1"}
+_CODE_OF_STATUS = {400: "bad_request", 401: "unauthorized", 404: "not_found", 405: "method_not_allowed"}
 _log = logging.getLogger("service")
 
 
 class Problem(fastapi.HTTPException):
-    """An error of the service itself: `code` from STATUS, a sentence, headers, and machine-readable facts."""
+    """Error of the service itself.
 
-    def __init__(self, code: str, detail: str, headers: dict[str, str] | None = None, **facts: Any) -> None:
+    Parameters
+    ----------
+    code : str
+        A key of STATUS.
+    detail : str
+        Sentence for the client.
+    headers : dict or None
+        Headers of the response.
+    extra
+        Further fields of the response, such as `limit`, for programs to read.
+    """
+
+    def __init__(self, code: str, detail: str, headers: dict[str, str] | None = None, **extra: Any) -> None:
         super().__init__(STATUS[code], detail, headers)
-        self.code, self.facts = code, facts
+        self.code = code
+        self.extra = extra
 
 
 def answer(scope: Scope, error: BaseException) -> Response:
-    """The answer to an error that a request met, which is logged in one line."""
-    unforeseen = False
+    """Log an error that a request raised and return its response."""
+    unexpected = False
     match error:
         case Problem():
-            told = response(error.code, error.detail, error.facts, error.headers)
+            problem = response(error.code, error.detail, error.extra, error.headers)
         case stream_dr.errors.StreamDRError() if error.code in STATUS:
-            told = response(error.code, str(error), error.details, _retry_after(error))
+            problem = response(error.code, str(error), error.details, _retry_after(error))
         case ClientDisconnect():
-            told = response("bad_request", "The client went away before its request was whole.")
+            problem = response("bad_request", "The client went away before its request was whole.")
         case RequestValidationError():
-            told = _of_validation(error)
+            problem = _validation_response(error)
         case HTTPException():
-            told = _of_http(error)
+            problem = _http_response(error)
         case asyncio.CancelledError():
-            told = response("shutting_down", "The service stops; ask again after the restart.", headers=_AGAIN)
+            problem = response("shutting_down", "The service stops; ask again after the restart.", headers=_RETRY_SOON)
         case _:
-            told, unforeseen = response("internal", UNKNOWN), True
-    level = logging.ERROR if told.status_code >= 500 and told.status_code != 503 else logging.INFO
+            problem = response("internal", UNKNOWN)
+            unexpected = True
+
+    # Status 503 is a state of the service and no failure. Only unexpected errors have a traceback.
+    status = problem.status_code
+    level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
     path = scope.get("raw_path", b"").decode("latin-1")
     cause = repr(error) if level == logging.ERROR else type(error).__name__
-    _log.log(
-        level, "%s %s: %d, %s", scope["method"], path, told.status_code, cause, exc_info=error if unforeseen else None
-    )
-    return told
+    _log.log(level, "%s %s: %d, %s", scope["method"], path, status, cause, exc_info=error if unexpected else None)
+    return problem
 
 
 def response(
-    code: str, detail: str, facts: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    code: str, detail: str, extra: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The problem as an HTTP answer."""
+    """Return a problem as an HTTP response. `extra` cannot replace its standard fields."""
     status = STATUS[code]
     fields = {"type": "about:blank", "title": code.replace("_", " "), "status": status, "code": code, "detail": detail}
-    extra = {name: _written(fact) for name, fact in (facts or {}).items() if name not in fields}
-    return Response(json.dumps(fields | extra, default=str), status, headers, MEDIA_TYPE)
+    added = {name: _portable(value) for name, value in (extra or {}).items() if name not in fields}
+    return Response(json.dumps(fields | added, default=str), status, headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the app's routes with its problem."""
+    """Answer every error of the application's routes with its problem."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return answer(request.scope, error)
@@ -109,15 +127,18 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, handle)
 
 
-def _written(fact: Any) -> Any:
-    """A fact as JSON can say it to every reader: integers of more than 64 bits in digits, what is not finite as null."""
-    if isinstance(fact, dict):
-        return {str(name): _written(value) for name, value in fact.items()}
-    if isinstance(fact, list | tuple):
-        return [_written(value) for value in fact]
-    if isinstance(fact, float) and not math.isfinite(fact):
+def _portable(value: Any) -> Any:
+    """Return a value that every JSON reader accepts.
+
+    Integers of more than 64 bits become strings, and numbers that are not finite become None.
+    """
+    if isinstance(value, dict):
+        return {str(name): _portable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_portable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
         return None
-    return str(fact) if isinstance(fact, int) and not -(2**63) <= fact < 2**63 else fact
+    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
 def _retry_after(error: stream_dr.errors.StreamDRError) -> dict[str, str]:
@@ -126,8 +147,8 @@ def _retry_after(error: stream_dr.errors.StreamDRError) -> dict[str, str]:
     return {"Retry-After": str(max(1, round(float(error.details.get("retry_after", 1)))))}
 
 
-def _of_http(error: HTTPException) -> Response:
-    code = _OF_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
+def _http_response(error: HTTPException) -> Response:
+    code = _CODE_OF_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
     sentence = {
         "not_found": "There is nothing at this address; /docs lists what there is.",
         "method_not_allowed": "This address does not take that method; /docs lists what it takes.",
@@ -135,38 +156,56 @@ def _of_http(error: HTTPException) -> Response:
     return response(code, sentence, headers=error.headers)
 
 
-def _of_validation(error: RequestValidationError) -> Response:
-    """FastAPI's own 422: the code tells an unknown estimator and a bad parameter from any other bad request."""
-    errors = [{"where": list(e["loc"]), "what": _what(e), "kind": e["type"]} for e in error.errors()]
+def _validation_response(error: RequestValidationError) -> Response:
+    """Return the response to a request that FastAPI found invalid.
+
+    An unknown estimator and a bad parameter of an estimator have codes of their own.
+    """
+    errors = [{"where": list(e["loc"]), "what": _describe_error(e), "kind": e["type"]} for e in error.errors()]
     kinds = {e["kind"] for e in errors}
     if "json_invalid" in kinds:
         return response("malformed_input", "The body is not JSON: " + errors[0]["what"] + ".", {"errors": errors})
+
     code = "invalid_request"
     if "union_tag_invalid" in kinds:
         code = "unknown_estimator"
     elif any("params" in e["where"] for e in errors):
         code = "invalid_parameter"
-    detail = "; ".join(f"{_place(e['where'])}{e['what']}" for e in errors[:5])
+
+    detail = "; ".join(f"{_location(e['where'])}{e['what']}" for e in errors[:5])
     return response(code, detail, {"errors": errors})
 
 
-def _what(error: Any) -> str:
-    """What is wrong at one place, what was given there, and what could be."""
-    place, kind = error["loc"], error["type"]
+def _describe_error(error: Any) -> str:
+    """Return a sentence about one error of pydantic.
+
+    It says what is wrong, what was given, and what is possible there.
+    """
+    place = error["loc"]
+    kind = error["type"]
+
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         meant = stream_dr.errors.did_you_mean(error.get("ctx", {}).get("tag", ""), stream_dr.ESTIMATORS)
         return f'no estimator is named that there is{meant}; "estimator" is one of {", ".join(stream_dr.ESTIMATORS)}'
+
     if kind == "extra_forbidden" and len(place) > 3 and place[2] == "params" and place[1] in stream_dr.ESTIMATORS:
         known = [name for name, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[place[1]])]
         meant = stream_dr.errors.did_you_mean(place[-1], known)
         return f"{place[1]} has no such parameter{meant}; it has {', '.join(known)}"
+
     if kind in ("extra_forbidden", "missing", "json_invalid"):
         return str(error["msg"])
-    said = error["msg"].removeprefix("Value error, ")  # one of our own
-    return f"{said}; given is {repr(error.get('input'))[:60]}"
+
+    # pydantic puts "Value error, " before the messages of our own validators.
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{message}; given is {repr(error.get('input'))[:60]}"
 
 
-def _place(where: list[Any]) -> str:
-    """Where in the request, without the part of it and the estimator that everything below it is of."""
+def _location(where: list[Any]) -> str:
+    """Return the dotted path of an error within the request, and a colon.
+
+    The path is without "body" or "query". It is also without the estimator, because all paths
+    within a model's spec would begin with it.
+    """
     inner = where[2:] if where[:1] == ["body"] and where[1:2] and where[1] in stream_dr.ESTIMATORS else where[1:]
     return f"{'.'.join(map(str, inner))}: " if inner else ""

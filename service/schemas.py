@@ -1,7 +1,6 @@
-"""Schemas: the forms of queries, bodies and answers, which /docs shows and clients can be generated from.
+"""Schemas of queries, bodies and responses, for FastAPI and for the OpenAPI document.
 
-FastAPI reads and writes by them, but for bodies of rows: those are read by the library, and their form is written down here
-for the OpenAPI document alone.
+The library itself parses bodies of rows. Their schema `Rows` is for the OpenAPI document only.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -17,10 +16,12 @@ from service.examples import EXAMPLES
 
 Label = str | int | bool
 PUBLISH = stream_dr.PublishPolicy()
-"""When a model is published of which nothing is said."""
+"""Default publish policy."""
+
 TargetKind = Literal["none", "class", "multilabel", "continuous"]
-Flag = Annotated[bool, BeforeValidator(lambda given: str(given).lower() not in ("0", "false"))]
-"""A parameter that is true where it is given, unless as 0 or false."""
+
+Flag = Annotated[bool, BeforeValidator(lambda value: str(value).lower() not in ("0", "false"))]
+"""Query parameter that is true if it is given, unless as 0 or false."""
 
 Name = Annotated[str, Path(description="the model's name", examples=["lda"])]
 JobId = Annotated[str, Path(description="the job's id, as the answer that began it has it", examples=["5f2c9a"])]
@@ -38,24 +39,24 @@ Key = Annotated[
 
 
 class Query(BaseModel, extra="forbid"):
-    """A query, in which nothing but what is named may stand."""
+    """Query of a request. Unknown parameters are refused."""
 
 
 class LearnQuery(Query):
-    """How a batch is learned."""
+    """Query of POST /partial_fit."""
 
     wait: Literal["applied"] | None = Field(None, description="answer once every model has learned it")
     check: Flag = Field(False, description="admit without appending")
 
 
 class UnlearnQuery(Query):
-    """How rows are taken out."""
+    """Query of POST /unlearn."""
 
     wait: Literal["applied"] | None = Field(None, description="answer once every model has unlearned them")
 
 
 class TransformQuery(Query):
-    """By which model rows are projected."""
+    """Query of POST /transform and /predict."""
 
     model: str | None = Field(
         None, description="the model's name; may be left out where there is only one", examples=["lda"]
@@ -63,7 +64,7 @@ class TransformQuery(Query):
 
 
 class OneRowQuery(TransformQuery):
-    """A row to be projected: x, or indices and values."""
+    """Query of GET /transform, with a row as x or as indices and values."""
 
     x: str | None = Field(None, description="a dense row: 0.1,0.2", examples=["0.1,0.2"])
     indices: str | None = Field(None, description="a sparse row's indices: 3,17")
@@ -71,24 +72,28 @@ class OneRowQuery(TransformQuery):
 
 
 class VersionQuery(Query):
-    """Which projection of a model."""
+    """Query of GET /models/{name}/projection."""
 
     version: int | None = Field(None, ge=1, lt=2**63, description="a kept version; the newest where it is left out")
 
 
 class SparseRow(BaseModel):
-    """A row by its entries that are not zero, indices ascending."""
+    """A row as its nonzero entries, in ascending order of index."""
 
     indices: list[Annotated[int, Field(ge=0)]]
     values: list[float]
 
 
 class Rows(BaseModel):
-    """Rows: all dense, all sparse, all by the columns' names, or all texts; and what is given with them, one a row. Strings,
-    true, false and null among named values are for models whose feature map is `table`, texts for `text` and `table`.
+    """A batch of rows.
 
-    labels: a label or a list of labels a row, null where a row has no target. target: continuous targets instead, a number
-    or a list of numbers a row.
+    - `rows`: all dense, all sparse, all objects by column name, or all texts. Strings, true,
+      false and null in objects are for models with the feature map `table`, texts for `text` and
+      `table`.
+    - `labels`: one label or list of labels per row, null for a row without a target.
+    - `target`: continuous targets instead of labels, one number or list of numbers per row.
+    - `weights`: one weight per row.
+    - `ids`: one id per row.
     """
 
     rows: list[list[float]] | list[SparseRow] | list[dict[str, float | str | bool | None]] | list[str] = Field(
@@ -101,7 +106,7 @@ class Rows(BaseModel):
 
 
 class FiguresQuery(Query):
-    """What the dashboard shows."""
+    """Query of GET /figures."""
 
     model: str | None = Field(
         None, description="whose figures; left out, or not there: progress alone", examples=["lda"]
@@ -113,38 +118,46 @@ class FiguresQuery(Query):
 
     @field_validator("dimensions", mode="before")
     @classmethod
-    def _number(cls, given: object) -> object:
-        """Queries are text."""
-        return int(given) if isinstance(given, str) and given.isdigit() else given
+    def _parse_number(cls, value: object) -> object:
+        """Convert the text of the query. A Literal of numbers accepts no text."""
+        return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
 class Unlearn(BaseModel, extra="forbid", strict=True):
-    """Rows to take out: by the positions of their events, or by their ids."""
+    """Rows to unlearn, by the positions of their events or by their ids."""
 
     positions: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field([], max_length=10_000)
     ids: list[Annotated[str, Field(max_length=1_000)] | int] = Field([], max_length=10_000)
 
     @model_validator(mode="before")
     @classmethod
-    def _by_one_of_both(cls, given: object) -> object:
-        """Name both keys whatever is wrong with them, which pydantic's own "extra inputs" and "field required" do not."""
-        if isinstance(given, dict) and given.keys() <= cls.model_fields.keys() and sum(map(bool, given.values())) == 1:
-            return given
+    def _check_one_key(cls, value: object) -> object:
+        """Raise ValueError unless exactly one of the two keys has a value."""
+        # pydantic's own messages would not name both keys.
+        if isinstance(value, dict) and value.keys() <= cls.model_fields.keys() and sum(map(bool, value.values())) == 1:
+            return value
         raise ValueError('give either {"positions": […]} or {"ids": […]}')
 
 
 class Refine(BaseModel, extra="forbid", strict=True):
-    """How far to refine."""
+    """Options of refining, which stops at the tolerance `tol` or after `max_passes` passes."""
 
     tol: Annotated[float, Field(gt=0, lt=1)] = 1e-6
     max_passes: Annotated[int, Field(ge=1, le=1_000)] = 20
 
 
 class Policy(BaseModel, extra="forbid", strict=True):
-    """When the model is solved and published: after so many rows, so many seconds, whenever the log is drained (idle).
+    """Policy of solving and publishing a model.
 
-    With {"seconds": null, "idle": false} only on demand: by POST /models/{name}/publish, which snapshots what it
-    publishes, or ?wait=applied. A stop publishes what is published within a minute anyway, and no other model.
+    The model is published
+
+    - `rows`: after this many new rows.
+    - `seconds`: after this many seconds with new rows.
+    - `idle`: whenever every batch of the log is learned.
+
+    A model with {"seconds": null, "idle": false} is published on demand only. That is done by POST
+    /models/{name}/publish, which also writes a snapshot, or by ?wait=applied. When the service
+    stops it publishes only models whose policy publishes them within a minute.
     """
 
     rows: int | None = Field(PUBLISH.rows, ge=1, lt=2**63)
@@ -153,15 +166,22 @@ class Policy(BaseModel, extra="forbid", strict=True):
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):
-    """When the model is refined again in the background: so many rows, or seconds with new rows, after it was last; with
-    neither, when asked."""
+    """Policy of refining a model again in the background.
+
+    The model is refined
+
+    - `rows`: this many rows after the last time.
+    - `seconds`: this many seconds after the last time, if there are new rows.
+
+    With neither it is refined on demand only.
+    """
 
     rows: int | None = Field(None, ge=1, lt=2**63)
     seconds: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
 
 
 class Problem(BaseModel):
-    """An error (RFC 9457); `code` is stable."""
+    """An error (RFC 9457). The `code` is stable."""
 
     type: str
     title: str
@@ -171,9 +191,15 @@ class Problem(BaseModel):
 
 
 class Receipt(BaseModel):
-    """What became of a batch; where the request waited, `lag` (events still to be learned), and of an answer 202
-    `reason`: why not every model has published it; which of a table's columns the rows do not have, and were taken as
-    missing."""
+    """Receipt of a batch.
+
+    - `position`: position of its event in the log, null if nothing was appended.
+    - `rows`: number of rows.
+    - `duplicate`: true if a batch with the same key was appended before.
+    - `lag`: number of events still to be learned, if the request waited.
+    - `reason`: reason why some model has not published the batch, with status 202.
+    - `columns_missing`: columns of the table that the rows do not have. Their values are missing.
+    """
 
     position: int | None
     rows: int
@@ -184,9 +210,15 @@ class Receipt(BaseModel):
 
 
 class Answer(BaseModel):
-    """By which version of the model rows are answered; of many rows also their ids, and how many entries lie past the
-    features that the version knows, or are of categories and columns it never met; and which of a table's columns the
-    rows do not have."""
+    """Version of the model that rows were answered with.
+
+    - `position`: position up to which the version has learned.
+    - `solution`: how the version was solved.
+    - `id`: ids of the rows, if there are many.
+    - `unseen`: number of entries of features, categories and columns that the version does not
+      know.
+    - `columns_missing`: columns of the table that the rows do not have.
+    """
 
     model: str
     version: int
@@ -198,15 +230,20 @@ class Answer(BaseModel):
 
 
 class Projected(Answer):
-    """Projected rows `z`."""
+    """Projected rows, in `z`."""
 
     z: list[list[float]]
 
 
 class Predicted(Answer):
-    """Targets predicted of rows: a label, a list of labels, a number or a list of numbers a row; posterior `probabilities`
-    of the `classes` where the method has them, otherwise `scores`: the numbers, or each label's indicator, by regression. Of
-    a diagonal solution there are scores that rank the classes, and no probabilities."""
+    """Predicted targets of rows.
+
+    - `predicted`: one label, list of labels, number or list of numbers per row.
+    - `classes`: labels, in the order of the columns of probabilities and scores.
+    - `probabilities`: posterior probabilities of the classes, if the method has them.
+    - `scores`: otherwise the predicted numbers, or each label's indicator, by regression. A
+      diagonal solution has scores that rank the classes.
+    """
 
     predicted: list[str | int | bool | float | list[str | int | bool | float]] = Field(title="PredictedTargets")
     classes: list[str | int | bool]
@@ -215,7 +252,11 @@ class Predicted(Answer):
 
 
 class Failure(BaseModel):
-    """The position of the event that a model could not apply, or of the state that could not be solved, and why."""
+    """Failure of a model.
+
+    `position` is that of the event that the model could not apply, or of the state that could not
+    be solved.
+    """
 
     position: int
     code: str
@@ -223,14 +264,18 @@ class Failure(BaseModel):
 
     @field_validator("message")
     @classmethod
-    def _for_clients(cls, message: str, told: ValidationInfo) -> str:
-        """What was not written for clients is in the log alone."""
-        return "the log has the details" if told.data["code"] == "internal" else message
+    def _hide_internal(cls, message: str, info: ValidationInfo) -> str:
+        """Replace the message of an unexpected error, which was not written for clients."""
+        return "the log has the details" if info.data["code"] == "internal" else message
 
 
 class ModelState(BaseModel):
-    """All that is told about a model; `lag` in events, `bytes` of its state, `stale_rows` learned and not in what is
-    published."""
+    """State of a model.
+
+    - `lag`: number of events of the log that it has not applied.
+    - `bytes`: size of its state.
+    - `stale_rows`: number of rows learned that the published projection does not include.
+    """
 
     name: str
     estimator: str
@@ -260,13 +305,17 @@ class ModelState(BaseModel):
 
 
 class Models(BaseModel):
-    """All models by their names."""
+    """All models, by name."""
 
     models: dict[str, ModelState]
 
 
 class Exported(BaseModel, extra="allow"):
-    """A projection's facts; its arrays follow by their names (`mean`, `components`, `eigenvalues` where it is linear)."""
+    """Published projection of a model.
+
+    Its arrays are further fields, by name. A linear one has `mean`, `components` and
+    `eigenvalues`.
+    """
 
     model: str
     version: int
@@ -278,7 +327,7 @@ class Exported(BaseModel, extra="allow"):
 
 
 class JobState(BaseModel):
-    """Long work in the background."""
+    """State of long work in the background."""
 
     id: str
     kind: Literal["refine", "snapshot"]
@@ -289,9 +338,16 @@ class JobState(BaseModel):
 
 
 class StreamState(BaseModel):
-    """What the stream is so far. kinds: of a table's columns, "number", "date" or "text" ("": no value yet); stated: the
-    width its first batch stated (0: none); labels: in order of first appearance; outputs: columns of continuous targets;
-    weighted: whether batches carry weights; allowed_labels: those that batches may have (none: any)."""
+    """State of the stream.
+
+    - `kinds`: "number", "date" or "text" for each column of a table, "" for one without a value
+      yet.
+    - `stated`: width that the first batch declared, 0 if none.
+    - `labels`: labels in order of first appearance.
+    - `outputs`: number of columns of continuous targets.
+    - `weighted`: true if batches carry weights.
+    - `allowed_labels`: labels that batches may have, empty if any.
+    """
 
     position: int
     rows: int
@@ -309,7 +365,7 @@ class StreamState(BaseModel):
 
 
 class ModelOverview(BaseModel):
-    """A model in a few figures; `lag` in events."""
+    """Overview of a model. `lag` is a number of events."""
 
     estimator: str
     state: str
@@ -322,7 +378,7 @@ class ModelOverview(BaseModel):
 
 
 class Overview(BaseModel):
-    """What an event of /events holds."""
+    """Data of an event of /events."""
 
     position: int
     rows: int
@@ -330,14 +386,17 @@ class Overview(BaseModel):
 
     @classmethod
     def of(cls, directory: stream_dr.Directory) -> Self:
-        """The directory as it is now."""
-        last = directory.position
-        models = {name: ModelOverview(**model.describe(last)) for name, model in directory.models.items()}
-        return cls(position=last, rows=directory.rows, models=models)
+        """Return the overview of a directory as it is now."""
+        position = directory.position
+        models = {name: ModelOverview(**model.describe(position)) for name, model in directory.models.items()}
+        return cls(position=position, rows=directory.rows, models=models)
 
 
 class Health(BaseModel):
-    """How the process is; `detail` names models that fail, or cannot be published or snapshotted."""
+    """Health of the process.
+
+    `detail` names models that fail or cannot be published or snapshotted.
+    """
 
     status: Literal["alive", "ready"]
     detail: str | None = None
@@ -350,21 +409,26 @@ def _ref(kind: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REF.format(model=kind.__name__)}
 
 
-def bytes_of(what: str) -> dict[str, Any]:
-    """A body of bytes."""
-    return {"schema": {"type": "string", "format": "binary", "description": what}}
+def bytes_of(description: str) -> dict[str, Any]:
+    """Return the OpenAPI description of a body of bytes."""
+    return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
 _STREAM = bytes_of(f"an Arrow stream; {media.ARROW_STREAM} says the same")
 ROWS_BODY = {"requestBody": {"required": False, "content": {media.JSON: {"schema": _ref(Rows)}, media.OCTETS: _STREAM}}}
-"""What FastAPI is told of a body of rows. Generated clients know no type of Arrow's; and what openapi-python-client makes of
-a body of several types can be imported only where it is said not to be required, which it is all the same."""
+"""OpenAPI description of a body of rows.
+
+Generated clients know no Arrow type, so it is declared as octets. The body is declared optional
+although it is required, because the module that openapi-python-client generates for a required
+body of several types cannot be imported.
+"""
 
 Answers = dict[int | str, dict[str, Any]]
+"""OpenAPI descriptions of a route's responses, by status."""
 
 
 def problems(*statuses: int) -> Answers:
-    """The answers of a route that may fail with these statuses."""
+    """Return the responses of a route that may fail with these statuses."""
     content = {"application/problem+json": {"schema": _ref(Problem)}}
     return {s: {"description": "a problem; see its code", "content": content} for s in statuses}
 
@@ -375,24 +439,29 @@ MODEL = problems(404, 409)
 
 
 def describe(app: FastAPI, guarded: bool) -> dict[str, Any]:
-    """The OpenAPI document: FastAPI's own, with the form of problems, each operation's first paragraph as its summary and,
-    where the service is guarded by tokens, which operations need one. Made once."""
+    """Return the OpenAPI document of an application. It is built once.
+
+    FastAPI's document is completed by schemas that no route refers to and by examples. The first
+    paragraph of each operation becomes its summary. If `guarded`, operations that need a token
+    say so.
+    """
     if app.openapi_schema is None:
-        told = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        told["components"]["schemas"] |= models_json_schema(
+        document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        components = document["components"]
+        components["schemas"] |= models_json_schema(
             [(kind, "validation") for kind in (Problem, Rows, Overview)], ref_template=_REF
         )[1]["$defs"]
         for name, example in EXAMPLES.items():
-            told["components"]["schemas"][name]["examples"] = [example]
+            components["schemas"][name]["examples"] = [example]
         if guarded:
             meaning = "Reading takes the read or the write token, writing the write token."
             token = {"type": "http", "scheme": "bearer", "description": meaning}
-            told["components"]["securitySchemes"] = {"token": token}
+            components["securitySchemes"] = {"token": token}
 
-        for path, methods in told["paths"].items():
+        for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 operation["summary"] = " ".join(operation["description"].partition("\n\n")[0].split())
-                if guarded and auth.needed(method.upper(), path) is not None:
+                if guarded and auth.needed_right(method.upper(), path) is not None:
                     operation["security"] = [{"token": []}]
-        app.openapi_schema = told
+        app.openapi_schema = document
     return app.openapi_schema

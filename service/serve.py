@@ -1,12 +1,17 @@
-"""Serve: the process around the application; `stream-dr serve` and `python -m service` both call it.
+"""Process around the application, for `stream-dr serve` and `python -m service`.
 
-Before anything listens: the address must be loopback or guarded by a token, the process must be the only worker, the
-port must be free, the directory must not be in use. On SIGTERM or SIGINT: no new connections, requests under way end,
-batches taken are appended and learned, every model is snapshotted, exit 0. A second signal does not wait for requests.
+The process serves only if all of these hold:
+
+- The address is loopback, or a token guards it.
+- The process is the only worker, because a directory has one writing process.
+- The port is free.
+- No other process writes to the directory.
+
+On SIGTERM or SIGINT the service closes its port and lets running requests end. It then learns all
+accepted batches, snapshots every model and exits with status 0. After a second signal it does not
+wait for requests.
 
 The service answers before it is ready: /readyz is 503 while kernels are compiled.
-
-One writing process per directory, so one uvicorn server in one process.
 """
 
 import asyncio
@@ -35,7 +40,7 @@ from service.settings import Settings
 log = logging.getLogger("stream_dr.serve")
 
 FILES = 256
-"""Files kept free for what is no connection."""
+"""Number of open files reserved for the log, the models and their shards."""
 
 
 def serve(
@@ -44,17 +49,34 @@ def serve(
     prepare: Callable[[stream_dr.Directory], None] = lambda directory: None,
     **overrides: Any,
 ) -> int:
-    """Serve `settings.dir` until a signal; the process's exit status.
+    """Serve `settings.dir` until a signal and return the exit status.
 
-    overrides: settings by name, over environment and file. on_ready: called with the address once it answers. prepare: given
-    the directory before, to make models. Raises
-    ValueError (an address others can reach without a token, more than one worker), OSError (port taken), DirectoryInUse.
+    Parameters
+    ----------
+    settings : Settings or None
+        None reads them from the environment and the file.
+    on_ready : callable or None
+        Called with the address once the service is ready. None prints the address.
+    prepare : callable
+        Called with the directory before it is served, to create models.
+    overrides
+        Settings by name. They replace those of the environment and the file.
+
+    Raises
+    ------
+    ValueError
+        The address is open to others without a token, or more than one worker is asked for.
+    OSError
+        The port is taken.
+    DirectoryInUse
+        Another process writes to the directory.
     """
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
     auth.check_host(settings)
     check_one_worker()
     raise_file_limit(settings)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
     listening = listen(settings)
     try:
         with _one_blas_thread(), open_directory(settings) as directory:
@@ -65,12 +87,15 @@ def serve(
 
 
 def main(**overrides: Any) -> int:
-    """`serve` as a command: what keeps it from serving is told on stderr with its code. Exit status 0, 1 or serve's."""
+    """Serve as a command and return the exit status.
+
+    An error that keeps it from serving is printed on stderr with its code, and the status is 1.
+    """
     try:
         return serve(**overrides)
     except ValidationError as e:
-        wrong = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
-        return _refuse("settings", f"{wrong} (docs/settings.md)")
+        messages = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
+        return _refuse("settings", f"{messages} (docs/settings.md)")
     except (ValueError, OSError) as e:
         return _refuse(getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e))
 
@@ -81,7 +106,7 @@ def _refuse(code: str, message: str) -> int:
 
 
 def check_one_worker() -> None:
-    """Raise ValueError where WEB_CONCURRENCY asks for more processes."""
+    """Raise ValueError if WEB_CONCURRENCY asks for more than one process."""
     workers = os.environ.get("WEB_CONCURRENCY", "1")
     if workers != "1":
         raise ValueError(
@@ -91,15 +116,20 @@ def check_one_worker() -> None:
 
 
 def raise_file_limit(settings: Settings) -> None:
-    """Let this process open as many files as the system grants it. Raises ValueError where connections could use all: the
-    log opens files as it needs them, and finds the FILES that connections never take."""
+    """Raise this process's limit of open files to the system's maximum.
+
+    Raises ValueError if the maximum does not cover `max_connections` and FILES.
+    """
+    # The log opens files as it needs them, so connections must never take all of them.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = settings.max_connections + FILES
+
     if resource.RLIM_INFINITY != hard < needed:
         raise ValueError(
             f"the system lets this process open {hard} files (ulimit -Hn); max_connections = {settings.max_connections} and "
             f"{FILES} for the log, the models and their shards make {needed}. Allow more, or set max_connections lower."
         )
+
     if soft != hard:
         resource.setrlimit(
             resource.RLIMIT_NOFILE, (max(soft, needed) if hard == resource.RLIM_INFINITY else hard, hard)
@@ -107,61 +137,76 @@ def raise_file_limit(settings: Settings) -> None:
 
 
 class Serving:
-    """uvicorn over the application, ended in good order by a signal: the process goes on to exit 0, where uvicorn would
-    raise a signal that it took itself again after its shutdown.
+    """uvicorn server of the application that a signal stops in good order.
 
-    ready: called, on the event loop, once every kernel is compiled.
+    Parameters
+    ----------
+    app : FastAPI
+    settings : Settings
+    ready : callable
+        Called on the event loop once every kernel is compiled.
     """
 
     def __init__(self, app: FastAPI, settings: Settings, ready: Callable[[], None]) -> None:
-        self._settings, self._shared, self._ready = settings, app.state.shared, ready
+        self._settings = settings
+        self._shared = app.state.shared
+        self._ready = ready
         self._server = uvicorn.Server(_configuration(app, settings))
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def started(self) -> bool:
-        """Whether it has answered."""
+        """True once the server has begun to answer."""
         return self._server.started
 
     def run(self, listening: socket.socket) -> None:
-        """Serve until a signal, or `stop`. Raises what compiling raises."""
+        """Serve until a signal or `stop`. Errors of compiling kernels are raised here."""
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(listening))
 
     def stop(self) -> None:
-        """Stop, from any thread; the second time without waiting for requests, which are ended as they are when
-        stop_timeout is over."""
+        """Stop the server. May be called from any thread.
+
+        A second call cancels the requests that still run. They are otherwise cancelled after
+        `stop_timeout` seconds.
+        """
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop)
 
     async def _serve(self, listening: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         serving = asyncio.ensure_future(self._server.serve(sockets=[listening]))
-        await asyncio.sleep(0)  # now uvicorn has taken the signals
+
+        # Let uvicorn install its signal handlers, then replace them. After its shutdown uvicorn
+        # would raise the signal again, and the process would not exit with status 0.
+        await asyncio.sleep(0)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._stop)
-        beginning = asyncio.create_task(self._begin())
+
+        # `started` is false after serving if the application could not start.
+        warming_up = asyncio.create_task(self._warm_up())
         try:
             await serving
         finally:
-            if not self._server.started:  # the application could not start
-                beginning.cancel()
+            if not self._server.started:
+                warming_up.cancel()
         if self._server.started:
-            await beginning
+            await warming_up
 
     def _stop(self) -> None:
-        again, self._server.should_exit = self._server.should_exit, True
-        if not again:
+        if not self._server.should_exit:
+            self._server.should_exit = True
             self._shared.stopping.set()
             return
         for task in self._server.server_state.tasks:
             task.cancel()
 
-    async def _begin(self) -> None:
-        """Compile what is to be compiled, while requests are answered already."""
+    async def _warm_up(self) -> None:
+        """Compile the kernels while requests are answered, then call `ready`."""
         while not self._server.started:
             await asyncio.sleep(0.01)
+
         try:
             if self._settings.warm_up:
                 await self._shared.warm_up.run(self._shared.stopping)
@@ -173,10 +218,11 @@ class Serving:
 
 
 def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """uvicorn's configuration, as the settings have it."""
+    """Return uvicorn's configuration for the settings."""
     return uvicorn.Config(
         app,
-        http="h11",  # which bounds heads
+        # h11 bounds the size of a request's head.
+        http="h11",
         h11_max_incomplete_event_size=settings.max_head_bytes,
         ws="none",
         log_config=None,
@@ -184,7 +230,8 @@ def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
         access_log=settings.log_level == "debug",
         server_header=False,
         lifespan="on",
-        limit_concurrency=settings.max_connections + 1,  # uvicorn refuses at as many
+        # uvicorn refuses a connection as soon as this many are open.
+        limit_concurrency=settings.max_connections + 1,
         timeout_graceful_shutdown=math.ceil(settings.stop_timeout),
         workers=1,
     )
@@ -198,16 +245,22 @@ def _run(
 ) -> int:
     from service.app import create_app
 
+    # FastAPI builds the document at its first use and changes the warning filters of all threads
+    # meanwhile. That must not happen under load.
     app = create_app(directory, settings)
-    app.openapi()  # FastAPI makes the routes at their first use, while it changes warnings for all threads: not under load
+    app.openapi()
+
+    # Objects of the start-up are never freed. A full collection over them would delay requests.
     gc.collect()
-    gc.freeze()  # what start-up made stays: a full collection over it would hold up every request
+    gc.freeze()
+
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     ready = (
         (lambda: on_ready(address)) if on_ready else (lambda: print(f"serving {address}", file=sys.stderr, flush=True))
     )
-    tell_passed_over(settings, directory)
+    warn_of_ignored(settings, directory)
+
     serving = Serving(app, settings, ready)
     serving.run(listening)
     if not serving.started:
@@ -216,7 +269,7 @@ def _run(
 
 
 def open_directory(settings: Settings) -> stream_dr.Directory:
-    """The directory that the settings name, writable. Raises DirectoryInUse."""
+    """Open the directory of the settings for writing. Raises DirectoryInUse."""
     from service.app import limits
 
     return stream_dr.Directory(
@@ -228,23 +281,25 @@ def open_directory(settings: Settings) -> stream_dr.Directory:
     )
 
 
-def tell_passed_over(settings: Settings, directory: stream_dr.Directory) -> None:
-    """Warn of settings for a new stream that this stream has decided otherwise."""
-    is_of = {
+def warn_of_ignored(settings: Settings, directory: stream_dr.Directory) -> None:
+    """Log a warning for each setting that the existing stream contradicts."""
+    schema_values = {
         "target_kind": directory.schema.target_kind,
         "n_features": directory.schema.stated or directory.schema.features,
     }
-    for name, decided in is_of.items():
-        wanted = getattr(settings, name)
-        if directory.position >= 0 and wanted is not None and wanted != decided:
-            log.warning("%s=%s is passed over: the stream in %s has %s", name, wanted, settings.dir, decided)
+    for name, actual in schema_values.items():
+        setting = getattr(settings, name)
+        if directory.position >= 0 and setting is not None and setting != actual:
+            log.warning("%s=%s is passed over: the stream in %s has %s", name, setting, settings.dir, actual)
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A socket at the settings' address. Raises OSError."""
+    """Return a socket bound to the address of the settings. Raises OSError."""
     host = settings.host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets NODELAY only then
+
+    # asyncio sets TCP_NODELAY only if the protocol is named.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, settings.port))

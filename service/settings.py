@@ -1,9 +1,13 @@
-"""Settings: every figure an operator may change, with its unit, default and meaning, in one place.
+"""Settings of the service, each with its unit, default and meaning.
 
-Each is read, first found first taken, from `serve`'s arguments, from an environment variable `STREAM_DR_<NAME>`, from the
-TOML file that `STREAM_DR_FILE` names, from the default. `table()` is what docs/settings.md shows; a test compares them.
+A setting is taken from the first of these places that has it:
 
-Why this way: a setting that is not in the table cannot exist, and a misspelled one in the file is an error.
+1. the arguments of `serve`,
+2. the environment variable `STREAM_DR_<NAME>`,
+3. the TOML file that `STREAM_DR_FILE` names,
+4. its default.
+
+docs/settings.md shows the table that `table()` returns, and a test compares the two.
 """
 
 import ipaddress
@@ -24,16 +28,16 @@ from pydantic_settings import (
 import stream_dr
 
 RUN = stream_dr.RunSettings()
-"""The library's figures, which are the service's too."""
+"""Default settings of the library's engine, which are the service's defaults too."""
 
 PREFIX = "STREAM_DR_"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 Count = Annotated[int, Field(le=2**63 - 1)]
-"""What SQLite, JSON and a 64-bit machine take for an integer."""
+"""Integer that SQLite, JSON and a 64-bit machine can hold."""
 
 Seconds = Annotated[float, Field(le=1e9, allow_inf_nan=False)]
-"""A time that can be waited for: 30 years at most."""
+"""Time in seconds, at most 30 years."""
 
 
 def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
@@ -41,7 +45,10 @@ def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
 
 
 class Settings(BaseSettings):
-    """What the service runs with; immutable. Raises pydantic's ValidationError for an unknown name or a bad value."""
+    """Settings of one service. Immutable.
+
+    Raises pydantic's ValidationError for an unknown name or a bad value.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True
@@ -136,11 +143,12 @@ class Settings(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *args: PydanticBaseSettingsSource, **sources: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then environment, then the TOML file that STREAM_DR_FILE names."""
+        """Return the sources of settings, the first to be asked first."""
         arguments, environment = (*args, *sources.values())[:2]
         file = os.environ.get(f"{PREFIX}FILE")
         if not file:
             return arguments, environment
+
         if not Path(file).is_file():
             raise FileNotFoundError(f"{PREFIX}FILE names {file}, which is not a file; unset it or write the file.")
         try:
@@ -149,16 +157,17 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}FILE names {file}, which is not TOML: {e}.") from e
 
     @model_validator(mode="after")
-    def _tokens(self) -> "Settings":
+    def _check_tokens(self) -> "Settings":
         if self.read_token is not None and self.write_token is None:
             raise ValueError("read_token is set without write_token: anybody could write; set write_token too.")
         if "*" in self.cors_origins and self.write_token is None:
             raise ValueError('cors_origins has "*" and no token is set: any page could write; set write_token too.')
+
         for name in ("read_token", "write_token"):
             token = getattr(self, name)
             if token is None:
                 continue
-            if not _in_header(token.get_secret_value()):
+            if not _fits_header(token.get_secret_value()):
                 raise ValueError(
                     f"{name} could not be presented in a header. Choose one of printable ASCII characters that neither "
                     "begins nor ends with a space."
@@ -169,7 +178,7 @@ class Settings(BaseSettings):
 
     @field_validator("cors_origins")
     @classmethod
-    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
             if not re.fullmatch(r"\*|https?://[^/\sA-Z]+", origin):
                 raise ValueError(
@@ -179,7 +188,7 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach `host`."""
+        """True if only this machine can reach `host`."""
         if self.host == "localhost":
             return True
         try:
@@ -188,27 +197,27 @@ class Settings(BaseSettings):
             return False
 
 
-def _in_header(token: str) -> bool:
-    """Whether a header can carry the token as it is."""
+def _fits_header(token: str) -> bool:
+    """Return True if a header can carry the token unchanged."""
     return token.isascii() and token.isprintable() and token == token.strip()
 
 
 def rows() -> Iterator[tuple[str, str, str, str]]:
-    """(environment variable, default, unit, meaning) of every setting, in order."""
+    """Yield (environment variable, default, unit, meaning) of every setting, in order."""
     for name, field in Settings.model_fields.items():
         extra = field.json_schema_extra
         unit = extra["unit"] if isinstance(extra, dict) else ""
-        yield f"{PREFIX}{name.upper()}", _shown(field.default), str(unit), field.description or ""
+        yield f"{PREFIX}{name.upper()}", _default_text(field.default), str(unit), field.description or ""
 
 
 def table() -> str:
-    """All settings as a Markdown table, as it stands in docs/settings.md."""
+    """Return all settings as the Markdown table of docs/settings.md."""
     lines = ["| variable | default | unit | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {default} | {unit} | {meaning} |" for name, default, unit, meaning in rows()]
     return "\n".join(lines) + "\n"
 
 
-def _shown(default: Any) -> str:
+def _default_text(default: Any) -> str:
     if default in (None, ()):
         return "unset"
     return f"{default:,}" if isinstance(default, int) and default > 9_999 else f"{default}"

@@ -1,5 +1,4 @@
-"""Shared: what all requests of an application share, set once when it is made: also the queue of bodies to be learned; and
-what is asked of every request."""
+"""State that all requests share, and the queue of bodies to learn."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 import stream_dr
-from service.body_limits import Held
+from service.body_limits import BodyMemory
 from service.metrics import Metrics
 from service.problems import Problem
 from service.settings import Settings
@@ -18,44 +17,80 @@ from service.warm_up import WarmUp
 
 
 class Ingest:
-    """From bodies to receipts: a body waits for the one thread that parses, then for the log; its sender for the receipt.
+    """Queue that turns bodies of rows into receipts.
 
-    What waits is bounded in bytes: a body counts as held (body_limits.py) until it is answered, and the log's own queue
-    refuses parsed batches past the same setting. Batches are learned one after the other, so one thread that parses is
-    enough, and the event loop is free to answer queries meanwhile.
+    A body waits for the thread that parses, then for the log. The bytes of waiting bodies are
+    bounded by `max_queue_bytes`: body_limits.py counts a body until it is answered, and the queue
+    of the log refuses parsed batches past the same setting.
 
-    running: where parsed batches are queued. limits: what a batch may be. parsing: a pool of one thread.
+    Parameters
+    ----------
+    running : Running
+        Engine that takes the parsed batches.
+    limits : Limits
+        Limits of a batch.
+    parsing : ThreadPoolExecutor
+        Pool of one thread. Batches are learned one after the other, so one is enough.
     """
 
     def __init__(self, running: stream_dr.Running, limits: stream_dr.Limits, parsing: ThreadPoolExecutor) -> None:
-        self._running, self._limits, self._parsing = running, limits, parsing
+        self._running = running
+        self._limits = limits
+        self._parsing = parsing
 
-    async def take(self, body: bytes, media: str, key: str | None) -> stream_dr.Receipt:
-        """The receipt of a batch, once it is durable. Raises what refuses it."""
+    async def append(self, body: bytes, media: str, key: str | None) -> stream_dr.Receipt:
+        """Append a batch and return its receipt once it is durable.
+
+        Raises a StreamDRError if the batch is refused.
+        """
         loop = asyncio.get_running_loop()
         return await asyncio.wrap_future(await loop.run_in_executor(self._parsing, self._submit, body, media, key))
 
     async def check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
-        """What the receipt of a batch would say; nothing is appended. Raises what refuses it."""
+        """Return the receipt that a batch would get, without appending it.
+
+        Raises a StreamDRError if the batch would be refused.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._parsing, self._check, body, media, key)
 
     def _submit(self, body: bytes, media: str, key: str | None) -> "Future[stream_dr.Receipt]":
         try:
             return self._running.submit(stream_dr.rows_draft(body, media, key, self._limits))
         except stream_dr.errors.StreamDRError as e:
-            raise stream_dr.errors.without_frames(e) from None  # its frames hold the body
+            # The frames of the traceback would keep the body in memory.
+            raise stream_dr.errors.without_frames(e) from None
 
     def _check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
         return self._running.check(stream_dr.rows_draft(body, media, key, self._limits))
 
 
 @dataclass(frozen=True)
-class Shared:
-    """`app.state.shared`.
+class AppState:
+    """State of one application, stored as `app.state.shared`.
 
-    held: request bodies in memory. stopping: set, on the event loop, once the service stops. warm_up: what is
-    compiled before the service is ready. queries: the pool in which rows are projected. slow: the pool of what reads through
-    the log or waits for a solution. figures: those of the dashboard, made when they are first asked for.
+    Attributes
+    ----------
+    settings : Settings
+    limits : Limits
+        Limits of a batch, from the settings.
+    directory : Directory
+        The directory that is served, open for writing.
+    running : Running
+        Engine that learns and publishes.
+    ingest : Ingest
+    metrics : Metrics
+    memory : BodyMemory
+        Memory of all request bodies.
+    stopping : asyncio.Event
+        Set on the event loop when the service begins to stop.
+    warm_up : WarmUp
+        Compilation of kernels before the service is ready.
+    queries : Executor
+        Pool of the threads that project rows.
+    slow : Executor
+        Pool of the threads that read through the log or wait for a solution.
+    figures : callable
+        Returns the figures of the dashboard, which are created at the first call.
     """
 
     settings: Settings
@@ -64,16 +99,20 @@ class Shared:
     running: stream_dr.Running
     ingest: Ingest
     metrics: Metrics
-    held: Held
+    memory: BodyMemory
     stopping: asyncio.Event
     warm_up: WarmUp
     queries: Executor
     slow: Executor
     figures: Callable[[], stream_dr.LiveFigures]
 
-    async def done(self, awaited: Awaitable[object], seconds: float) -> bool:
-        """Whether it is done within so many seconds and before the service stops; if not, it is cancelled."""
-        work, stop = asyncio.ensure_future(awaited), asyncio.create_task(self.stopping.wait())
+    async def finishes(self, awaitable: Awaitable[object], seconds: float) -> bool:
+        """Return True if `awaitable` ends within `seconds` and before the service stops.
+
+        Otherwise it is cancelled.
+        """
+        work = asyncio.ensure_future(awaitable)
+        stop = asyncio.create_task(self.stopping.wait())
         try:
             await asyncio.wait((work, stop), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             return work.done() and not work.cancelled()
@@ -82,16 +121,16 @@ class Shared:
             stop.cancel()
 
 
-async def _shared(request: Request) -> Shared:
-    shared: Shared = request.app.state.shared
-    return shared
+async def _app_state(request: Request) -> AppState:
+    state: AppState = request.app.state.shared
+    return state
 
 
-Service = Annotated[Shared, Depends(_shared)]
-"""A route's parameter that gives it what is shared."""
+Service = Annotated[AppState, Depends(_app_state)]
+"""Type of a route's parameter that receives the state of the application."""
 
 
-async def given_once(request: Request) -> None:
-    """Raise Problem `invalid_request` where a parameter is given more than once."""
+async def check_parameters_unique(request: Request) -> None:
+    """Raise Problem `invalid_request` if a query parameter is given more than once."""
     if len(request.query_params) < len(request.query_params.multi_items()):
         raise Problem("invalid_request", "A parameter is given more than once.")

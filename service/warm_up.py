@@ -1,4 +1,4 @@
-"""WarmUp: every kernel is compiled in the background while the service starts."""
+"""Compilation of every kernel in the background while the service starts."""
 
 import asyncio
 import functools
@@ -10,14 +10,23 @@ log = logging.getLogger("stream_dr.warm_up")
 
 
 class WarmUp:
-    """Compiles what each estimator uses. reason: why the service is not ready yet, a sentence; None: nothing is compiled."""
+    """Compilation of the kernels of all estimators.
+
+    Attributes
+    ----------
+    reason : str or None
+        Sentence that says why the service is not ready. None if nothing is being compiled.
+    """
 
     def __init__(self) -> None:
         self.reason: str | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Compile, an estimator after the other in a thread; what takes longer than two seconds is a line of the log.
-        Stops early, between two estimators, once `stopping` is set."""
+        """Compile for one estimator after the other, in a thread.
+
+        Compiling that takes longer than two seconds is logged. Once `stopping` is set, no further
+        estimator is compiled for.
+        """
         kinds = list(stream_dr.ESTIMATORS.values())
         for number, kind in enumerate(kinds, start=1):
             if stopping.is_set():

@@ -1,10 +1,14 @@
-"""The command `stream-dr`: results on stdout, messages on stderr; exit status 0, 1 (an error with its code), 2 (usage) or
-130 (Ctrl-C).
+"""Command `stream-dr`.
 
-A command is a function in stream_dr/commands, added by one line in `COMMANDS`; its module is imported when it is called
-or when help is asked for.
+Results go to stdout and messages to stderr. The exit status is one of these:
 
-Why this way: an error is raised where it is found and shown here, in one form, whatever the command.
+- 0: success.
+- 1: an error, which is printed with its code.
+- 2: wrong usage.
+- 130: interrupted by Ctrl-C.
+
+A command is a function in stream_dr/commands and a line in `COMMANDS`. Its module is imported
+when it is called or when help is asked for.
 """
 
 import importlib
@@ -34,24 +38,31 @@ COMMANDS = (
     "generate",
     "evaluate",
 )
-"""Each is a function of that name in stream_dr/commands/NAME.py, or in the module that `_ELSEWHERE` says."""
+"""Names of the commands.
+
+Each is a function of that name in stream_dr/commands/NAME.py, or in the module of `_ELSEWHERE`.
+"""
 
 _ELSEWHERE = {"suggest": "suggesting"}
-"""A public function is called `suggest`, and no module may be."""
+"""Modules of commands whose name no module may have, since it is that of a public function."""
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as typer has it too."""
+"""Exit status after Ctrl-C, the same as typer's."""
 
 IDLE_THREADS = "OPENBLAS_THREAD_TIMEOUT", "4"
-"""The BLAS of numpy and that of scipy each have threads that wait spinning for their next product, on cores that the other
-needs: for 2**4 ticks then, not 2**26. Read when numpy is loaded."""
+"""Environment variable that shortens the idle spinning of BLAS threads.
+
+It is read when numpy is loaded.
+numpy and scipy each have a BLAS with threads of its own. They spin for 2**26 ticks after a
+product, on cores that the other needs. With this value they spin for 2**4 ticks.
+"""
 
 RESUMED = ("demo", "learn", "replay", "refine")
-"""Commands that go on where they were stopped."""
+"""Commands that continue where they were interrupted."""
 
 
 def make_app(only: str | None = None) -> typer.Typer:
-    """The typer application, with all commands or only one."""
+    """Return the typer application with all commands or only one."""
     app = typer.Typer(
         name="stream-dr",
         help="Supervised projections of streams too large for memory: learn, serve, query.",
@@ -68,42 +79,49 @@ def make_app(only: str | None = None) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command line and exit with its status."""
     os.environ.setdefault(*IDLE_THREADS)
-    given = sys.argv[1:] if arguments is None else arguments
-    named = next((word for word in given if not word.startswith("-")), "")
+    words = sys.argv[1:] if arguments is None else arguments
+    command = next((word for word in words if not word.startswith("-")), "")
+
     try:
-        status = _run(make_app(named if named in COMMANDS else None), given)
+        status = _run(make_app(command if command in COMMANDS else None), words)
     except (typer.Abort, KeyboardInterrupt):
         status = INTERRUPTED
+
     if status == INTERRUPTED:
-        does = "goes on where it was" if named in RESUMED else "begins anew"
-        _refuse("interrupted", f"stopped before the end; the same command {does}.")
+        does = "goes on where it was" if command in RESUMED else "begins anew"
+        _print_error("interrupted", f"stopped before the end; the same command {does}.")
     sys.exit(status)
 
 
 def _run(app: typer.Typer, arguments: list[str]) -> int:
+    """Run a command and return its exit status.
+
+    Errors of all commands are printed here, in one form.
+    """
     from stream_dr.errors import StreamDRError
 
     try:
         return app(arguments, standalone_mode=False, prog_name="stream-dr", obj=arguments) or 0
     except StreamDRError as e:
-        return _refuse(e.code, str(e))
+        return _print_error(e.code, str(e))
     except OSError as e:
-        return _refuse("io", str(e))
+        return _print_error("io", str(e))
     except Exception as e:
-        if hasattr(e, "exit_code") and hasattr(e, "show"):  # click's usage errors, wherever typer keeps them
+        # Usage errors are click's. typer does not export their class.
+        if hasattr(e, "exit_code") and hasattr(e, "show"):
             e.show()
             return int(e.exit_code)
         raise
 
 
-def _refuse(code: str, message: str) -> int:
+def _print_error(code: str, message: str) -> int:
     from stream_dr.commands.output import printable
 
     print(printable(f"error ({code}): {message}"), file=sys.stderr, flush=True)
     return 1
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         import stream_dr
 
@@ -113,7 +131,7 @@ def _tell_version(asked: bool) -> None:
 
 def _stream_dr(
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Tell the version and end.")
     ] = False,
     verbose: Annotated[
         int, typer.Option("--verbose", "-v", count=True, help="Tell on stderr what is done; -vv: in detail.")

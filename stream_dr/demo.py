@@ -1,14 +1,18 @@
-"""Demo: the whole path, through the same functions as `replay`, `serve` and any HTTP client, on two streams.
+"""Steps of the demo, which uses the same functions as the commands.
 
-Documents: 24,000 made-up rows of 47,236 words, of four topics (datasets/generate.py). Of six Arrow shards four are replayed
-through four models; the others are posted to the service as Arrow, the last batch as JSON, with fixed idempotency keys, so
-that a second run on the same directory learns nothing twice. Then one table: accuracy of the nearest row's label on 2,000
-other documents, bytes a row and time of a query, by what each model projects to and by all words.
+Documents:
 
-Digits: scikit-learn's (1,797 images of 8 × 8, ten classes), every fifth row held out, classified by the nearest class mean.
-They are replayed into a directory of their own, and have a table of the same columns.
+- The stream has 24,000 made-up rows of 47,236 words and four topics (datasets/generate.py).
+- Of six Arrow shards four are replayed through four models.
+- The other shards are posted to the service as Arrow, the last batch as JSON.
+- A table shows accuracy on 2,000 other documents, bytes per row and time per query. The label of
+  the nearest row is predicted, by each model's projection and by all words.
 
-Why this way: what a newcomer sees work is what the product is made of; there is no second path to keep alive.
+Digits:
+
+- The stream is scikit-learn's, with 1,797 images of 8 × 8 and ten classes.
+- Every fifth row is held out and classified by the nearest class mean.
+- They have a directory of their own and a table with the same columns.
 """
 
 import json
@@ -39,7 +43,7 @@ from stream_dr.solve.nearest_mean import means_by_class, nearest
 from stream_dr.targets.targets import class_targets
 
 Models = dict[str, tuple[str, dict[str, Any]]]
-"""Name → registry key and parameters."""
+"""Registry key and parameters of each model, by its name."""
 
 MODELS: Models = {
     "class_means": ("class_means", {}),
@@ -47,23 +51,46 @@ MODELS: Models = {
     "ccipca": ("ccipca", {"n_components": 10}),
     "iskm": ("iskm", {"n_components": 3}),
 }
-"""Of the documents; ccipca alone does not use their topics."""
+"""Models of the documents. Only ccipca does not use their topics."""
 
 OF_DIGITS: Models = {
     "pca": ("pca", {"n_components": 9}),
     "lda": ("lda", {}),
     "lda_fourier": ("lda", {"feature_map": {"map": "random_fourier", "n_features": 500, "gamma": 0.0005}}),
 }
-"""Of the digits. All project to nine numbers; pca alone does not use the labels."""
+"""Models of the digits. All project to nine numbers. Only pca does not use the labels."""
 
 ROWS, HELD_OUT = 24_000, 2_000
+"""Numbers of documents to learn and to test with."""
+
 BATCH_ROWS, SHARD_ROWS, REPLAYED = 400, 4_000, 4
+"""Number of rows of a batch and of a shard, and number of shards that are replayed."""
+
+EVERY_WORD = "every word"
+"""Name in the table of the rows that are not projected."""
+
 _JSON = "application/json"
 
 
 class Line(NamedTuple):
-    """A row of the table. bytes: of a row, float64. seconds: of a query, projecting over HTTP included. rate: rows learned a
-    second in this run's replay, None when it learned none."""
+    """Row of the table.
+
+    Attributes
+    ----------
+    model : str
+    components : int
+        Number of components of the projection.
+    rows : int
+        Number of rows learned.
+    accuracy : float
+        Share of held-out rows whose label is predicted right.
+    bytes : float
+        Number of bytes of a projected row, in float64.
+    seconds : float
+        Time of a query, with the projection over HTTP.
+    rate : float or None
+        Rows learned per second in this run's replay. None if it learned none.
+    """
 
     model: str
     components: int
@@ -75,7 +102,10 @@ class Line(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """Training and held-out rows: X (rows, features) float64, dense or CSR, y (rows,)."""
+    """Training and held-out rows with their labels.
+
+    X is an array (rows, features) of float64, dense or CSR, and y an array (rows,).
+    """
 
     X: Rows
     y: np.ndarray
@@ -84,160 +114,182 @@ class Labelled(NamedTuple):
 
 
 def documents() -> Labelled:
-    """Made-up documents, by words; those held out are of another seed."""
-    return Labelled(*_together(rcv1_like(ROWS, "top4", seed=0)), *_together(rcv1_like(HELD_OUT, "top4", seed=1)))
+    """Return made-up documents as weights of words. Held-out documents have another seed."""
+    return Labelled(*_concatenate(rcv1_like(ROWS, "top4", seed=0)), *_concatenate(rcv1_like(HELD_OUT, "top4", seed=1)))
 
 
 def digits() -> Labelled:
-    """scikit-learn's digits, every fifth row (4, 9, 14 …) held out."""
+    """Return scikit-learn's digits with every fifth row (4, 9, 14 …) held out."""
     X, y = load_digits(return_X_y=True)
     held_out = np.arange(len(y)) % 5 == 4
     return Labelled(X[~held_out], y[~held_out], X[held_out], y[held_out])
 
 
-def _together(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
+def _concatenate(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
     parts = list(blocks)
     return sp.csr_matrix(sp.vstack([part.X for part in parts])), np.concatenate([part.y.row_labels() for part in parts])
 
 
 def shards_of(folder: Path, data: Labelled) -> list[Path]:
-    """The training rows as Arrow IPC shards; those that are there already stay. Raises OutputExists where they are of
-    another stream."""
+    """Return the paths of the training rows' Arrow IPC shards.
+
+    Shards that do not exist are written. Raises OutputExists if the folder has shards of another
+    stream.
+    """
     if not (folder / "manifest.json").exists():
         training = Block(data.X, class_targets(data.y.tolist()))
         writer.write_shards([training], folder, SHARD_ROWS, BATCH_ROWS, n_features=data.X.shape[1])
-    there = open_dataset(folder)
-    rows = sum(shard.rows for shard in there.shards)
+
+    dataset = open_dataset(folder)
+    rows = sum(shard.rows for shard in dataset.shards)
     if rows != len(data.y):
         raise OutputExists(f"{folder} holds {rows} rows, of an earlier demo: take another --dir, or delete that one.")
-    return [Path(shard.path) for shard in there.shards]
+    return [Path(shard.path) for shard in dataset.shards]
 
 
 def replay_shards(
-    directory: Path,
+    path: Path,
     shards: list[Path],
     models: Models,
     watch: Callable[[Any], None] | None = None,
     say: Callable[[str], object] = print,
 ) -> dict[str, float]:
-    """Replay shards through models; rows learned a second, of those that learned any. say: told of compiling."""
-    with Directory(directory) as opened:
+    """Replay shards through models into a directory. Return the rows learned per second.
+
+    Models that learned no row are left out. `watch` receives the progress, and `say` messages
+    about compiling.
+    """
+    with Directory(path) as directory:
         for name, (key, params) in models.items():
-            opened.add_model(name, key, params)
-        warm_up([model.estimator for model in opened.models.values()], say)
-        replay(opened, open_dataset(shards), ReplaySettings(test=True), watch)
-        return {m.name: m.advanced_rows / m.advance_seconds for m in opened.models.values() if m.advanced_rows}
+            directory.add_model(name, key, params)
+        warm_up([model.estimator for model in directory.models.values()], say)
+        replay(directory, open_dataset(shards), ReplaySettings(test=True), watch)
+        return {m.name: m.advanced_rows / m.advance_seconds for m in directory.models.values() if m.advanced_rows}
 
 
 def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, Any]]:
-    """Post each batch of the shards as Arrow, the very last as JSON, under fixed keys; the service's answers."""
+    """Post each batch of the shards, and yield the service's receipts.
+
+    The last batch is posted as JSON, the others as Arrow.
+    """
+    # The idempotency keys are fixed, so that a second run learns nothing twice.
     blocks = [block for _, block in open_dataset(shards).events()]
     with Client(address) as client:
         for number, block in enumerate(blocks[:-1]):
             yield client.partial_fit(block.X, block.y, key=f"demo-{number}")
+
     last = blocks[-1]
     body = {"rows": [_entries(row) for row in last.X], "labels": last.y.row_labels()}
     headers = {"Idempotency-Key": "demo-json"}
-    answer = httpx.post(f"{address}/partial_fit?wait=applied", json=body, headers=headers, timeout=60)
-    answer.raise_for_status()
-    yield answer.json()
+    response = httpx.post(f"{address}/partial_fit?wait=applied", json=body, headers=headers, timeout=60)
+    response.raise_for_status()
+    yield response.json()
 
 
 def table(address: str, data: Labelled, rates: dict[str, float]) -> list[Line]:
-    """Ask POST /transform for the rows of every model; the nearest rows of those held out, and last by all words."""
+    """Return a line per model, and a last one of all words.
+
+    The service projects the rows, and the nearest row's label is the prediction.
+    """
     lines = []
     with Client(address) as client:
         for name in MODELS:
-            told = client.model(name)
+            rows = client.model(name)["rows"]
             z = np.concatenate([client.transform(part, model=name) for part in _parts(data.X)])
-            began = time.perf_counter()
+
+            start = time.perf_counter()
             z_held_out = np.concatenate([client.transform(part, model=name) for part in _parts(data.X_held_out)])
-            projecting = time.perf_counter() - began
+            projecting = time.perf_counter() - start
+
             accuracy, searching = one_nearest(z, data.y, z_held_out, data.y_held_out)
             seconds = (projecting + searching) / HELD_OUT
-            lines.append(Line(name, z.shape[1], told["rows"], accuracy, z.nbytes / len(z), seconds, rates.get(name)))
+            lines.append(Line(name, z.shape[1], rows, accuracy, z.nbytes / len(z), seconds, rates.get(name)))
+
     accuracy, searching = one_nearest(*data)
     entries = data.X.data.nbytes + data.X.indices.nbytes + data.X.indptr.nbytes
     lines.append(Line(EVERY_WORD, WIDTH, len(data.y), accuracy, entries / len(data.y), searching / HELD_OUT, None))
     return lines
 
 
-EVERY_WORD = "every word"
-"""What the table calls the rows as they came."""
+def digits_table(path: Path) -> list[Line]:
+    """Learn the digits into a directory. Return a line per model, and a last one of all pixels."""
+    data = digits()
+    lines = []
+    rates = replay_shards(path, shards_of(path / "shards", data), OF_DIGITS, say=lambda message: None)
+    with Directory(path, writable=False) as directory:
+        for name, model in directory.models.items():
+            z = transform(model, Block(data.X), directory.schema).z
 
+            start = time.perf_counter()
+            z_held_out = transform(model, Block(data.X_held_out), directory.schema).z
+            projecting = time.perf_counter() - start
 
-def digits_table(directory: Path) -> list[Line]:
-    """Learn the digits into a directory of their own. Return a line a model, and last one of all 64 numbers."""
-    data, lines = digits(), []
-    rates = replay_shards(directory, shards_of(directory / "shards", data), OF_DIGITS, say=lambda what: None)
-    with Directory(directory, writable=False) as opened:
-        for name, model in opened.models.items():
-            z = transform(model, Block(data.X), opened.schema).z
-            began = time.perf_counter()
-            z_held_out = transform(model, Block(data.X_held_out), opened.schema).z
-            projecting = time.perf_counter() - began
             accuracy, classifying = nearest_class_mean(z, data.y, z_held_out, data.y_held_out)
             seconds = (projecting + classifying) / len(z_held_out)
             lines.append(
                 Line(f"digits by {name}", z.shape[1], model.rows, accuracy, z.nbytes / len(z), seconds, rates.get(name))
             )
+
     accuracy, classifying = nearest_class_mean(*data)
     seconds = classifying / len(data.y_held_out)
     return [*lines, Line("digits as they are", 64, len(data.y), accuracy, data.X.nbytes / len(data.y), seconds, None)]
 
 
-def report(address: str, directory: Path) -> Path:
-    """Write the report of the directory that is served meanwhile, from snapshots of all that it has learned; where."""
+def report(address: str, path: Path) -> Path:
+    """Write the report of the directory that is being served, and return its path.
+
+    Snapshots are written before, so that the report covers all that was learned.
+    """
     with Client(address) as client:
         for name in MODELS:
             client.snapshot(name, wait=True)
-    with Directory(directory, writable=False) as opened:
-        write_report(opened, directory / "report.html")
-    return directory / "report.html"
+    with Directory(path, writable=False) as directory:
+        write_report(directory, path / "report.html")
+    return path / "report.html"
 
 
 def one_nearest(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
-    """Accuracy of the nearest training row's label, and the seconds that all searches took."""
+    """Return the accuracy of the nearest row's label, and the seconds it took."""
     classifier = KNeighborsClassifier(1).fit(X, y)
-    began = time.perf_counter()
-    return float(classifier.score(X_test, y_test)), time.perf_counter() - began
+    start = time.perf_counter()
+    return float(classifier.score(X_test, y_test)), time.perf_counter() - start
 
 
 def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
-    """Return the accuracy of the label whose mean is nearest, and the seconds that took."""
+    """Return the accuracy of the nearest class mean's label, and the seconds it took."""
     means = means_by_class(X, y, y.max() + 1)
-    began = time.perf_counter()
-    return float((nearest(X_test, means) == y_test).mean()), time.perf_counter() - began
+    start = time.perf_counter()
+    return float((nearest(X_test, means) == y_test).mean()), time.perf_counter() - start
 
 
 def ask_one(address: str, row: Rows) -> dict[str, Any]:
-    """GET /transform of one row (1, features) through LDA."""
-    answer = httpx.get(f"{address}/transform", params={"model": "lda"} | _words(row), timeout=60)
-    answer.raise_for_status()
-    return dict(answer.json())
+    """Return the response of GET /transform to a row (1, features), through LDA."""
+    response = httpx.get(f"{address}/transform", params={"model": "lda"} | _query(row), timeout=60)
+    response.raise_for_status()
+    return dict(response.json())
 
 
 def curl_lines(address: str, row: Rows) -> list[str]:
-    """Three commands that work while the service runs."""
-    words = "&".join(f"{name}={numbers}" for name, numbers in _words(row).items())
+    """Return three commands that work while the service runs."""
+    query = "&".join(f"{name}={numbers}" for name, numbers in _query(row).items())
     body = json.dumps({"rows": [_entries(row)]})
     return [
         f"curl '{address}/models'",
-        f"curl '{address}/transform?model=lda&{words}'",
+        f"curl '{address}/transform?model=lda&{query}'",
         f"curl -H 'Content-Type: {_JSON}' -d '{body}' '{address}/transform?model=ccipca'",
     ]
 
 
 def _parts(X: Rows) -> list[Rows]:
-    """Rows as many at a time as a request may well have."""
+    """Return the rows in parts that fit into a request each."""
     return [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
 
 
 def _entries(row: Rows) -> dict[str, list[Any]]:
-    """A sparse row (1, features) as JSON has it."""
+    """Return a sparse row (1, features) in the form of a JSON body."""
     return {"indices": row.indices.tolist(), "values": row.data.tolist()}
 
 
-def _words(row: Rows) -> dict[str, str]:
-    """A sparse row (1, features) as a query has it."""
+def _query(row: Rows) -> dict[str, str]:
+    """Return a sparse row (1, features) as parameters of a query."""
     return {name: ",".join(f"{number:g}" for number in numbers) for name, numbers in _entries(row).items()}

@@ -1,14 +1,16 @@
-// Forms for what can be changed; the parameters are the registry's own.
+// Forms that create, refine, snapshot and delete models.
 
 import { ask, write } from "./api.js";
 
 const at = id => document.getElementById(id);
-let known = {};
+
+// Descriptions of the estimators' parameters, by estimator key.
+let estimators = {};
 
 export function element(name, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(name), properties);
-  made.append(...children);
-  return made;
+  const created = Object.assign(document.createElement(name), properties);
+  created.append(...children);
+  return created;
 }
 
 function say(text, bad = false) {
@@ -16,6 +18,7 @@ function say(text, bad = false) {
   at("said").className = bad ? "bad" : "";
 }
 
+// Return a labelled input for one parameter. Its value is JSON, except for the empty text.
 function field(param) {
   const id = `param-${param.name}`;
   const shown = param.default === null ? "none" : JSON.stringify(param.default);
@@ -30,55 +33,62 @@ function field(param) {
   } else {
     input = element("input", { id, type: "number", step: param.kind === "integer" ? "1" : "any", placeholder: shown });
   }
+
   input.dataset.param = param.name;
-  input.dataset.given = JSON.stringify(param.default);
+  input.dataset.default = JSON.stringify(param.default);
   return element("label", { htmlFor: id }, param.name, input);
 }
 
+// Return the parameters that differ from their defaults.
 function parameters() {
-  const given = {};
+  const values = {};
   for (const input of at("params").querySelectorAll("[data-param]")) {
-    if (input.value === "" || input.value === input.dataset.given) continue;
-    try { given[input.dataset.param] = JSON.parse(input.value); }
+    if (input.value === "" || input.value === input.dataset.default) continue;
+    try { values[input.dataset.param] = JSON.parse(input.value); }
     catch { throw new Error(`${input.dataset.param} is not JSON: ${input.value}`); }
   }
-  return given;
+  return values;
 }
 
 function showParameters() {
-  const form = known[at("make").estimator.value];
+  const form = estimators[at("make").estimator.value];
   at("about").textContent = form.about;
   at("params").replaceChildren(...form.params.map(field));
 }
 
-async function done(what, work, after) {
-  try { await work(); say(what); after(); }
+// Do the work, then show `message` and call `after`. If the work fails, show its error.
+async function perform(message, work, after) {
+  try { await work(); say(message); after(); }
   catch (error) { say(error.message, true); }
 }
 
-// chosen: gives the name of the model that is shown. after: called with a model's name once something was changed.
+// Fill the forms and connect them to the service.
+// chosen: returns the name of the model that is shown.
+// after: called after a change, with the name of the model to show if there is a new one.
 export async function install(chosen, after) {
-  known = await (await ask("/dashboard/forms.json")).json();
+  estimators = await (await ask("/dashboard/forms.json")).json();
   const make = at("make");
-  make.estimator.append(...Object.keys(known).map(key => element("option", { value: key, textContent: key })));
+  make.estimator.append(...Object.keys(estimators).map(key => element("option", { value: key, textContent: key })));
   make.estimator.value = "lda";
   make.estimator.addEventListener("change", showParameters);
   showParameters();
+
   const on = (id, act) => at(id).addEventListener("submit", event => { event.preventDefault(); act(event.target); });
-  on("make", form => done(`Model ${form.elements.name.value} is made.`, () => write("PUT", `/models/${form.elements.name.value}`, {
+  on("make", form => perform(`Model ${form.elements.name.value} is made.`, () => write("PUT", `/models/${form.elements.name.value}`, {
     estimator: form.estimator.value, params: parameters(), from: form.elements.from.value,
   }), () => after(form.elements.name.value)));
-  on("refine", form => done("Refining has begun.", () => write("POST", `/models/${chosen()}/refine`, {
+  on("refine", form => perform("Refining has begun.", () => write("POST", `/models/${chosen()}/refine`, {
     tol: Number(form.tol.value), max_passes: Number(form.max_passes.value),
   }), () => after()));
-  on("snapshot", () => done("A snapshot is being written.", () => write("POST", `/models/${chosen()}/snapshot`), () => after()));
+  on("snapshot", () => perform("A snapshot is being written.", () => write("POST", `/models/${chosen()}/snapshot`), () => after()));
+
   on("delete", () => at("sure").showModal());
   at("keep").addEventListener("click", () => at("sure").close());
   on("sure-form", () => {
     at("sure").close();
     const name = chosen();
-    done(`Model ${name} is deleted.`, () => write("DELETE", `/models/${name}`), () => after());
+    perform(`Model ${name} is deleted.`, () => write("DELETE", `/models/${name}`), () => after());
   });
 }
 
-export const cancel = id => done("The job will stop.", () => write("DELETE", `/jobs/${id}`), () => {});
+export const cancel = id => perform("The job will stop.", () => write("DELETE", `/jobs/${id}`), () => {});

@@ -1,1 +1,1 @@
-"""Routes, by concern: learn (partial_fit, unlearn), project (transform), models, jobs, stream (what there is, health)."""
+"""Routes of the service. Each module has a router."""

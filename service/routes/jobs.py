@@ -1,6 +1,6 @@
-"""Jobs: long work in the background (refine, snapshot), its progress, and how to cancel it.
+"""Routes of jobs, which refine and snapshot models in the background.
 
-A request never waits for passes over the log: the job as it is just now is what is shown.
+No request waits for a job. A response shows the job as it is now.
 """
 
 from typing import Any
@@ -21,35 +21,39 @@ STARTED: dict[str, Any] = {
 
 
 @router.post("/models/{name}/refine", **STARTED)
-def refine(shared: Service, response: Response, name: Name, how: schemas.Refine | None = None) -> dict[str, Any]:
-    """Solve exactly by passes over the log up to the model's position; stays published until the next refine.
+def refine(shared: Service, response: Response, name: Name, options: schemas.Refine | None = None) -> dict[str, Any]:
+    """Solve a model exactly by passes over the log.
 
-    While a refine of the model is under way, its job is answered.
+    The log is read up to the model's position. The solution stays published until the next refine.
+    While a refine of the model runs, another request returns the same job.
     """
-    how = how or schemas.Refine()
-    return _started(response, shared.running.refine(name, how.tol, how.max_passes))
+    options = options or schemas.Refine()
+    return _accepted(response, shared.running.refine(name, options.tol, options.max_passes))
 
 
 @router.post("/models/{name}/snapshot", **STARTED)
 def snapshot(shared: Service, response: Response, name: Name) -> dict[str, Any]:
-    """Write the model's state, position and spec to disk."""
-    return _started(response, shared.running.snapshot(name))
+    """Write a model's state, position and spec to disk."""
+    return _accepted(response, shared.running.snapshot(name))
 
 
 @router.get("/jobs/{id}", response_model=schemas.JobState, responses=schemas.problems(404))
 def job(shared: Service, id: JobId) -> dict[str, Any]:
-    """A job's state, progress and error."""
+    """Return a job's state, progress and error."""
     return shared.running.job(id).describe()
 
 
 @router.delete("/jobs/{id}", status_code=202, response_model=schemas.JobState, responses=schemas.problems(404))
 def cancel_job(shared: Service, id: JobId) -> dict[str, Any]:
-    """Ask a job to stop at its next safe point; an ended job stays what it is."""
+    """Ask a job to stop at its next safe point.
+
+    A job that has ended is not changed.
+    """
     job = shared.running.job(id)
     job.cancel()
     return job.describe()
 
 
-def _started(response: Response, job: stream_dr.Job) -> dict[str, Any]:
+def _accepted(response: Response, job: stream_dr.Job) -> dict[str, Any]:
     response.headers["Location"] = f"/jobs/{job.id}"
     return job.describe()

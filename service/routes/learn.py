@@ -1,6 +1,6 @@
-"""Learn: batches in (POST /partial_fit) and rows out again (POST /unlearn).
+"""Routes that learn batches and unlearn rows.
 
-An answer that carries a position is a promise that survives a kill: it is sent after the append is durable.
+A response with a position is sent only after the append is durable, so it survives a kill.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import stream_dr
 from service import schemas
 from service.body_limits import rows_medium
 from service.schemas import Key
-from service.shared import Service, Shared
+from service.shared import AppState, Service
 
 router = APIRouter(tags=["learn"])
 ANSWERS: schemas.Answers = {
@@ -34,17 +34,17 @@ async def partial_fit(
     query: Annotated[schemas.LearnQuery, Query()],
     key: Key = None,
 ) -> schemas.Receipt:
-    """Learn a batch: append it durably, then answer its position.
+    """Append a batch durably and return its position.
 
     A retry with the same Idempotency-Key is not learned twice.
     """
     medium = rows_medium(request)
     body = b"".join([piece async for piece in request.stream()])
     if query.check:
-        checked = await shared.ingest.check(body, medium, key)
-        return _told(checked, position=None)
-    receipt = await shared.ingest.take(body, medium, key)
-    shared.metrics.learned(receipt)
+        return _to_schema(await shared.ingest.check(body, medium, key), position=None)
+
+    receipt = await shared.ingest.append(body, medium, key)
+    shared.metrics.count_batch(receipt)
     return await _answer(shared, receipt, query.wait is not None, response)
 
 
@@ -61,26 +61,35 @@ async def unlearn(
     query: Annotated[schemas.UnlearnQuery, Query()],
     key: Key = None,
 ) -> schemas.Receipt:
-    """Take rows out again: additive models subtract them, the others are rebuilt from the log without them."""
+    """Unlearn rows.
+
+    Additive models subtract them. The other models are rebuilt from the log without them.
+    """
     loop = asyncio.get_running_loop()
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
     return await _answer(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
 
 
-def _told(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
-    told = schemas.Receipt(position=position, rows=receipt.rows, duplicate=receipt.duplicate)
+def _to_schema(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
+    # Only fields that are set are sent.
+    answer = schemas.Receipt(position=position, rows=receipt.rows, duplicate=receipt.duplicate)
     if receipt.columns_missing:
-        told.columns_missing = list(receipt.columns_missing)
-    return told
+        answer.columns_missing = list(receipt.columns_missing)
+    return answer
 
 
-async def _answer(shared: Shared, receipt: stream_dr.Receipt, wait: bool, response: Response) -> schemas.Receipt:
-    told = _told(receipt, receipt.position)
+async def _answer(shared: AppState, receipt: stream_dr.Receipt, wait: bool, response: Response) -> schemas.Receipt:
+    """Return a receipt, after every model has published the batch if `wait` is true.
+
+    If some model does not publish it in time, the status is 202 and the receipt has the reason.
+    """
+    answer = _to_schema(receipt, receipt.position)
     if wait:
         applied = asyncio.wrap_future(shared.running.applied(receipt.position))
-        ended = await shared.done(applied, shared.settings.wait_timeout)
+        ended = await shared.finishes(applied, shared.settings.wait_timeout)
         reason = applied.result() if ended else "models had not published it in time (wait_timeout)"
-        told.lag = shared.running.lag if reason else 0
+        answer.lag = shared.running.lag if reason else 0
         if reason:
-            told.reason, response.status_code = reason, 202
-    return told
+            answer.reason = reason
+            response.status_code = 202
+    return answer

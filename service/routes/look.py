@@ -1,8 +1,7 @@
-"""Look: the dashboard at GET /, and what it shows (GET /figures).
+"""Routes of the dashboard's page (GET /) and its data (GET /figures).
 
-The page and its files hold no data and need no token; the page asks for one itself, and keeps it for the tab. It asks
-again every second for what has changed: a browser opens six connections to a host, so tabs that each held one open
-would soon wait.
+The page and its files hold no data and need no token. The page asks for a token itself and stores
+it for the tab.
 """
 
 import asyncio
@@ -23,10 +22,10 @@ from service.shared import Service
 router = APIRouter(tags=["stream"])
 PAGES = Path(__file__).parent.parent / "dashboard"
 JOBS = 10
-"""Jobs that are shown, the newest."""
+"""Number of jobs shown, the newest."""
 
 MOST_LABELS = 50
-"""Labels of a model that are shown with their rows."""
+"""Maximum number of labels of a model shown with their rows."""
 
 POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -36,7 +35,11 @@ POLICY = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-"""Scripts come from here alone, and from no text of the page's; plotly's WebGL makes functions of strings."""
+"""Security headers of the page.
+
+Scripts come from the service's files only. 'unsafe-eval' is needed because plotly's WebGL plots
+compile functions from strings.
+"""
 
 PAGE: schemas.Answers = {200: {"content": {"text/html": {"schema": {"type": "string"}, "example": "<!doctype html>"}}}}
 FIGURES: schemas.Answers = {
@@ -46,54 +49,64 @@ FIGURES: schemas.Answers = {
 
 @router.get("/", response_class=FileResponse, responses=PAGE)
 def dashboard() -> Response:
-    """The dashboard."""
+    """Return the page of the dashboard."""
     return FileResponse(PAGES / "index.html", media_type="text/html", headers=POLICY)
 
 
 @router.get("/figures", response_class=Response, responses=FIGURES)
 async def figures(request: Request, shared: Service, query: Annotated[schemas.FiguresQuery, Query()]) -> Response:
-    """What the dashboard shows: the stream, its models, jobs, and the figures of one model that the asker has not got."""
+    """Return the data of the dashboard.
+
+    It has the stream, its models, the jobs, and the figures of one model. Figures whose tag is in
+    `have` are returned as their tag only.
+    """
+    # The page polls. A browser opens only six connections to a host, so tabs that each kept one
+    # open would soon wait for each other.
     rights = {
         "may_write": may_write(shared.settings, request.headers),
         "guarded": shared.settings.write_token is not None,
     }
 
-    def drawn() -> bytes:
-        wanted = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
+    def draw() -> bytes:
+        options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
         have = query.have.split(",") if query.have else []
-        return shared.figures().draw(query.model, wanted, have, rights)
+        return shared.figures().draw(query.model, options, have, rights)
 
-    body = await asyncio.get_running_loop().run_in_executor(shared.queries, drawn)
+    body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw)
     return Response(body, media_type=media.JSON, headers={"Cache-Control": "no-store"})
 
 
 def install(app: FastAPI) -> None:
-    """Serve the page's files, the parameters of its forms, and plotly's script as its package has it."""
+    """Add the routes of the page's files, its forms' parameters, and plotly's script."""
     plotly = importlib.util.find_spec("plotly")
     assert plotly is not None
     assert plotly.submodule_search_locations is not None
-    script, told = Path(plotly.submodule_search_locations[0]) / "package_data" / "plotly.min.js", forms()
+    script = Path(plotly.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+    parameters = forms()
 
     @app.get("/dashboard/plotly.js", include_in_schema=False)
     def plotly_script() -> Response:
         return FileResponse(script, media_type="text/javascript", headers={"Cache-Control": "max-age=86400"})
 
     @app.get(f"/dashboard/{FORMS}", include_in_schema=False)
-    def parameters() -> Response:
-        return JSONResponse(told, headers={"Cache-Control": "no-cache"})
+    def form_parameters() -> Response:
+        return JSONResponse(parameters, headers={"Cache-Control": "no-cache"})
 
     app.mount("/dashboard", StaticFiles(directory=PAGES))
 
 
-def told(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str, Any]:
-    """Return what the page shows in words and numbers."""
-    last, schema = directory.position, directory.schema
+def report(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str, Any]:
+    """Return the texts and numbers of the page."""
+    position = directory.position
+    schema = directory.schema
+
     models = {}
     for name, model in directory.models.items():
-        facts = schemas.ModelState(**model.describe(last)).model_dump(exclude={"eigenvalues"})
-        models[name] = facts | _labels(facts) | {"refines": running.refinable(model)}
+        state = schemas.ModelState(**model.describe(position)).model_dump(exclude={"eigenvalues"})
+        models[name] = state | _label_counts(state) | {"refines": running.refinable(model)}
         models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}
-    stream = {"position": last, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
+
+    stream = {"position": position, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
     return {
         "stream": stream | {"target_kind": schema.target_kind, "labels": len(schema.labels)},
         "models": models,
@@ -103,14 +116,18 @@ def told(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str
     }
 
 
-def _labels(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return [label, number of rows] of the labels with most rows, and of those that wait for more.
+def _label_counts(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of rows of a model's labels, most frequent first.
 
-    None of either where the method does not count rows. At most MOST_LABELS each, since the page asks every two seconds.
+    There is a second list for labels that wait for more rows before they become classes.
+    The pairs [label, number of rows] replace the lists `class_rows` and `classes_waiting`, and the
+    number of classes replaces `classes`. The lists are empty if the method does not count rows.
     """
-    rows = dict(zip(facts["classes"], facts["class_rows"] or (), strict=False))
+    rows = dict(zip(state["classes"], state["class_rows"] or (), strict=False))
     learned = sorted(rows.items(), key=lambda item: -item[1])
-    waiting = [(label, rows[label]) for label in facts["classes_waiting"] if label in rows]
-    shown = {"class_rows": learned, "classes_waiting": waiting}
-    named = {key: [[str(label), n] for label, n in pairs[:MOST_LABELS]] for key, pairs in shown.items()}
-    return named | {"classes": len(facts["classes"])}
+    waiting = [(label, rows[label]) for label in state["classes_waiting"] if label in rows]
+
+    # The page polls every two seconds, so the lists have a maximum length.
+    pairs_by_key = {"class_rows": learned, "classes_waiting": waiting}
+    counts = {key: [[str(label), n] for label, n in pairs[:MOST_LABELS]] for key, pairs in pairs_by_key.items()}
+    return counts | {"classes": len(state["classes"])}

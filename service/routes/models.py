@@ -1,8 +1,8 @@
-"""Models: make, look at, export and delete them while the stream goes on.
+"""Routes that create, show, publish, export and delete models.
 
-The service names no estimator: PUT's body is validated by pydantic models made from the registry's own signatures, so /docs
-shows each estimator's parameters, and a new estimator appears there by being registered. A body that is no JSON is the file
-of a saved estimator, which has a route of its own.
+The service names no estimator. The schema of PUT's body is made from the signatures of the
+registered estimators, so /docs shows each one's parameters. A body that is not JSON is the file
+of a saved estimator and has a route of its own.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from service.body_limits import media_type
 from service.media import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, accepted
 from service.problems import Problem
 from service.schemas import Name
-from service.shared import Service, Shared
+from service.shared import AppState, Service
 from stream_dr import errors
 
-Told = dict[str, Any]
-"""What the library tells of a model; ModelState is its form."""
+ModelJson = dict[str, Any]
+"""Description of a model by the library, in the form of schemas.ModelState."""
 
 router = APIRouter(tags=["models"])
-MADE: schemas.Answers = {
+CREATED: schemas.Answers = {
     200: {"model": schemas.ModelState, "description": "there already, with the same spec"},
     201: {"description": "made; it catches up in the background"},
 }
@@ -45,7 +45,8 @@ REFUSALS = (
     errors.SchemaMismatch,
     errors.WidthMismatch,
 )
-"""What is raised where a model cannot learn a stream."""
+"""Errors of a model that cannot learn the stream."""
+
 _FILE = {OCTETS: schemas.bytes_of("the safetensors file of a saved estimator")}
 FILE: schemas.Answers = {200: {"content": _FILE, "description": "a safetensors file"}}
 PROJECTION: schemas.Answers = {
@@ -58,50 +59,62 @@ PROJECTION: schemas.Answers = {
 
 
 @router.get("/models", response_model=schemas.Models)
-def models(shared: Service) -> dict[str, dict[str, Told]]:
-    """All models: name → what GET /models/{name} tells."""
-    return {"models": {name: _told(shared, model) for name, model in shared.directory.models.items()}}
+def models(shared: Service) -> dict[str, dict[str, ModelJson]]:
+    """Return the state of every model, by name."""
+    return {"models": {name: _describe(shared, model) for name, model in shared.directory.models.items()}}
 
 
 @router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL)
-def model(shared: Service, name: Name) -> Told:
-    """State, position, rows, lag, version, classes with their rows, those that wait, eigenvalues, solution, bytes."""
-    return _told(shared, shared.directory.model(name))
+def model(shared: Service, name: Name) -> ModelJson:
+    """Return the state of a model.
+
+    It has, among others, the position, rows, lag, version, classes, eigenvalues and solution.
+    """
+    return _describe(shared, shared.directory.model(name))
 
 
 @router.delete("/models/{name}", status_code=204, responses=schemas.MODEL)
 def delete_model(shared: Service, name: Name) -> None:
-    """Forget the model and its snapshots; the log stays."""
+    """Delete a model and its snapshots. The log stays."""
     shared.running.remove_model(name)
 
 
 @router.post("/models/{name}/publish", response_model=schemas.ModelState, responses=LATE | schemas.MODEL)
-async def publish(shared: Service, response: Response, name: Name) -> Told:
-    """Publish the model as it is now, whatever its policy; 202 when solving takes longer than wait_timeout. What was
-    refined stays."""
+async def publish(shared: Service, response: Response, name: Name) -> ModelJson:
+    """Publish a model as it is now, whatever its policy.
+
+    The status is 202 if solving takes longer than wait_timeout. A refined solution stays
+    published.
+    """
     seconds = shared.settings.wait_timeout
     try:
         await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds)
     except TimeoutError:
         response.status_code = 202
-    return _told(shared, shared.directory.model(name))
+    return _describe(shared, shared.directory.model(name))
 
 
 @router.get("/models/{name}/projection", responses=PROJECTION | schemas.MODEL | schemas.problems(406))
 def projection(
     request: Request, shared: Service, name: Name, query: Annotated[schemas.VersionQuery, Query()]
 ) -> Response:
-    """The published projection's arrays, or a kept version's with the map from it to the newest."""
+    """Return the arrays of a published projection.
+
+    For an older version that is still stored they include the map from it to the newest.
+    """
     accept = accepted(request, (JSON, ARROW_STREAM, SAFETENSORS))
-    told = stream_dr.export_projection(shared.directory.model(name), query.version)
+    exported = stream_dr.export_projection(shared.directory.model(name), query.version)
     if accept == JSON:
-        return Response(orjson.dumps(told.to_json(), option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
-    return Response(told.to_arrow() if accept == ARROW_STREAM else told.to_safetensors(), media_type=accept)
+        return Response(orjson.dumps(exported.to_json(), option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
+    return Response(exported.to_arrow() if accept == ARROW_STREAM else exported.to_safetensors(), media_type=accept)
 
 
 @router.get("/models/{name}/export", response_class=Response, responses=FILE | schemas.MODEL)
 def export(shared: Service, name: Name) -> Response:
-    """The model as a saved estimator, as it is now: a snapshot's file, for `stream_dr.load` or another service's PUT."""
+    """Return a model as the file of a saved estimator.
+
+    The file can be read by `stream_dr.load` and be the body of another service's PUT.
+    """
     content = stream_dr.export_model(shared.directory.model(name))
     return Response(
         content, media_type=OCTETS, headers={"Content-Disposition": f'attachment; filename="{name}.safetensors"'}
@@ -109,104 +122,116 @@ def export(shared: Service, name: Name) -> Response:
 
 
 class _SavedRoute(APIRoute):
-    """A route for bodies that are the file of a saved estimator."""
+    """Route for bodies that are the file of a saved estimator."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Leave every other body to the next route."""
-        given = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
-        return super().matches(scope) if media_type(given) in SAVED else (Match.NONE, {})
+        """Match only media types of saved estimators. Others go to the next route."""
+        header = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
+        return super().matches(scope) if media_type(header) in SAVED else (Match.NONE, {})
 
 
 saved_router = APIRouter(route_class=_SavedRoute)
 
 
 @saved_router.put("/models/{name}", include_in_schema=False)
-async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> Told:
-    """As put_model, of a saved estimator, which goes on from where it was."""
+async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> ModelJson:
+    """Create a model from a saved estimator, which continues where it was saved."""
     content = b"".join([piece async for piece in request.stream()])
-    return await asyncio.get_running_loop().run_in_executor(shared.slow, _begin, shared, response, name, content)
+    return await asyncio.get_running_loop().run_in_executor(shared.slow, _add_saved, shared, response, name, content)
 
 
-def _begin(shared: Shared, response: Response, name: str, content: bytes) -> Told:
+def _add_saved(shared: AppState, response: Response, name: str, content: bytes) -> ModelJson:
     try:
         estimator = stream_dr.load(content, shared.directory.limits.max_state_bytes)
     except (errors.DamagedFile, errors.ForeignFile, errors.UnknownFormat) as e:
         raise Problem("malformed_input", str(e), reason=e.code) from None
-    with _fitting():
-        return _made(shared, response, *shared.running.add_saved(name, estimator))
+
+    with _refusals_as_conflict():
+        return _added(shared, response, *shared.running.add_saved(name, estimator))
 
 
 @contextmanager
-def _fitting() -> Iterator[None]:
-    """What does not fit the stream is the model, not the request."""
+def _refusals_as_conflict() -> Iterator[None]:
+    """Raise Problem `model_refuses_stream` for the errors in REFUSALS.
+
+    Their own statuses would say that the request is wrong, but the model does not fit the stream.
+    """
     try:
         yield
     except REFUSALS as e:
         raise Problem("model_refuses_stream", str(e), reason=e.code) from e
 
 
-def _made(shared: Shared, response: Response, model: stream_dr.Model, new: bool) -> Told:
+def _added(shared: AppState, response: Response, model: stream_dr.Model, new: bool) -> ModelJson:
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/models/{model.name}"
-    return _told(shared, model)
+    return _describe(shared, model)
 
 
-def _told(shared: Shared, model: stream_dr.Model) -> Told:
+def _describe(shared: AppState, model: stream_dr.Model) -> ModelJson:
     return model.describe(shared.directory.position)
 
 
 def put_router() -> APIRouter:
-    """The route that makes models; made when called, because the registry may have grown."""
+    """Return the router of the route that creates models."""
+    # Made at the call and not at the import, because estimators may have been registered since.
     routes = APIRouter(tags=["models"])
-    shown: Any = {key: {"value": _example(key)} for key in stream_dr.ESTIMATORS}
+    examples: Any = {key: {"value": _example(key)} for key in stream_dr.ESTIMATORS}
     spec: Any = functools.reduce(operator.or_, map(_spec, stream_dr.ESTIMATORS))
 
     @routes.put(
         "/models/{name}",
         status_code=201,
         response_model=schemas.ModelState,
-        responses=MADE | schemas.BODY | schemas.MODEL | schemas.problems(507),
+        responses=CREATED | schemas.BODY | schemas.MODEL | schemas.problems(507),
         openapi_extra={"requestBody": {"required": False, "content": _FILE}},
     )
     def put_model(
         response: Response,
         shared: Service,
         name: Name,
-        body: Annotated[spec, Body(discriminator="estimator", openapi_examples=shown, title="ModelSpec")],
-    ) -> Told:
-        """Make a model: 201 when new, 200 when it is there with the same spec. It catches up in the background.
+        body: Annotated[spec, Body(discriminator="estimator", openapi_examples=examples, title="ModelSpec")],
+    ) -> ModelJson:
+        """Create a model, which catches up in the background.
 
-        Of a model that is there, `publish` and `refine` may be changed by this. A body of octets (also called
-        `application/safetensors`) is the file of a saved estimator: the model answers at once and goes on from it, with the
-        next batch; the same file again is 200, and an empty stream takes its kind of targets, labels and columns' names.
+        The status is 201 if the model is new, and 200 if it exists with the same spec. The
+        `publish` and `refine` policies of an existing model may be changed this way.
+
+        A body of octets (also called `application/safetensors`) is the file of a saved estimator.
+        The model answers at once and continues with the next batch. The same file again is 200.
+        An empty stream takes its kind of targets, its labels and its columns' names.
         """
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
         refine = stream_dr.RefinePolicy(**body.refine.model_dump()) if body.refine else None
-        with _fitting():
-            made = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
-        return _made(shared, response, *made)
+
+        with _refusals_as_conflict():
+            model, new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
+        return _added(shared, response, model, new)
 
     return routes
 
 
 def _example(key: str) -> dict[str, Any]:
-    """A body that makes a model with its defaults, named where they are not None."""
+    """Return a body that creates a model with its default parameters. None is left out."""
     defaults = {name: default for name, _, default in stream_dr.parameter_types(stream_dr.ESTIMATORS[key])}
     return {"estimator": key, "params": {name: value for name, value in defaults.items() if value is not None}}
 
 
 def _spec(key: str) -> type[BaseModel]:
-    make: Any = create_model  # its type cannot say what is decided at run time
+    """Return the schema of a body that creates a model of this estimator."""
+    # `create_model` has overloads that do not match fields decided at run time.
+    make: Any = create_model
     kind = stream_dr.ESTIMATORS[key]
     fields = {name: (hint, default) for name, hint, default in stream_dr.parameter_types(kind)}
     strict = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True, protected_namespaces=())
     params: Any = make(f"{kind.__name__}Parameters", __config__=strict, **fields)
-    first = (kind.__doc__ or "").strip().partition("\n")[0]
-    made: type[BaseModel] = make(
+
+    summary = (kind.__doc__ or "").strip().partition("\n")[0]
+    spec: type[BaseModel] = make(
         f"{kind.__name__}Model",
         __config__=ConfigDict(extra="forbid", strict=True, populate_by_name=True),
-        __doc__=first,
+        __doc__=summary,
         estimator=(Literal[key], ...),
         params=(params, Field(default_factory=params)),
         start=(
@@ -222,4 +247,4 @@ def _spec(key: str) -> type[BaseModel]:
             Field(None, description="when to refine again by itself; default: never, or as it was"),
         ),
     )
-    return made
+    return spec

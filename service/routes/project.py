@@ -1,8 +1,7 @@
-"""Project: rows through a model's published projection (GET and POST /transform), and what is
-predicted of them (POST /predict).
+"""Routes that project rows (/transform) and predict their targets (/predict).
 
-The published projection is taken by reference: a query never waits for learning, and all rows of one answer come from one
-version. One row is projected at once, many in a thread.
+A query takes a reference to the published projection. It never waits for learning, and all rows
+of a response come from one version.
 """
 
 import asyncio
@@ -18,125 +17,156 @@ from service import schemas
 from service.body_limits import rows_medium
 from service.media import ARROW_STREAM, JSON, accepted
 from service.problems import Problem
-from service.shared import Service, Shared
+from service.shared import AppState, Service
 
 router = APIRouter(tags=["project"])
 
 NUMBER_BYTES = {JSON: 120, ARROW_STREAM: 40}
-"""Bytes that a number of an answer takes in all copies of it, until it is sent."""
+"""Number of bytes per number of a response, in all its copies until it is sent."""
 
 ANSWER_BYTES = 32 << 20
-"""Bytes that any answer may take, beside 32 times those of the rows it is about."""
+"""Number of bytes that a response may take in addition to 32 times those of its rows."""
 
 
 def _many(model: type[BaseModel]) -> dict[str, Any]:
-    """What FastAPI is told of a route that takes rows and answers with a model, or in Arrow."""
-    told: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.bytes_of("an Arrow stream")}}}
+    """Return FastAPI's options of a route that takes many rows."""
+    rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.bytes_of("an Arrow stream")}}}
     return {
         "openapi_extra": schemas.ROWS_BODY,
-        "responses": told | schemas.BODY | schemas.MODEL | schemas.problems(406),
+        "responses": rows | schemas.BODY | schemas.MODEL | schemas.problems(406),
     }
 
 
 @router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL)
 async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
-    """Project one row: ?model=lda&x=0.1,0.2 or ?model=lda&indices=3,17&values=0.5,1.2."""
-    told = _project(shared, _model(shared, query.model), _row(query)).to_json()
-    return schemas.Projected(**{name: fact for name, fact in told.items() if name not in ("id", "unseen") or fact})
+    """Project one row, given in the query.
+
+    A dense row is ?model=lda&x=0.1,0.2 and a sparse one ?model=lda&indices=3,17&values=0.5,1.2.
+    """
+    fields = _project(shared, _model(shared, query.model), _row(query)).to_json()
+    return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
 
 
 @router.post("/transform", **_many(schemas.Projected))
 async def transform(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
-    """Project many rows, the same rows as /partial_fit takes; targets are ignored, and no rows give none."""
-    return await _answer(request, shared, query.model, _project, _components)
+    """Project many rows, in the formats of /partial_fit.
+
+    Targets are ignored. A batch without rows gives a response without rows.
+    """
+    return await _answer(request, shared, query.model, _project, _projected_width)
 
 
 @router.post("/predict", **_many(schemas.Predicted))
 async def predict(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
-    """Predict the targets of many rows, by a model whose method does: lda, class_means, cca, opls, plsda."""
-    return await _answer(request, shared, query.model, _predict, _scores)
+    """Predict the targets of many rows.
+
+    The methods lda, class_means, cca, opls and plsda can predict.
+    """
+    return await _answer(request, shared, query.model, _predict, _predicted_width)
 
 
 async def _answer(
     request: Request,
-    shared: Shared,
+    shared: AppState,
     name: str | None,
-    ask: Callable[[Shared, stream_dr.Model, stream_dr.Block], Any],
+    query: Callable[[AppState, stream_dr.Model, stream_dr.Block], Any],
     width: Callable[[stream_dr.Model], int],
 ) -> Response:
-    """What is asked of a model about a body of rows, in a thread. width: numbers that the answer has a row."""
-    medium, accept = rows_medium(request), accepted(request, (JSON, ARROW_STREAM))
+    """Return the response to a body of rows. It is computed in a thread.
+
+    Parameters
+    ----------
+    name : str or None
+        Name of the model. None if there is only one.
+    query : callable
+        Returns the result for a block of rows.
+    width : callable
+        Returns how many numbers the response has per row.
+    """
+    medium = rows_medium(request)
+    accept = accepted(request, (JSON, ARROW_STREAM))
     model = _model(shared, name)
     body = b"".join([piece async for piece in request.stream()])
 
-    def answered() -> Response:
+    def answer() -> Response:
         block = stream_dr.parse_rows(body, medium, shared.limits)
         _check_answer(block.rows, width(model), accept, max(len(body), block.nbytes // 8))
-        told = ask(shared, model, block)
-        return Response(told.to_arrow() if accept == ARROW_STREAM else orjson.dumps(told.to_json()), media_type=accept)
+        result = query(shared, model, block)
+        content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
+        return Response(content, media_type=accept)
 
-    return await asyncio.get_running_loop().run_in_executor(shared.queries, answered)
+    return await asyncio.get_running_loop().run_in_executor(shared.queries, answer)
 
 
-def _model(shared: Shared, name: str | None) -> stream_dr.Model:
-    """The model of that name, or the only one. Raises UnknownModel, Problem `invalid_request`."""
-    there = sorted(shared.directory.models)
-    if name is None and len(there) != 1:
+def _model(shared: AppState, name: str | None) -> stream_dr.Model:
+    """Return the model with this name, or the only model.
+
+    Raises UnknownModel, or Problem `invalid_request` if no name is given and there are several.
+    """
+    names = sorted(shared.directory.models)
+    if name is None and len(names) != 1:
         raise Problem(
-            "invalid_request", f"No model is named; there are: {', '.join(there) or 'none'}. Give model=NAME."
+            "invalid_request", f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
         )
-    return shared.directory.model(there[0] if name is None else name)
+    return shared.directory.model(names[0] if name is None else name)
 
 
-def _check_answer(rows: int, width: int, accept: str, given: int) -> None:
-    """Raise LimitExceeded where the answer to rows of `given` bytes would take much more memory than they may."""
-    most = (32 * given + ANSWER_BYTES) // (width * NUMBER_BYTES[accept]) if width else rows
-    if rows > most:
+def _check_answer(rows: int, width: int, accept: str, row_bytes: int) -> None:
+    """Raise LimitExceeded if the response would take too much memory for the rows sent.
+
+    `row_bytes` is the number of bytes of all rows, and `width` the numbers per row of the
+    response.
+    """
+    limit = (32 * row_bytes + ANSWER_BYTES) // (width * NUMBER_BYTES[accept]) if width else rows
+    if rows > limit:
         raise stream_dr.errors.LimitExceeded(
-            f"{rows} rows of {given} bytes would be answered with {width} numbers each; so many bytes are answered with "
-            f"{most} such rows as {accept}. Send at most {most} rows a request.",
+            f"{rows} rows of {row_bytes} bytes would be answered with {width} numbers each; so many bytes are answered "
+            f"with {limit} such rows as {accept}. Send at most {limit} rows a request.",
             needed=rows,
-            limit=most,
+            limit=limit,
         )
 
 
-def _components(model: stream_dr.Model) -> int:
-    """Numbers of a projected row."""
+def _projected_width(model: stream_dr.Model) -> int:
+    """Return how many numbers a projected row has."""
     return model.published.projection.n_components if model.published else 0
 
 
-def _scores(model: stream_dr.Model) -> int:
-    """Numbers of a predicted row, eight letters of a label counted as one."""
+def _predicted_width(model: stream_dr.Model) -> int:
+    """Return how many numbers a predicted row has. Eight letters of a label count as one."""
     readout = getattr(model.published.projection, "readout", None) if model.published else None
     return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
 
 
-def _project(shared: Shared, model: stream_dr.Model, block: stream_dr.Block) -> Any:
-    answer = stream_dr.transform(model, block, shared.directory.schema)
+def _project(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> Any:
+    result = stream_dr.transform(model, block, shared.directory.schema)
     shared.metrics.rows_transformed.inc(block.rows)
-    return answer
+    return result
 
 
-def _predict(shared: Shared, model: stream_dr.Model, block: stream_dr.Block) -> Any:
+def _predict(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> Any:
     return stream_dr.predict(model, block, shared.directory.schema)
 
 
 def _row(query: schemas.OneRowQuery) -> stream_dr.Block:
-    """The one row in a query. Raises Problem `invalid_request`, NotFinite, InvalidRows or InvalidIndex."""
+    """Return the row of a query.
+
+    Raises Problem `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
+    """
     if (query.x is None) == (query.indices is None) or (query.indices is None) != (query.values is None):
         raise Problem(
             "invalid_request", "Give either x=0.1,0.2 (a dense row) or indices=3,17&values=0.5,1.2 (a sparse one)."
         )
     if query.x is not None:
-        return stream_dr.one_row(_numbers("x", query.x, float))
+        return stream_dr.one_row(_parse_numbers("x", query.x, float))
     return stream_dr.one_row(
-        _numbers("values", query.values or "", float), _numbers("indices", query.indices or "", int)
+        _parse_numbers("values", query.values or "", float), _parse_numbers("indices", query.indices or "", int)
     )
 
 
-def _numbers(name: str, text: str, kind: type[int] | type[float]) -> list[Any]:
+def _parse_numbers(name: str, text: str, kind: type[int] | type[float]) -> list[Any]:
     try:
         return list(map(kind, text.split(","))) if text.strip() else []
     except ValueError:
-        what = "integers" if kind is int else "numbers"
-        raise Problem("invalid_request", f"{name}={text!r} is not a list of {what} parted by commas.") from None
+        kinds = "integers" if kind is int else "numbers"
+        raise Problem("invalid_request", f"{name}={text!r} is not a list of {kinds} parted by commas.") from None

@@ -1,7 +1,4 @@
-"""Stream: what there is (/stream, /events), and how it does (/metrics, /livez, /readyz).
-
-/events sends a line whenever something changed, at most five a second. Health needs no token.
-"""
+"""Routes of the stream's state (/stream, /events) and health (/metrics, /livez, /readyz)."""
 
 import asyncio
 import json
@@ -15,34 +12,41 @@ from prometheus_client.exposition import choose_encoder
 from service import schemas
 from service.examples import EXAMPLES
 from service.problems import Problem
-from service.shared import Service, Shared
+from service.shared import AppState, Service
 
 router = APIRouter(tags=["stream"])
-BEAT, CATCHING_UP, SILENCE = 0.2, 1.0, 15.0
-"""Seconds: between two events at least; until a look at models that have not learned all there is; until an unchanged
-stream says that it is alive."""
+BEAT = 0.2
+"""Minimum time between two events, in seconds."""
+
+CATCHING_UP = 1.0
+"""Time until the next event while some model has not learned the whole log, in seconds."""
+
+SILENCE = 15.0
+"""Time after which an unchanged stream sends a sign of life, in seconds."""
+
 EVENT = f"event: overview\ndata: {json.dumps(EXAMPLES['Overview'])}\n\n"
 METRIC = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
 
 
 def _of(media: str, example: str) -> schemas.Answers:
-    """What FastAPI is told of a route that answers in text."""
+    """Return the OpenAPI description of a response in text."""
     return {200: {"content": {media: {"schema": {"type": "string"}, "example": example}}}}
 
 
 @router.get("/stream", response_model=schemas.StreamState)
 def stream(shared: Service) -> dict[str, Any]:
-    """Position, rows, schema, labels and target kind of the stream."""
+    """Return position, rows, schema, labels and target kind of the stream."""
     directory = shared.directory
-    told = {"position": directory.position, "rows": directory.rows, "models": list(directory.models)}
-    return told | directory.schema.describe()
+    state = {"position": directory.position, "rows": directory.rows, "models": list(directory.models)}
+    return state | directory.schema.describe()
 
 
 @router.get("/events", response_class=StreamingResponse, responses=_of("text/event-stream", EVENT))
 async def events(shared: Service) -> Response:
-    """Server-sent events: position, rows, lag and each model's figures, whenever they change.
+    """Send position, rows and each model's figures when they change.
 
-    Each is called `overview`, and its data is JSON of the form Overview.
+    The server-sent events are named `overview`, and their data is JSON of the schema Overview. At
+    most five are sent per second.
     """
     if shared.metrics.listeners >= shared.settings.max_listeners:
         raise Problem("overloaded", "Too many /events connections are open; try again later.", {"Retry-After": "5"})
@@ -52,22 +56,30 @@ async def events(shared: Service) -> Response:
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=_of("text/plain", METRIC))
 def metrics(request: Request, shared: Service) -> Response:
-    """Prometheus metrics, in its text form or as OpenMetrics, by Accept."""
+    """Return the metrics for Prometheus.
+
+    The Accept header decides between its text format and OpenMetrics.
+    """
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(shared.metrics.registry), media_type=media_type)
 
 
 @router.get("/livez", response_model_exclude_none=True)
 async def livez() -> schemas.Health:
-    """200 while the process answers."""
+    """Return 200 while the process answers."""
     return schemas.Health(status="alive")
 
 
 @router.get("/readyz", response_model_exclude_none=True)
 def readyz(shared: Service) -> schemas.Health:
-    """200 when batches can be taken, with the models that fail, or cannot be published or snapshotted; else 503, why."""
+    """Return 200 if batches are accepted, otherwise 503 with the reason.
+
+    `detail` names the models that fail or cannot be published or snapshotted.
+    """
     health = shared.running.health()
-    free, needed = health["free_bytes"], max(health["min_free_bytes"], 1)
+    free = health["free_bytes"]
+    needed = max(health["min_free_bytes"], 1)
+
     if shared.stopping.is_set():
         raise Problem("not_ready", "The service is stopping.")
     if free < needed:
@@ -79,31 +91,39 @@ def readyz(shared: Service) -> schemas.Health:
         raise Problem("not_ready", shared.warm_up.reason)
 
     details = [f"no snapshot of {name} could be written: {why}" for name, why in health["snapshot_errors"].items()]
-    hindered = [name for name, model in shared.directory.models.items() if model.state.startswith("failed")]
-    if hindered:
-        details.append(f"failed, or not to be published: {', '.join(hindered)} (GET /models has why)")
+    failed = [name for name, model in shared.directory.models.items() if model.state.startswith("failed")]
+    if failed:
+        details.append(f"failed, or not to be published: {', '.join(failed)} (GET /models has why)")
     return schemas.Health(status="ready", detail="; ".join(details) or None)
 
 
-async def _changes(shared: Shared) -> AsyncIterator[str]:
-    loop, changed = asyncio.get_running_loop(), asyncio.Event()
+async def _changes(shared: AppState) -> AsyncIterator[str]:
+    """Yield an event whenever the overview changed.
 
-    def told(_: object) -> None:
+    If nothing changes for long, yield a comment as a sign of life.
+    """
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+
+    # The engine calls this from its own threads.
+    def on_change(_: object) -> None:
         if not changed.is_set():
             loop.call_soon_threadsafe(changed.set)
 
-    end = shared.running.listen(told)
+    stop_listening = shared.running.listen(on_change)
     shared.metrics.listeners += 1
-    said = None
+    previous = None
+
     try:
         while not shared.stopping.is_set():
             changed.clear()
-            now = schemas.Overview.of(shared.directory)
-            yield ": alive\n\n" if now == said else f"event: overview\ndata: {now.model_dump_json()}\n\n"
-            said = now
+            overview = schemas.Overview.of(shared.directory)
+            yield ": alive\n\n" if overview == previous else f"event: overview\ndata: {overview.model_dump_json()}\n\n"
+            previous = overview
+
             await asyncio.sleep(BEAT)
-            learning = any(model.lag and model.state != "failed" for model in now.models.values())
-            await shared.done(changed.wait(), CATCHING_UP if learning else SILENCE)
+            learning = any(model.lag and model.state != "failed" for model in overview.models.values())
+            await shared.finishes(changed.wait(), CATCHING_UP if learning else SILENCE)
     finally:
         shared.metrics.listeners -= 1
-        end()
+        stop_listening()

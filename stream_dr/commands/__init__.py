@@ -1,1 +1,1 @@
-"""The commands of `stream-dr`: one a file, each a function whose parameters are its options (registered in cli.py)."""
+"""Commands of `stream-dr`, one function per file. Its parameters are the command's options."""

@@ -1,4 +1,4 @@
-"""`stream-dr backup`: a copy of a directory, also while it is served."""
+"""Command `stream-dr backup`, which copies a directory."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,11 +12,13 @@ def backup(
     directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The copy; it must not exist yet.")],
 ) -> None:
-    """Copy a directory as it is at one moment, also while it is being served, and check the copy.
+    """Copy a directory as it is at one moment, and check the copy.
 
-    The copy is a directory like any other: `verify`, `inspect`, `serve` and `restore` take it. It is whole or not there.
-    Rows that were unlearned and overwritten are not in it; shards that the log refers to are not
-    copied, unless `learn` has written them into D: keep them.
+    The directory may be served meanwhile. The copy is a directory like any other, so `verify`,
+    `inspect`, `serve` and `restore` accept it. If the command fails, there is no copy.
+
+    Rows that were unlearned and overwritten are not in the copy. Shards that the log refers to are
+    copied only if `learn` has written them into D, so keep the others.
     """
     from stream_dr.directory.backup import backup as copy
 

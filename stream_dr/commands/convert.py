@@ -1,4 +1,4 @@
-"""`stream-dr convert`: files in the field's formats to Arrow shards."""
+"""Command `stream-dr convert`, which writes files of many formats as shards."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,10 +22,11 @@ def convert(
     rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows a file.")] = 100_000,
     rows_per_batch: Annotated[int, typer.Option(min=1, help="Rows a batch, which is an event of the log.")] = 1_000,
 ) -> None:
-    """Convert files to Arrow shards with a manifest (rows, width, labels, a sha256 per shard).
+    """Convert files to Arrow shards with a manifest.
 
-    Tables (csv, jsonl, parquet, arrow, sqlite, duckdb) have numbers in all columns but labels and ids. Memory does not grow
-    with the file, except that MATLAB's format hands over whole variables.
+    The manifest has the rows, the width, the labels and a sha256 per shard. Tables (csv, jsonl,
+    parquet, arrow, sqlite, duckdb) must have numbers in all columns but labels and ids. Memory
+    does not grow with the file, except for MATLAB files, whose variables are read whole.
 
         stream-dr convert train.svm --out shards/
         stream-dr convert lyrl2004_vectors_*.dat.gz --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/
@@ -47,7 +48,8 @@ def convert(
 
 
 def summary(folder: str, manifest: Manifest) -> str:
-    """One line on what a folder of shards holds."""
-    kind, labels = manifest.target_kind, len(manifest.labels)
-    told = "no targets" if kind is None else f"{kind} targets" + (f", {labels} labels" if labels else "")
-    return f"{folder}: {manifest.rows} rows × {manifest.width} features, {told}, {len(manifest.shards)} shards"
+    """Return a line that says what a folder of shards holds."""
+    kind = manifest.target_kind
+    labels = len(manifest.labels)
+    targets = "no targets" if kind is None else f"{kind} targets" + (f", {labels} labels" if labels else "")
+    return f"{folder}: {manifest.rows} rows × {manifest.width} features, {targets}, {len(manifest.shards)} shards"

@@ -1,4 +1,4 @@
-"""`stream-dr demo`: shards, replay, service, HTTP, one table; on made-up documents, and digits beside."""
+"""Command `stream-dr demo`, which shows the whole path on made-up documents and on digits."""
 
 import os
 import signal
@@ -20,10 +20,11 @@ def demo(
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="The service's port; 0 takes a free one.")] = 8000,
 ) -> None:
-    """Show the whole path: shards, replay through four models, the service, HTTP, one table.
+    """Show the whole path, from shards to a table of results.
 
-    On made-up documents of 47,236 words, served until Ctrl-C; handwritten digits are learned beside. Run again on the same
-    directory it continues and learns nothing twice.
+    Made-up documents of 47,236 words are written as shards, replayed through four models and
+    served until Ctrl-C. Others are posted and queried over HTTP. Handwritten digits are learned
+    in addition. A second run on the same directory continues and learns nothing twice.
     """
     from service.serve import main
     from stream_dr import demo as steps
@@ -34,6 +35,7 @@ def demo(
         f"{len(data.y):,} made-up documents of {data.X.shape[1]:,} words in {len(shards)} shards; "
         f"{len(data.y_held_out):,} others are asked for"
     )
+
     with Bar("replay", len(data.y)) as bar:
         rates = steps.replay_shards(
             dir,
@@ -42,43 +44,50 @@ def demo(
             lambda p: bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards"),
             say,
         )
-    failed: list[Exception] = []
 
-    def run(address: str) -> None:
-        """What is done over HTTP once the service answers, in a thread of its own; the service has the main one."""
+    # The service has the main thread, so its client runs in another one.
+    errors: list[Exception] = []
+
+    def run_client(address: str) -> None:
         try:
-            _ask(address, dir, shards[steps.REPLAYED :], data, rates, exit)
+            _use_service(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
-            failed.append(e)
-        if exit or failed:
+            errors.append(e)
+        if exit or errors:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def start(address: str) -> None:
-        threading.Thread(target=run, args=(address,), name="demo-client", daemon=True).start()
+        threading.Thread(target=run_client, args=(address,), name="demo-client", daemon=True).start()
 
     status = main(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start)
-    if failed:
-        raise failed[0]
+    if errors:
+        raise errors[0]
     raise typer.Exit(status)
 
 
-def _ask(address: str, dir: Path, shards: list[Path], data: Any, rates: dict[str, float], exit: bool) -> None:
+def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: dict[str, float], exit: bool) -> None:
+    """Post the shards, print the tables, and write the report."""
     from stream_dr import demo as steps
 
     answers = list(steps.post_shards(address, shards))
     new = [a for a in answers if not a["duplicate"]]
     say(f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}")
     first = data.X_held_out[:1]
-    one = steps.ask_one(address, first)
-    say(f"GET /transform: version {one['version']}, position {one['position']}, solution {one['solution']}")
-    whole = 8e-9 * len(data.y) * data.X.shape[1]
-    _show(
+    projected = steps.ask_one(address, first)
+    say(
+        f"GET /transform: version {projected['version']}, position {projected['position']}, "
+        f"solution {projected['solution']}"
+    )
+
+    dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
+    _print_table(
         "The topic of a document: that of the nearest one learned",
         steps.table(address, data, rates),
-        f"of {len(data.y_held_out):,} others; all rows dense would take {whole:.1f} GB",
+        f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB",
     )
     digits = steps.digits_table(dir / "digits")
-    _show("A handwritten digit: that of the nearest class mean", digits, "of 359 others, of 64 numbers each")
+    _print_table("A handwritten digit: that of the nearest class mean", digits, "of 359 others, of 64 numbers each")
+
     result(f"\nEverything there is to see is in {steps.report(address, dir)}")
     if not exit:
         result(f"\nServing until Ctrl-C. Look at {address}/ or try:\n")
@@ -86,15 +95,15 @@ def _ask(address: str, dir: Path, shards: list[Path], data: Any, rates: dict[str
             result(line)
 
 
-def _show(title: str, lines: list[Any], caption: str) -> None:
+def _print_table(title: str, lines: list[Any], caption: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table(title=title, caption=caption)
+    table = Table(title=title, caption=caption)
     for column in ("model", "components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):
-        shown.add_column(column, justify="left" if column == "model" else "right")
+        table.add_column(column, justify="left" if column == "model" else "right")
     for line in lines:
         rate = "–" if line.rate is None else f"{line.rate:,.0f}"
         figures = (f"{line.accuracy:.3f}", f"{line.bytes:,.0f}", f"{line.seconds * 1e6:,.1f}")
-        shown.add_row(line.model, f"{line.components:,}", f"{line.rows}", *figures, rate)
-    Console(width=100).print(shown)
+        table.add_row(line.model, f"{line.components:,}", f"{line.rows}", *figures, rate)
+    Console(width=100).print(table)

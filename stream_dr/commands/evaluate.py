@@ -1,4 +1,4 @@
-"""`stream-dr evaluate`: test-then-train over shards."""
+"""Command `stream-dr evaluate`, which tests models on each batch before they learn it."""
 
 import csv
 import io
@@ -22,8 +22,19 @@ if TYPE_CHECKING:
 
 
 class Paths(NamedTuple):
-    """sources: what is learned. test: what it is tested with; None: itself. shuffle: in random order. skip_damaged: shards
-    are."""
+    """Sources of an evaluation.
+
+    Attributes
+    ----------
+    sources : list of Path
+        Rows to learn.
+    test : list of Path or None
+        Rows to test with. None tests with the rows to learn.
+    shuffle : bool
+        True to learn the rows in random order.
+    skip_damaged : bool
+        True to skip damaged shards.
+    """
 
     sources: list[Path]
     test: list[Path] | None
@@ -60,12 +71,15 @@ def evaluate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
 ) -> None:
-    """Test each batch with what was learned before it, then learn it; print one line a model and classifier.
+    """Test models on each batch before they learn it.
 
-    accuracy, micro F1, macro F1; for several labels a row also the area under the ROC curve, averaged over labels, and
-    accuracy means all labels of a row right. Figures are in the order of the stream; nothing is kept. "no change" says of
-    each row what the row before it was: a stream whose labels come in runs flatters whoever follows them. Tables are taken
-    as `learn` takes them, files of several formats as one stream.
+    One line per model and classifier has accuracy, micro F1 and macro F1. For several labels per
+    row it also has the area under the ROC curve, averaged over labels, and accuracy then counts
+    rows whose labels are all right. Nothing is stored.
+
+    The line "no change" predicts for each row the label of the row before. It shows how much of a
+    score comes from labels that arrive in runs. Tables are read as `learn` reads them, and files
+    of several formats as one stream.
 
         stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20 --full
     """
@@ -74,23 +88,22 @@ def evaluate(
     specs = parse_specs(models)
     if not specs and not full:
         raise typer.BadParameter("name at least one model with --models NAME=KEY, or --full.", param_hint="--models")
-    chosen = tuple(filter(None, map(str.strip, probes.split(","))))
-    settings = EvaluateSettings(first, 1.2, reservoir, neighbours, chosen, full, seed, baseline=True)
+
+    classifiers = tuple(filter(None, map(str.strip, probes.split(","))))
+    settings = EvaluateSettings(first, 1.2, reservoir, neighbours, classifiers, full, seed, baseline=True)
     settings.check()
     read_as.check([*sources, *(test or [])])
-    run = _here if scheduler is None else partial(_on_workers, scheduler)
-    with _curve(curve) as points:
-        scores = run(read_as, Paths(sources, test, shuffle, skip_damaged), specs, settings, points)
+
+    run = _evaluate_here if scheduler is None else partial(_evaluate_on_workers, scheduler)
+    with _curve_writer(curve) as write_point:
+        scores = run(read_as, Paths(sources, test, shuffle, skip_damaged), specs, settings, write_point)
+
     _warn_of_runs(scores[-1].figures, shuffle)
-    if not any(s.figures["rows"] for s in scores):
-        say(
-            f"warning (nothing_tested): all rows came in batches that --first={first} learns before the "
-            "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
-        )
-    _tell(scores, as_json)
+    _warn_if_untested(scores, first)
+    _print_scores(scores, as_json)
 
 
-def _here(
+def _evaluate_here(
     read_as: ReadAs, paths: Paths, specs: Specs, settings: "EvaluateSettings", curve: "Callable[[Point], object] | None"
 ) -> list["Score"]:
     from stream_dr.estimators import make
@@ -103,18 +116,20 @@ def _here(
         specs = through_map(specs, first, feature_map, read_as.table())
         read_as = read_as.with_options(raw=True)
         report_files(files, feature_map)
+
     models = {name: make(key, params) for name, key, params in specs}
     source = read_as.open_all(paths.sources, paths.skip_damaged)
     test = read_as.open_all(paths.test, paths.skip_damaged) if paths.test else None
 
-    warm_up(models.values(), say, json=False)  # so that the time left has no compiling in it
+    # Compile before the bar begins, so that its estimate of the time left is right.
+    warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
     with Bar("evaluate", total) as bar:
-        given = Shuffled(source, settings.seed) if paths.shuffle else source
-        return evaluate(given, models, settings, lambda done: bar.show(done, total), test, curve)
+        stream = Shuffled(source, settings.seed) if paths.shuffle else source
+        return evaluate(stream, models, settings, lambda done: bar.show(done, total), test, curve)
 
 
-def _on_workers(
+def _evaluate_on_workers(
     scheduler: str,
     read_as: ReadAs,
     paths: Paths,
@@ -131,10 +146,12 @@ def _on_workers(
     return evaluate_on(scheduler, Evaluation(shards, test, paths.shuffle), models, settings, curve)
 
 
-def _tell(scores: list["Score"], as_json: bool) -> None:
+def _print_scores(scores: list["Score"], as_json: bool) -> None:
     if as_json:
-        result(json.dumps([{**s._asdict(), "figures": _in_json(s.figures), **_in_json(s.figures)} for s in scores]))
+        figures = [_nan_as_none(s.figures) for s in scores]
+        result(json.dumps([{**s._asdict(), "figures": f, **f} for s, f in zip(scores, figures, strict=True)]))
         return
+
     result(f"{'model':<16} {'classifier':<10} components  accuracy  micro F1  macro F1     AUC      rows")
     for s in scores:
         f = s.figures
@@ -145,8 +162,16 @@ def _tell(scores: list["Score"], as_json: bool) -> None:
         )
 
 
+def _warn_if_untested(scores: list["Score"], first: int) -> None:
+    if not any(s.figures["rows"] for s in scores):
+        say(
+            f"warning (nothing_tested): all rows came in batches that --first={first} learns before the "
+            "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
+        )
+
+
 def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
-    """Say so where labels change less than a tenth as often as in random order."""
+    """Warn if labels change less than a tenth as often as in random order."""
     if not shuffled and "unchanged" in figures and 1 - figures["unchanged"] < 0.1 * (1 - figures["by_chance"]):
         say(
             f"warning (labels_sorted): {figures['unchanged']:.1%} of rows have the label of the row before, and "
@@ -156,11 +181,15 @@ def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
 
 
 @contextmanager
-def _curve(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """What writes points to a file, whole once all are there."""
+def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
+    """Yield a function that takes points, and write them to a file at the end.
+
+    Yields None if there is no file to write.
+    """
     if path is None:
         yield None
         return
+
     from stream_dr.disk import write_atomically
     from stream_dr.evaluation.test_then_train import Point
 
@@ -174,6 +203,6 @@ def _curve(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
     write_atomically(path, lambda file: file.write(text.getvalue().encode()))
 
 
-def _in_json(figures: dict[str, float]) -> dict[str, float | None]:
-    """Figures as JSON can say them: null for those that nothing was tested for."""
+def _nan_as_none(figures: dict[str, float]) -> dict[str, float | None]:
+    """Replace NaN, the value of figures without a test, by None. JSON has no NaN."""
     return {name: None if math.isnan(value) else value for name, value in figures.items()}

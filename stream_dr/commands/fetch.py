@@ -1,4 +1,4 @@
-"""`stream-dr fetch`: public data sets to Arrow shards."""
+"""Command `stream-dr fetch`, which writes public data sets as shards."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,8 @@ def fetch(
 ) -> None:
     """Fetch a public data set through scikit-learn and write it as shards.
 
-    Needs internet access unless scikit-learn has the set in its cache; `stream-dr convert` takes files that are there.
+    Needs internet access unless scikit-learn has the set in its cache. For files on this machine
+    use `stream-dr convert`.
     """
     from stream_dr.datasets.fetch import fetch as run
 

@@ -1,4 +1,4 @@
-"""`stream-dr generate`: made-up rows of a known shape, the same ones from one seed."""
+"""Command `stream-dr generate`, which writes made-up rows of a known shape as shards."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,15 +19,17 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
     rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows a file.")] = 100_000,
 ) -> None:
-    """Generate shards: 47,236 terms, 76 nonzeros a row, unit-norm log-tf-idf, Zipf frequencies, RCV1's topic shares.
+    """Generate shards of made-up documents.
 
-    The text is made up: results on these rows are never RCV1 results.
+    They have 47,236 terms, 76 nonzeros a row, unit-norm log-tf-idf, Zipf frequencies and RCV1's
+    topic shares. The text is made up, so results on these rows are never RCV1 results.
     """
     from stream_dr.datasets.generate import write_rcv1_like
     from stream_dr.errors import InvalidParameter
 
     if kind != "rcv1-like":
         raise InvalidParameter(f"there is no generator {kind!r}; there is rcv1-like.")
+
     with Bar("generate", rows) as bar:
         manifest = write_rcv1_like(out, rows, targets, seed, rows_per_shard, lambda done: bar.show(done, rows))
     result(summary(str(out), manifest))

@@ -1,4 +1,4 @@
-"""`stream-dr inspect`: what a directory holds."""
+"""Command `stream-dr inspect`, which shows what a directory holds."""
 
 import json
 from pathlib import Path
@@ -13,22 +13,29 @@ def inspect(
     directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
-    """Show a directory's log, schema and models, as their newest snapshots have them; also while it is being served."""
-    from stream_dr.directory.inspect import inspect as look
+    """Show a directory's log, schema and models.
 
-    found = look(directory)
+    Models are shown as their newest snapshots have them. The directory may be served meanwhile.
+    """
+    from stream_dr.directory.inspect import inspect as describe
+
+    description = describe(directory)
     if as_json:
-        result(json.dumps(found, indent=2))
+        result(json.dumps(description, indent=2))
         return
-    schema = found["schema"]
-    kind, layout = schema["target_kind"] or "no", schema["layout"] or "no"
-    result(f"position {found['position']}, {found['rows']} rows, {layout} rows of {schema['features']} features")
+
+    schema = description["schema"]
+    kind = schema["target_kind"] or "no"
+    layout = schema["layout"] or "no"
+    result(
+        f"position {description['position']}, {description['rows']} rows, {layout} rows of {schema['features']} features"
+    )
     result(f"{kind} targets, {len(schema['labels'])} labels, weights: {schema['weighted']}")
-    for name, model in found["models"].items():
-        _show(name, model)
+    for name, model in description["models"].items():
+        _print_model(name, model)
 
 
-def _show(name: str, model: dict[str, Any]) -> None:
+def _print_model(name: str, model: dict[str, Any]) -> None:
     stale = f", {model['stale_rows']} stale rows" if model["stale_rows"] else ""
     params = ", ".join(f"{k}={v}" for k, v in model["params"].items())
     result(

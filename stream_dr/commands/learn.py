@@ -1,4 +1,4 @@
-"""`stream-dr learn`: files of any format through models, into a directory."""
+"""Command `stream-dr learn`, which learns files of any format."""
 
 import json
 import shlex
@@ -49,17 +49,21 @@ def learn(
     loops: Annotated[int, typer.Option(min=1, help="Passes over the rows to reach.")] = 1,
     as_classes: AsClasses = False,
 ) -> None:
-    """Learn files: tell what each column is taken for, keep the rows as shards in the directory, replay them through models.
+    """Learn files through models, into a directory.
 
-    Given again, the same command goes on where it was stopped and learns nothing twice. A table of numbers is learned as it
-    is; one with words, dates or gaps through feature_map=table, whose options these are: --one-hot, --hash, --keep, --text,
-    --as, --impute; through feature_map=text where prose is all there is. The report goes to stderr before
-    anything is written.
+    The command reports on stderr what each column is taken for, stores the rows as shards in the
+    directory, and replays them. After an interruption the same command continues, and nothing is
+    learned twice.
 
-    Without --model, a directory that has none gets lda, or opls where numbers (labels with a fraction are) or several labels
-    a row are to be predicted, or pca where there are no targets. Both predict sparse rows and feature_map=text with
-    gamma=1, and words beside other columns with gamma=20; LDA of 100 columns and more has shrinkage=.1. A solution from the
-    diagonal is refined then if that predicts every tenth row, held out, better.
+    A table of numbers is learned as it is. A table with words, dates or gaps is learned through
+    feature_map=table, with the options --one-hot, --hash, --keep, --text, --as and --impute. A
+    table of nothing but prose is learned through feature_map=text.
+
+    Without --model, a directory without a model gets lda. It gets opls if numbers (also labels
+    with a fraction) or several labels per row are to be predicted, and pca if there are no
+    targets. lda and opls take gamma=1 for sparse rows and feature_map=text, and gamma=20 for
+    words beside other columns. lda of 100 columns or more takes shrinkage=.1. A solution from the
+    diagonal is then refined if that raises the score on every tenth row, held out.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text
@@ -70,9 +74,9 @@ def learn(
     specs = parse_specs(model)
     _check_name(name, sources, read_as)
     read_as.check(sources)
-    if not as_classes and (numbers := read_as.predicting_numbers(sources)) is not read_as:
-        read_as, y = numbers, read_as.options.label
-        say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")
+    if not as_classes:
+        read_as = _with_numbers(read_as, sources)
+
     files = read_as.files(sources)
     feature_map = read_as.map_of(files)
     report_files(files, feature_map)
@@ -88,7 +92,7 @@ def learn(
 
 
 def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
-    """Raise what is wrong with where rows are to be learned and written."""
+    """Raise an error if no directory is named or `out` cannot be written."""
     from stream_dr.running.projected_file import check_out
 
     if dir is None and not check:
@@ -102,6 +106,15 @@ def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
 
+def _with_numbers(read_as: ReadAs, sources: list[Path]) -> ReadAs:
+    """Read the label column as continuous targets if it has fractions, and say so."""
+    numbers = read_as.predicting_numbers(sources)
+    if numbers is not read_as:
+        y = read_as.options.label
+        say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")
+    return numbers
+
+
 def _propose_id(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
     if (column := read_as.likely_id(files)) is not None:
         say(
@@ -112,7 +125,7 @@ def _propose_id(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
 def _default_model(
     sources: list[Path], files: dict[Path, "FileSource"], table: dict[str, Any]
 ) -> tuple[str, str, dict[str, Any]]:
-    """Return the model of a directory without one, by the first rows, and say it."""
+    """Choose a model by the first rows, say so, and return its spec."""
     from stream_dr.evaluation.comparison import default_method
     from stream_dr.feature_maps.report import map_for
     from stream_dr.shards.dataset import open_dataset
@@ -144,24 +157,36 @@ def learn_files(
     out: Path | None = None,
     refine: bool = False,
 ) -> None:
-    """Store the files as shards in the directory, and replay those and the shards among the sources.
+    """Store files as shards in the directory, then replay all sources.
 
-    refine: as in replay_into.
+    Parameters
+    ----------
+    sources : list of Path
+        Files and shards, in the order of the replay.
+    files : dict of Path to FileSource
+        The sources that are not shards, opened.
+    name : str or None
+        Name under which a single file is stored.
+    refine : bool
+        As in replay_into.
     """
     from stream_dr.shards.dataset import open_dataset
 
     if (first := first_table(files)) is not None:
         specs = through_map(specs, first, read_as.map_of(files), read_as.table())
     check_specs(specs)
-    with _made(dir):
-        kept = _keep(dir, files, name)
-        dataset = open_dataset([kept.get(path, path) for path in sources], settings.skip_damaged)
+    with _created(dir):
+        shards = _store_as_shards(dir, files, name)
+        dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
         replay_into(dir, dataset, specs, settings, out, refine=refine)
 
 
 def report_files(files: dict[Path, "FileSource"], spec: dict[str, Any], hints: bool = True) -> None:
-    """Say what the columns of each file are taken for. hints: and which options would have them taken for something else.
-    Raises SchemaMismatch with all that would refuse a file's rows."""
+    """Say what the columns of each file are taken for.
+
+    With `hints`, also say which options would change that. Raises SchemaMismatch with all problems
+    that would refuse a file's rows.
+    """
     for path, source in files.items():
         _report(path, source, spec, hints)
 
@@ -169,7 +194,9 @@ def report_files(files: dict[Path, "FileSource"], spec: dict[str, Any], hints: b
 def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool) -> None:
     from stream_dr.feature_maps.report import describe
 
-    first = source.first or next(source.blocks())  # which refuses a file without a row
+    # Reading a block raises the error of a file without rows.
+    first = source.first or next(source.blocks())
+
     if source.raw:
         report = describe(first.X, spec)
         lines = {c.name: " ".join(map(_on_the_line, c.options)) for c in report.columns if hints and c.options}
@@ -180,6 +207,7 @@ def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool)
         if report.problems:
             raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
         return
+
     names = f": {', '.join(first.names[:8])}{' …' if len(first.names) > 8 else ''}" if first.names else ""
     kind = "no targets" if first.y is None else f"{first.y.kind} targets"
     rows = "sparse" if first.sparse else "all numbers"
@@ -187,33 +215,42 @@ def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool)
 
 
 def _on_the_line(option: str) -> str:
-    """as_={"age": "category"} as --as age=category, and drop=["age"] as --drop age."""
-    name, _, value = option.partition("=")
-    said = json.loads(value)
-    words = [f"{column}={kind}" for column, kind in said.items()] if isinstance(said, dict) else said
+    """Return an option of a feature map in the form of the command line.
+
+    as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes --drop age.
+    """
+    name, _, text = option.partition("=")
+    value = json.loads(text)
+    words = [f"{column}={kind}" for column, kind in value.items()] if isinstance(value, dict) else value
     return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
 
 
-def _keep(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
-    """The folders of shards of the files, those that are new written now."""
+def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
+    """Store new files as shards in the directory.
+
+    Return the folder of each file's shards.
+    """
     from stream_dr.directory.sources import keep_as_shards
     from stream_dr.disk import DirectoryLock
 
-    kept = {}
+    folders = {}
     with DirectoryLock(dir), Bar("read", None) as bar:
         for path, source in files.items():
-            kept[path] = keep_as_shards(dir, source, name, lambda rows: bar.show(rows, rows))
-    return kept
+            folders[path] = keep_as_shards(dir, source, name, lambda rows: bar.show(rows, rows))
+    return folders
 
 
 @contextmanager
-def _made(dir: Path) -> Iterator[None]:
-    """The directory there; if nothing could be learned into one made now, it goes again."""
-    there = dir.exists()
+def _created(dir: Path) -> Iterator[None]:
+    """Create the folder of a directory.
+
+    Remove it again if nothing could be learned into it.
+    """
+    existed = dir.exists()
     dir.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
-        if not there and not (dir / "log").exists():
+        if not existed and not (dir / "log").exists():
             rmtree(dir)
         raise

@@ -1,7 +1,4 @@
-"""Output: results go to stdout, everything else to stderr; progress as a bar on a terminal, in lines elsewhere.
-
-Why this way: `stream-dr … | next` and a log file of a nightly run both get what they want.
-"""
+"""Output of commands. Results go to stdout, messages and progress to stderr."""
 
 import sys
 import time
@@ -11,34 +8,48 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 stderr = Console(stderr=True)
 
-
 _CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Escape of each control character but newline and tab, by its code."""
 
 
 def printable(text: str) -> str:
-    """The text with control characters as Python writes them, \\x1b: names of columns, labels and files come from anywhere,
-    and a terminal obeys them."""
+    """Replace control characters by Python's escapes, such as \\x1b.
+
+    Names of columns, labels and files come from anywhere, and a terminal would obey them.
+    """
     return text.translate(_CONTROLS)
 
 
 def say(message: str) -> None:
-    """A message to stderr."""
+    """Print a message on stderr."""
     stderr.print(printable(message), highlight=False, markup=False, soft_wrap=True)
 
 
 def result(text: str) -> None:
-    """A line of the result to stdout."""
+    """Print a line of the result on stdout."""
     print(printable(text), flush=True)
 
 
 LINES = 60.0
-"""Seconds between two lines of progress at most, where there is no terminal."""
+"""Maximum number of seconds between two lines of progress without a terminal."""
 
 
 class Bar:
-    """Progress on work that takes longer than a second: rows (or another unit), how many a second, the share done and
-    the time left where the total is known, and what the caller adds. A bar; where stderr is no terminal, plain lines,
-    the next after twice the time."""
+    """Progress of work that takes longer than a second.
+
+    It shows the rows done, rows per second, a note of the caller, and, if the total is known, the
+    share done and the time left. On a terminal it is a bar. Elsewhere it is plain lines, each
+    after twice the time of the line before.
+
+    Parameters
+    ----------
+    title : str
+        Name of the work.
+    total : int or None
+        Number of rows of the whole work.
+    unit : str
+        What is counted, if not rows.
+    """
 
     def __init__(self, title: str, total: int | None, unit: str = "rows") -> None:
         self._progress = Progress(
@@ -57,23 +68,27 @@ class Bar:
         self._begin(title)
 
     def _begin(self, title: str) -> None:
-        """Begin work of another title, whose rate and time left have nothing of the work before."""
-        self._title, self._begun = title, time.monotonic()
-        self._next = 1.0
+        """Begin work with another title. Its rate and time left start from scratch."""
+        self._title = title
+        self._started = time.monotonic()
+        self._next_line = 1.0
         self._progress.reset(self._task, description=printable(title))
 
     def show(self, done: int, total: int, note: str = "", title: str | None = None) -> None:
-        """So many rows of so many are done; as many of as many: how many there are is not known. Another title begins the
-        clock again."""
+        """Show that `done` of `total` rows are done.
+
+        A total that equals `done` means that it is unknown. Another title restarts the clock.
+        """
         if title is not None and title != self._title:
             self._begin(title)
-        elapsed = time.monotonic() - self._begun
+
+        elapsed = time.monotonic() - self._started
         rate = done / elapsed if elapsed > 0 else 0.0
         if stderr.is_terminal:
             note = printable(note)
             self._progress.update(self._task, completed=done, total=max(total, done, 1), rate=rate, note=note)
-        elif elapsed >= self._next:
-            self._next = elapsed + min(elapsed, LINES)
+        elif elapsed >= self._next_line:
+            self._next_line = elapsed + min(elapsed, LINES)
             say(_line(self._title, self._unit, done, total, rate, note))
 
     def __enter__(self) -> "Bar":
@@ -86,7 +101,10 @@ class Bar:
 
 
 def _line(title: str, unit: str, done: int, total: int, rate: float, note: str) -> str:
-    """ "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards"."""
+    """Return a line of progress.
+
+    For example "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
+    """
     parts = [f"{done:,} {unit}", f"{rate:,.0f} {unit}/s"]
     if total > done:
         parts[0] = f"{done:,} of {total:,} {unit} ({100 * done // total} %)"

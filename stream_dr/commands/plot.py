@@ -1,4 +1,4 @@
-"""`stream-dr plot`: one figure of a directory."""
+"""Command `stream-dr plot`, which draws one figure of a directory."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,9 +21,10 @@ def plot(
     width: Annotated[int, typer.Option(min=100, help="Of a picture, in pixels.")] = 900,
     height: Annotated[int, typer.Option(min=100, help="Of a picture, in pixels.")] = 560,
 ) -> None:
-    """Draw one figure of a directory's models; also while it is being served.
+    """Draw one figure of a directory's models.
 
-    A page (.html) holds all it needs. A picture takes the extra `plot` and Chromium or Chrome.
+    The directory may be served meanwhile. A page (.html) needs no other file. A picture needs the
+    extra `plot` and Chromium or Chrome.
 
         stream-dr plot D --model lda -o lda.html
         stream-dr plot D --model lda --kind loadings --component 2 -o lda.svg
@@ -34,7 +35,7 @@ def plot(
 
     check_file(out)
     with Directory(directory, writable=False) as opened:
-        chosen = None if model is None else opened.model(model)
-        figure = figure_of(opened, kind, chosen, FigureOptions(rows, dimensions, component - 1))
+        shown_model = None if model is None else opened.model(model)
+        figure = figure_of(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))
     write(figure, out, width, height)
     result(f"{kind} written to {out}")

@@ -1,4 +1,4 @@
-"""Reading: the options that say how a file is read, the same ones in every command that reads files."""
+"""Options that say how files are read, shared by all commands that read files."""
 
 import inspect
 import shlex
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from stream_dr.shards.dataset import Dataset
 
 
-class _InTurn:
-    """Sources, one after the other."""
+class _ChainedSources:
+    """Source of the batches of several sources, one source after the other."""
 
     def __init__(self, parts: Sequence[Source]) -> None:
         self._parts = parts
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
-        """(number, Block) of the batches, for after < number ≤ until."""
+        """Yield (number, block) of the batches with after < number ≤ until."""
         blocks = (block for part in self._parts for _, block in part.events())
         return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))
 
@@ -36,25 +36,35 @@ AsClasses = Annotated[
 
 
 class ReadAs(NamedTuple):
-    """format: None: by the name. options: what was said of the file, by name. map: and of a table's feature map."""
+    """How the files of a command are read.
+
+    Attributes
+    ----------
+    format : str or None
+        Format of the files. None decides by their names.
+    options : Options
+        Options of the readers.
+    map : dict
+        Options of the feature map of tables.
+    """
 
     format: str | None
     options: "Options"
     map: dict[str, Any] = {}
 
-    def with_options(self, **said: Any) -> "ReadAs":
-        """With other options."""
-        return self._replace(options=self.options._replace(**said))
+    def with_options(self, **options: Any) -> "ReadAs":
+        """Return a copy with these options replaced."""
+        return self._replace(options=self.options._replace(**options))
 
     def table(self) -> dict[str, Any]:
-        """The spec of the feature map that a table is learned through where nothing else is said."""
+        """Return the spec of the default feature map of tables."""
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
     def map_of(self, files: dict[Path, "FileSource"]) -> dict[str, Any]:
-        """Return the spec of the feature map that files are learned through where nothing else is said.
+        """Return the spec of the default feature map of these files.
 
-        The map of texts if prose is all that they have, else `table`.
+        It is the map of texts if they hold nothing but prose, else `table`.
         """
         from stream_dr.feature_maps.report import map_for
 
@@ -62,7 +72,10 @@ class ReadAs(NamedTuple):
         return self.table() if rows is None else map_for(rows.X, self.table())
 
     def takes_shards(self, path: Path) -> bool:
-        """Whether a path is to be read as shards: where nothing is said of how a file is read, any file of shards."""
+        """Return True if a path is to be read as shards.
+
+        A single file of shards is, unless an option or its format says how to read it.
+        """
         from stream_dr.datasets.sources import Options, are_shards
         from stream_dr.shards.uri import RemotePath
 
@@ -72,62 +85,77 @@ class ReadAs(NamedTuple):
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 
     def check(self, sources: Sequence[Path]) -> None:
-        """Raise what is wrong with the options for these files. No row is read."""
+        """Raise the error of options that do not fit these files. No row is read."""
         for path in sources:
             if not self.takes_shards(path):
-                self.with_options(raw=True).file([path])  # told that it is a table, it need not look
+                # With `raw` set, the reader need not look at rows to decide about it.
+                self.with_options(raw=True).file([path])
 
     def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
-        """The sources that are no shards; where one is a table of more than numbers, or options say so, all are read so."""
+        """Return the sources that are not shards, by path.
+
+        If one of them has more than numbers, or options of the feature map are given, all are read
+        as tables for a feature map.
+        """
         table = self.with_options(raw=len(self.table()) > 1 or None)
-        found = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
-        if any(source.raw for source in found.values()):
-            return {path: table.with_options(raw=True).file([path]) for path in found}
-        return found
+        opened = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
+        if any(source.raw for source in opened.values()):
+            return {path: table.with_options(raw=True).file([path]) for path in opened}
+        return opened
 
     def file(self, sources: Sequence[Path]) -> "FileSource":
-        """Files as one source."""
+        """Return files as one source."""
         from stream_dr.datasets.sources import open_source
 
         return open_source(list(sources), self.format, self.options)
 
     def predicting_numbers(self, sources: Sequence[Path]) -> "ReadAs":
-        """With the label's column as targets where a table's first rows have a number with a fraction in it."""
+        """Return a copy whose label column holds continuous targets, if its values have fractions.
+
+        The first rows decide. Without fractions the copy is `self`.
+        """
         label = self.options.label
         numbers = self.with_options(label=None, targets=label)
         return numbers if label is not None and any(map(numbers.has_fractions, sources)) else self
 
     def has_fractions(self, path: Path) -> bool:
-        """Whether a file's first rows have numbers for targets, and not only whole ones."""
+        """Return True if a file's first targets are numbers, not all of them whole."""
+        # The error may be that of words or gaps among targets. Another one, such as a missing
+        # file, is raised again when the file is read.
         try:
             first = None if self.takes_shards(path) else self.file([path]).first
-        except StreamDRError:  # words or gaps; or no such file, which is said when it is read
+        except StreamDRError:
             return False
         values = None if first is None or first.y is None else first.y.values
         return values is not None and any(not value.is_integer() for value in values.ravel().tolist())
 
     def likely_id(self, files: dict[Path, "FileSource"]) -> str | None:
-        """The column of the first file that probably says whose row it is, where none is named."""
+        """Return the column of the first file that looks like an id, or None.
+
+        None also if the options name the column of ids.
+        """
         from stream_dr.feature_maps.taken_for import likely_id
 
         first = next(iter(files.values())).first if files and self.options.id is None else None
         return None if first is None or first.names is None else likely_id(first.X, first.names)
 
     def open_all(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
-        """Shards and files of any formats, one after the other."""
+        """Return shards and files of any formats as one source, one after the other."""
         files = self.files(sources)
         if not files:
             return self.shards(sources, skip_damaged)
-        return _InTurn([files[path] if path in files else self.shards([path], skip_damaged) for path in sources])
+        return _ChainedSources(
+            [files[path] if path in files else self.shards([path], skip_damaged) for path in sources]
+        )
 
     def open(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset | FileSource":
-        """Shards or files, as one source."""
+        """Return shards or files as one source. They may not be mixed."""
         if all(map(self.takes_shards, sources)):
             return self.shards(sources, skip_damaged)
         return self.file(sources)
 
     def check_shards(self, sources: Sequence[Path]) -> None:
-        """Raise typer.BadParameter for files."""
+        """Raise typer.BadParameter if a source is not shards."""
         if files := [str(path) for path in sources if not self.takes_shards(path)]:
             raise typer.BadParameter(
                 f"workers read shards alone, and {', '.join(files)} hold none; make some with convert.",
@@ -135,7 +163,7 @@ class ReadAs(NamedTuple):
             )
 
     def shards(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset":
-        """Shards, as one data set. Raises typer.BadParameter for files, before one is read."""
+        """Return shards as one data set. Raises typer.BadParameter for other files."""
         from stream_dr.shards.dataset import open_dataset
 
         self.check_shards(sources)
@@ -146,11 +174,15 @@ class ReadAs(NamedTuple):
 
 
 def stop_at_ids(files: dict[Path, "FileSource"], words: list[str]) -> None:
-    """Raise typer.BadParameter where a file's labels are probably numbers or ids. words: the command line's."""
+    """Raise typer.BadParameter if the labels of a file look like numbers or ids.
+
+    `words` are those of the command line, for the commands that the error proposes.
+    """
     from stream_dr.targets.kind import look_like_numbers
 
     for path, source in files.items():
-        first, column = source.first, source.options.label
+        first = source.first
+        column = source.options.label
         if first is None or first.y is None or not look_like_numbers(first.y):
             continue
 
@@ -168,7 +200,7 @@ def stop_at_ids(files: dict[Path, "FileSource"], words: list[str]) -> None:
 
 
 def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
-    """Return the first batch of the first file that is a table of more than numbers, None if none is."""
+    """Return the first batch of the first table with more than numbers, or None."""
     source = next((source for source in files.values() if source.raw), None)
     return None if source is None else source.first or next(source.blocks(), None)
 
@@ -218,7 +250,7 @@ def _file_options(
     features: Annotated[str | None, typer.Option(help="The variable of rows: mat (fea), npz (X).")] = None,
     subset: Annotated[str | None, typer.Option(help="mat: the variable of row numbers to take, say trainIdx.")] = None,
 ) -> None:
-    """What every command takes that reads files."""
+    """Options of every command that reads files."""
 
 
 def _table_options(
@@ -235,56 +267,69 @@ def _table_options(
     text: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Tables: a column of texts.")] = None,
     impute: Annotated[str, typer.Option(help="Tables: what a missing number is: mean, or a number.")] = "mean",
 ) -> None:
-    """What a command takes beside that learns tables through a feature map."""
+    """Options of commands that learn tables through a feature map."""
 
 
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options that say how files are read; it gets them as its argument `read_as`."""
+    """Add the options that say how files are read to a command.
+
+    The command receives them as its argument `read_as`.
+    """
     return _with_options(command, _file_options)
 
 
 def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of `reads_files`, and those that say what is made of a table's columns."""
+    """Add the options of `reads_files` and of feature maps to a command."""
     return _with_options(command, _file_options, _table_options)
 
 
 def _with_options(command: Callable[..., None], *options: Callable[..., None]) -> Callable[..., None]:
     shared = {name: p for function in options for name, p in inspect.signature(function).parameters.items()}
 
-    def run(**given: Any) -> None:
+    def run(**arguments: Any) -> None:
         from stream_dr.datasets.sources import Options
         from stream_dr.feature_maps import feature_map
 
-        said = {name: given.pop(name) for name in shared}
-        made_of, texts = _map(said), said.pop("text", None) or ()
-        said["drop"] = ",".join(said["drop"] or ()) or None
-        said["kinds"] = (*map(_kind, said.pop("as_") or ()), *((name, "text") for name in texts))
-        said["delimiter"] = said["delimiter"].replace("\\t", "\t")
-        read_as = ReadAs(said.pop("format"), Options(**said), made_of)
-        feature_map(read_as.table())
-        command(**given, read_as=read_as)
+        options = {name: arguments.pop(name) for name in shared}
+        map_options = _pop_map_options(options)
+        texts = options.pop("text", None) or ()
+        options["drop"] = ",".join(options["drop"] or ()) or None
+        options["kinds"] = (*map(_parse_kind, options.pop("as_") or ()), *((name, "text") for name in texts))
+        options["delimiter"] = options["delimiter"].replace("\\t", "\t")
+        read_as = ReadAs(options.pop("format"), Options(**options), map_options)
 
+        # Options that make no feature map are refused before the command runs.
+        feature_map(read_as.table())
+        command(**arguments, read_as=read_as)
+
+    # typer reads the options of a command from its signature and annotations.
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
-    run.__doc__, run.__name__, run.__module__ = command.__doc__, command.__name__, command.__module__
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    run.__module__ = command.__module__
     run.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
     return run
 
 
-def _map(said: dict[str, Any]) -> dict[str, Any]:
-    """What options say of a table's feature map; they are taken out. Raises typer.BadParameter."""
-    impute = said.pop("impute", "mean")
-    columns = {name: value for name in ("one_hot", "hash", "keep") if (value := said.pop(name, None))}
+def _pop_map_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the options of the feature map from `options` and return its spec.
+
+    Raises typer.BadParameter if `impute` is neither "mean" nor a number.
+    """
+    impute = options.pop("impute", "mean")
+    columns = {name: value for name in ("one_hot", "hash", "keep") if (value := options.pop(name, None))}
     try:
         return columns if impute == "mean" else columns | {"impute": float(impute)}
     except ValueError as e:
         raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
 
 
-def _kind(told: str) -> tuple[str, str]:
+def _parse_kind(text: str) -> tuple[str, str]:
+    """Return the column and the kind of a text COLUMN=KIND. Raises typer.BadParameter."""
     from stream_dr.feature_maps.taken_for import AS
 
-    column, sign, kind = told.rpartition("=")
+    column, sign, kind = text.rpartition("=")
     if not sign or kind not in AS:
-        raise typer.BadParameter(f"{told!r}; give COLUMN=KIND, of {', '.join(AS)}.", param_hint="--as")
+        raise typer.BadParameter(f"{text!r}; give COLUMN=KIND, of {', '.join(AS)}.", param_hint="--as")
     return column, kind

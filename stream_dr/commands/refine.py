@@ -1,4 +1,4 @@
-"""`stream-dr refine`: a model's exact projection by passes over the log."""
+"""Command `stream-dr refine`, which solves a model exactly by passes over the log."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,9 +25,10 @@ def refine(
         typer.Option(metavar="tcp://HOST:PORT", help="Take passes on a Dask cluster (extra [distributed])."),
     ] = None,
 ) -> None:
-    """Solve a model exactly by passes over the log, and publish the result until the next refine.
+    """Solve a model exactly by passes over the log.
 
-    Interrupted, the same command goes on at the next pass. Models that are behind the log catch up first.
+    The result stays published until the next refine. After an interruption the same command
+    continues at the next pass. Models that are behind the log catch up first.
     """
     from stream_dr.directory.directory import Directory
 
@@ -43,26 +44,29 @@ def refine_and_say(
     workers: int = 1,
     scheduler: str | None = None,
 ) -> None:
-    """Refine a model of a directory with a bar, and say each pass and what came of them. Raises as refine_model."""
+    """Refine a model with a progress bar and print the result.
+
+    Raises the errors of refine_model.
+    """
     from stream_dr.distributed.refine import refine_on
     from stream_dr.estimators.fitting.refining import not_reached
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
 
-    # Compiling counts in no rate and no time left.
+    # Compile before the bar begins, so that its rate and its time left are right.
     warm_up([model.estimator], say, json=False)
     last: dict[str, Any] = {}
     with Bar("refine", None) as bar:
 
-        def show(facts: dict[str, Any]) -> None:
-            last.update(facts)
-            if "exact" in facts:
+        def show(progress: dict[str, Any]) -> None:
+            last.update(progress)
+            if "exact" in progress:
                 return
-            bar.show(facts["rows"], facts["total_rows"], f"pass {facts['pass']}")
-            if "residual" in facts:
+            bar.show(progress["rows"], progress["total_rows"], f"pass {progress['pass']}")
+            if "residual" in progress:
                 say(
-                    f"pass {facts['pass']}: residual {facts['residual']:.3g}, angle {facts['angle']:.3g} rad, "
-                    f"{facts['seconds']:.1f} s"
+                    f"pass {progress['pass']}: residual {progress['residual']:.3g}, angle {progress['angle']:.3g} rad, "
+                    f"{progress['seconds']:.1f} s"
                 )
 
         if scheduler is None:

@@ -1,4 +1,4 @@
-"""`stream-dr replay`: shards through models, into a directory."""
+"""Command `stream-dr replay`, which replays shards through models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,11 +53,13 @@ def replay(
 ) -> None:
     """Replay shards into a directory and advance its models.
 
-    Models are tested on some rows of the first pass before they learn them. --workers and --scheduler do not test. They give
-    the same bits whatever their number, and differ by rounding from a replay without them.
+    Models are tested on some rows of the first pass before they learn them. With --workers or
+    --scheduler there are no tests. Their results are the same bits for any number of workers, and
+    differ by rounding from a replay without them.
 
-    Given again after an interruption of any kind, the same command goes on and ends with the same states. Shards that were
-    moved since are found again by replaying them from where they are now. Other files are learned as `learn` does.
+    After an interruption of any kind, the same command continues and ends with the same states.
+    Shards that were moved are found again if they are replayed from their new place. Other files
+    are learned as `learn` does.
 
         stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20 --dir D
     """
@@ -66,22 +68,24 @@ def replay(
     from stream_dr.shards.dataset import open_dataset
 
     specs = parse_specs(model)
-    kept = _kept(work, workers, scheduler)
+    store = _part_store(work, workers, scheduler)
     if workers is not None or scheduler is not None:
         read_as.check_shards(sources)
     read_as.check(sources)
+
     dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.takes_shards, sources)) else None
     if not specs and not has_models(dir):
         raise typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
+
     run = RunSettings(snapshot_rows=snapshot_rows)
     settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, run, test=True)
     if dataset is None:
-        _learn(read_as, dir, sources, specs, settings)
+        _learn_files(read_as, dir, sources, specs, settings)
         return
-    replay_into(dir, dataset, specs, settings, None, _parts(workers, scheduler, task_seconds), kept)
+    replay_into(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler, task_seconds), store)
 
 
-def _learn(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settings: "ReplaySettings") -> None:
+def _learn_files(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settings: "ReplaySettings") -> None:
     files = read_as.files(sources)
     say(
         f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
@@ -91,7 +95,7 @@ def _learn(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settin
     learn_files(dir, sources, files, specs, read_as, settings)
 
 
-def _parts(workers: int | None, scheduler: str | None, task_seconds: float) -> "PlanRunner | None":
+def _plan_runner(workers: int | None, scheduler: str | None, task_seconds: float) -> "PlanRunner | None":
     from stream_dr.distributed.cluster import cluster_runner
     from stream_dr.distributed.local import thread_runner
 
@@ -100,9 +104,9 @@ def _parts(workers: int | None, scheduler: str | None, task_seconds: float) -> "
     return None if workers is None else thread_runner(workers)
 
 
-def _kept(work: str | None, *parted: object) -> "PartStore | None":
+def _part_store(work: str | None, workers: int | None, scheduler: str | None) -> "PartStore | None":
     from stream_dr.distributed.part_store import PartStore
 
-    if work is not None and not any(parted):
+    if work is not None and not (workers or scheduler):
         raise typer.BadParameter("a replay without --workers or --scheduler has no parts.", param_hint="--work")
     return None if work is None else PartStore(work)

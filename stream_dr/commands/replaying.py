@@ -1,4 +1,4 @@
-"""Replaying: shards through a directory's models, with a bar and a line a model; what replay and learn have in common."""
+"""Replay of shards with a progress bar, for `replay` and `learn`."""
 
 import json
 import os
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.part_store import PartStore, PlanRunner
     from stream_dr.models.model import Model
-    from stream_dr.running.replay import ReplaySettings
+    from stream_dr.running.replay import ReplayReport, ReplaySettings
     from stream_dr.shards.dataset import Dataset
 
 _REFINE: dict[str, Any] = {"tol": 1e-3, "max_passes": 20}
-"""What is enough of a refine for `learn`."""
-
+"""Tolerance and maximum number of passes of the refines that `learn` does."""
 
 ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
-"""Variable with the labels that batches may have."""
+"""Environment variable with the labels that batches may have."""
 
 
 def replay_into(
@@ -36,12 +35,29 @@ def replay_into(
     settings: "ReplaySettings",
     out: Path | None = None,
     parts: "PlanRunner | None" = None,
-    kept: "PartStore | None" = None,
+    store: "PartStore | None" = None,
     refine: bool = False,
 ) -> None:
-    """Replay shards and say what was done; with `out`, project them through the first model named, too. parts: what runs a
-    plan; None: one batch is learned after the other. kept: where a plan's finished parts are kept. refine: before they
-    project, refine models that one pass does not solve exactly, where that helps."""
+    """Replay shards into a directory and print a report.
+
+    Parameters
+    ----------
+    dir : Path
+    dataset : Dataset
+        The shards.
+    specs : Specs
+        Models to add before.
+    settings : ReplaySettings
+    out : Path or None
+        File of the rows' projection by the first model that is named.
+    parts : PlanRunner or None
+        Runner of a plan whose parts are learned side by side. None learns one batch after the
+        other.
+    store : PartStore or None
+        Store of the finished parts of a plan.
+    refine : bool
+        Refine models that one pass does not solve exactly, if that helps, before they project.
+    """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.replay import replay_in_parts
     from stream_dr.running.query import project
@@ -50,27 +66,17 @@ def replay_into(
     from stream_dr.running.warm_up import warm_up
 
     allowed = _allowed_labels()
-    with Directory(dir, n_features=dataset.n_features, allowed_labels=allowed) as directory, _made(directory, specs):
+    with Directory(dir, n_features=dataset.n_features, allowed_labels=allowed) as directory, _added(directory, specs):
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with Bar("replay", dataset.rows) as bar:
 
             def show(p: Progress) -> None:
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
 
-            how = run if parts is None else partial(replay_in_parts, parts, store=kept)
-            report = how(directory, dataset, settings, show)
-        for text in report.skipped:
-            say(f"skipped: {text}")
-        if report.columns_missing:
-            say(f"note: columns that some rows do not have are taken as missing: {', '.join(report.columns_missing)}")
-        result(
-            f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
-            f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"
-        )
-        for name, model in directory.models.items():
-            result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
-            if model.rows and model.published and not model.published.projection.n_components:
-                say(f"note: {name} has no component yet: {model.estimator.limit}.")
+            run_replay = run if parts is None else partial(replay_in_parts, parts, store=store)
+            report = run_replay(directory, dataset, settings, show)
+
+        _print_report(directory, report)
         if settings.test and report.rows:
             _say_tests(directory)
         if refine:
@@ -80,6 +86,22 @@ def replay_into(
             with Bar("transform", dataset.rows) as bar:
                 rows = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
             result(f"{rows} rows projected by {name} written to {out}")
+
+
+def _print_report(directory: "Directory", report: "ReplayReport") -> None:
+    for text in report.skipped:
+        say(f"skipped: {text}")
+    if report.columns_missing:
+        say(f"note: columns that some rows do not have are taken as missing: {', '.join(report.columns_missing)}")
+
+    result(
+        f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
+        f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"
+    )
+    for name, model in directory.models.items():
+        result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
+        if model.rows and model.published and not model.published.projection.n_components:
+            say(f"note: {name} has no component yet: {model.estimator.limit}.")
 
 
 def _say_tests(directory: "Directory") -> None:
@@ -100,9 +122,11 @@ def _say_tests(directory: "Directory") -> None:
 
 
 def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
-    """Refine the models of which one pass keeps the diagonal only, unless they were made so or it lowers their score.
+    """Refine the models that one pass solves from the diagonal only, if that helps.
 
-    A model that has no solution from the diagonal, or does not predict, is refined without being scored.
+    - A model with the parameter scatter="diagonal" is left alone.
+    - A model whose score on held-out rows would not rise is left alone.
+    - A model without a solution, or one that does not predict, is refined without being scored.
     """
     from stream_dr.running.refine import publish_unrefined
 
@@ -126,7 +150,10 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
 
 
 def _refining_helps(directory: "Directory", model: "Model") -> bool:
-    """Return True if refining raises a model's score on held-out rows, and say both scores."""
+    """Return True if refining raises a model's score on held-out rows.
+
+    Both scores are printed.
+    """
     from stream_dr.running.refine import held_out_scores
 
     before, after = held_out_scores(directory, model, **_REFINE)
@@ -139,15 +166,15 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
 
 def _rates(directory: "Directory") -> str:
-    """How fast each model learns while it is at it, to add to a line."""
+    """Return each model's rows per second, as the end of a line of progress."""
     rates = [(m.name, m.advanced_rows / m.advance_seconds) for m in directory.models.values() if m.advanced_rows]
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
 
 
 def _allowed_labels() -> list[Any] | None:
-    """Return the labels that batches may have, of STREAM_DR_ALLOWED_LABELS; None where it is unset.
+    """Return the labels of STREAM_DR_ALLOWED_LABELS, or None if it is unset.
 
-    `serve` reads the same variable. Raises InvalidParameter where it is no JSON list.
+    `serve` reads the same variable. Raises InvalidParameter if it is not a JSON list.
     """
     text = os.environ.get(ALLOWED_LABELS)
     if not text:
@@ -162,16 +189,19 @@ def _allowed_labels() -> list[Any] | None:
 
 
 @contextmanager
-def _made(directory: "Directory", specs: Specs) -> Iterator[None]:
-    """The models there for a replay; if it is refused, those it made go again unless an event has reached them."""
-    new = []
+def _added(directory: "Directory", specs: Specs) -> Iterator[None]:
+    """Add models for a replay, and remove them again if it is refused.
+
+    A model that an event has reached stays.
+    """
+    added = []
     try:
         for name, key, params in specs:
-            model, made = add_model(directory, name, key, params)
-            new += [model] if made else []
+            model, is_new = add_model(directory, name, key, params)
+            added += [model] if is_new else []
         yield
     except StreamDRError:
-        for model in new:
+        for model in added:
             if model.position < model.start and model.failure is None:
                 directory.remove_model(model.name)
         raise

@@ -1,4 +1,4 @@
-"""`stream-dr report`: everything there is to see of a directory, as one page."""
+"""Command `stream-dr report`, which writes all figures of a directory on one page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +15,10 @@ def report(
         int, typer.Option(min=1, max=100_000, help="Projections are of so many of the newest rows.")
     ] = 5_000,
 ) -> None:
-    """Write one page with every figure of every model, the schema, the state of the log, and how each number was obtained.
+    """Write one page with every figure of every model.
 
-    The page needs no other file and no network. The directory may be served meanwhile.
+    The page also shows the schema, the state of the log, and how each number was obtained. It
+    needs no other file and no network. The directory may be served meanwhile.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.disk import check_folder

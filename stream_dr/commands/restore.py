@@ -1,4 +1,4 @@
-"""`stream-dr restore`: a directory from a backup."""
+"""Command `stream-dr restore`, which creates a directory from a backup."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,10 +12,10 @@ def restore(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The backup, which stays as it is.")],
     directory: Annotated[Path, typer.Argument(metavar="D", help="The directory; it must not exist yet.")],
 ) -> None:
-    """Make a directory from a backup, and check every byte of it.
+    """Create a directory from a backup, and check every byte of it.
 
-    Nothing is made where the backup is damaged. Shards that its log refers to and that are not where they were are named:
-    models go on without them, until one is rebuilt or refined.
+    If the backup is damaged, nothing is created. The command names shards that the log refers to
+    and that are missing. Models continue without them until one is rebuilt or refined.
     """
     from stream_dr.directory.backup import backup as copy
     from stream_dr.directory.verify import verify_shards

@@ -1,4 +1,4 @@
-"""`stream-dr serve`: the HTTP service over a directory."""
+"""Command `stream-dr serve`, which serves a directory over HTTP."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,9 +22,10 @@ def serve(
     ] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one. Default 8000.")] = None,
 ) -> None:
-    """Serve a directory over HTTP until Ctrl-C or SIGTERM; then drain, snapshot and exit.
+    """Serve a directory over HTTP until Ctrl-C or SIGTERM.
 
-    All other settings come from STREAM_DR_… variables or the file that STREAM_DR_FILE names (docs/settings.md).
+    The service then learns all accepted batches, writes snapshots and exits. All other settings
+    come from STREAM_DR_… variables or the file that STREAM_DR_FILE names (docs/settings.md).
 
         stream-dr serve --dir D --model lda=lda.safetensors
     """

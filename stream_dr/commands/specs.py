@@ -1,6 +1,8 @@
-"""Specs: `NAME=KEY[:param=value,…]` from the command line; a value in braces is JSON, such as a feature map's spec, of which
-the name alone will do (feature_map=text). In the place of KEY may stand the file of a saved estimator,
-`NAME=FILE.safetensors`."""
+"""Models named on the command line, as `NAME=KEY[:param=value,…]` or `NAME=FILE.safetensors`.
+
+KEY is the registry key of an estimator, and FILE a saved estimator. A value in braces or brackets
+is JSON. A feature map may be given by its name alone (feature_map=text).
+"""
 
 import json
 import re
@@ -35,7 +37,10 @@ Models = Annotated[
 
 
 def path_or_uri(text: str) -> Path:
-    """A path, or a URI of an object store as something with a Path's methods. Raises InvalidParameter."""
+    """Return a path, or for a URI of an object store a RemotePath.
+
+    A RemotePath has the methods of a Path that readers use. Raises InvalidParameter.
+    """
     if "://" not in text:
         return Path(text)
     from stream_dr.shards.uri import path_of
@@ -52,40 +57,55 @@ Sources = Annotated[
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]
 Params = dict[str, Any]
 Specs = list[tuple[str, str, dict[str, Any]]]
-"""Models' names, estimators' keys (or saved estimators' files) and parameters."""
+"""Name, estimator key (or file of a saved estimator) and parameters of each model."""
+
 SAVED = ".safetensors"
+"""Suffix of the files of saved estimators."""
+
 Value = str | int | float | bool | None | dict[str, Any] | list[Any]
 
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
 
 def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
-    """A model's name, estimator key or file, and parameters. Raises typer.BadParameter (exit status 2)."""
+    """Return a model's name, estimator key or file, and parameters.
+
+    Raises typer.BadParameter (exit status 2).
+    """
     name, equals, rest = text.partition("=")
     if name and rest.endswith(SAVED):
         return name.strip(), rest.strip(), {}
-    key, _, given = rest.partition(":")
+
+    key, _, assignments = rest.partition(":")
     if not (name and equals and key):
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
+
+    # Commas within braces and brackets belong to JSON.
     params: dict[str, Value] = {}
-    for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", given)):
+    for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", assignments)):
         param, sign, value = part.partition("=")
         if not (param and sign):
             raise typer.BadParameter(f"{part!r} in {text!r}; give param=value.")
         params[param.strip()] = parse_value(value.strip())
+
     if isinstance(params.get("feature_map"), str):
         params["feature_map"] = {"map": params["feature_map"]}
     return name.strip(), key.strip(), params
 
 
 def parse_value(text: str) -> Value:
-    """A number, true, false, none, JSON in braces or brackets, or else the text itself. Raises typer.BadParameter."""
+    """Return the value that a text stands for.
+
+    It is a number, true, false, none, JSON in braces or brackets, or else the text itself. Raises
+    typer.BadParameter if the JSON is broken.
+    """
     if text.startswith(("{", "[")):
         try:
-            found: dict[str, Any] | list[Any] = json.loads(text)
-            return found
+            value: dict[str, Any] | list[Any] = json.loads(text)
+            return value
         except ValueError as e:
             raise typer.BadParameter(f"{text!r} is not JSON ({e}).") from e
+
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for kind in (int, float):
@@ -97,21 +117,21 @@ def parse_value(text: str) -> Value:
 
 
 def spec_text(name: str, key: str, params: dict[str, Any]) -> str:
-    """What parse_spec reads."""
+    """Return the text of a model's spec. The inverse of parse_spec."""
     params = {k: v["map"] if isinstance(v, dict) and v.keys() == {"map"} else v for k, v in params.items()}
-    told = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
-    return f"{name}={key}{':' if params else ''}{','.join(told)}"
+    assignments = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
+    return f"{name}={key}{':' if params else ''}{','.join(assignments)}"
 
 
 def parse_specs(texts: list[str] | None) -> Specs:
-    """The models that are named. Raises what is wrong with one, before a row is read."""
+    """Return the models that the command names, checked as in check_specs."""
     specs = [parse_spec(text) for text in texts or []]
     check_specs(specs)
     return specs
 
 
 def check_specs(specs: Specs) -> None:
-    """Raise what is wrong with models."""
+    """Raise an error if a name, an estimator or a parameter is wrong."""
     from stream_dr.directory.model_table import check_name
     from stream_dr.estimators import make
     from stream_dr.models.saved import load
@@ -127,36 +147,48 @@ def check_specs(specs: Specs) -> None:
 
 
 def through_map(specs: Specs, first: "Block", chosen: dict[str, Any], table: dict[str, Any]) -> Specs:
-    """Return models as they learn a table: with a feature map, and LDA of words with a ridge, said on stderr.
+    """Return models as they learn a table, which is through a feature map.
 
-    first: the first batch. chosen: map of models without one. table: the map of models that name it and say no more.
+    LDA of words also gets a ridge, and stderr says so. Saved estimators stay as they are.
+
+    Parameters
+    ----------
+    first : Block
+        First batch of the table.
+    chosen : dict
+        Spec of the map of models that name none.
+    table : dict
+        Spec of the map of models that name `table` without options.
     """
     mapped = []
-    for name, key, given in specs:
-        params = given
+    for name, key, params in specs:
+        mapped_params = params
         if not key.endswith(SAVED):
-            params = {**given, "feature_map": given.get("feature_map", chosen)}
-            params["feature_map"] = table if params["feature_map"] == {"map": "table"} else params["feature_map"]
-            params |= _ridge(name, key, given, params["feature_map"], first)
-        mapped.append((name, key, params))
+            feature_map = params.get("feature_map", chosen)
+            feature_map = table if feature_map == {"map": "table"} else feature_map
+            mapped_params = {**params, "feature_map": feature_map, **_ridge(name, key, params, feature_map, first)}
+        mapped.append((name, key, mapped_params))
     return mapped
 
 
-def _ridge(name: str, key: str, given: Params, feature_map: Params | None, first: "Block") -> Params:
-    """Return the ridge of LDA where its map makes words and the command gives none."""
+def _ridge(name: str, key: str, params: Params, feature_map: Params | None, first: "Block") -> Params:
+    """Return the ridge that LDA gets if its feature map makes words.
+
+    Empty for other estimators and maps, and if the command gives a ridge.
+    """
     from stream_dr.evaluation.comparison import RIDGES, kind_of_rows
 
-    if key != "lda" or {"gamma", "shrinkage"} & given.keys():
+    if key != "lda" or {"gamma", "shrinkage"} & params.keys():
         return {}
     kind = kind_of_rows(first, feature_map)
     if "words" not in kind:
         return {}
-    say(f"{name} learns {kind}, with a ridge: --model {spec_text(name, key, given | RIDGES[kind])}.")
+    say(f"{name} learns {kind}, with a ridge: --model {spec_text(name, key, params | RIDGES[kind])}.")
     return RIDGES[kind]
 
 
 def has_models(dir: Path) -> bool:
-    """Whether a directory is there and has models."""
+    """Return True if a directory exists and has models."""
     from stream_dr.directory.directory import Directory
 
     if not (dir / "log").exists():
@@ -166,7 +198,10 @@ def has_models(dir: Path) -> bool:
 
 
 def add_model(directory: "Directory", name: str, key: str, params: dict[str, Any]) -> tuple["Model", bool]:
-    """The model in the directory, and whether it is new. Raises as Directory.add_model, add_saved, and load."""
+    """Add a model to a directory. Return it, and True if it is new.
+
+    Raises the errors of Directory.add_model, Directory.add_saved and load.
+    """
     from stream_dr.models.saved import load
 
     if not key.endswith(SAVED):

@@ -1,4 +1,4 @@
-"""`stream-dr suggest`: which method to take for a file, and the command that takes it."""
+"""Command `stream-dr suggest`, which compares methods on a file and proposes a command."""
 
 import shlex
 from typing import Annotated
@@ -18,12 +18,15 @@ def suggest(
     as_classes: AsClasses = False,
     time: Annotated[bool, typer.Option("--time", help="Hold out the later rows of the file, not random ones.")] = False,
 ) -> None:
-    """Compare the methods that fit a file by held-out folds of a sample; print a line each, and the command for the best.
+    """Compare the methods that fit a file, and print the command for the best.
 
-    Accuracy of labels, R2 of numbers (+-: over folds), beside what needs no method: all features with scikit-learn's linear
-    classifier or regression, ten principal components with it, and the most frequent class. Methods that predict are asked
-    themselves; behind others stands the linear classifier. The sample has at most 20,000 rows and 64 MiB of the whole file;
-    after 60 seconds of comparing, no method begins another fold.
+    The scores are accuracy for labels and R2 for numbers, on held-out folds of a sample (+- over
+    folds). They stand beside those of scikit-learn's linear classifier or regression on all
+    features and on ten principal components, and of the most frequent class.
+
+    A method that does not predict is scored by the linear classifier on its projection. The
+    sample is taken from the whole file and has at most 20,000 rows and 64 MiB. After 60 seconds
+    no method begins another fold.
 
         stream-dr suggest data.csv --label y
     """
@@ -32,6 +35,7 @@ def suggest(
     read_as.check(sources)
     read_as = read_as if as_classes else read_as.predicting_numbers(sources)
     files = read_as.files(sources)
+
     column = read_as.likely_id(files)
     if column is not None:
         say(f"note: {column} looks like an id, by which rows can be unlearned; it is taken for one and for no feature.")
@@ -41,17 +45,21 @@ def suggest(
 
     source = read_as.open_all(sources)
     with Bar("suggest", None) as bar:
-        found = compare(
+        comparison = compare(
             source,
             target="class" if as_classes else "auto",
             time=time,
             feature_map=read_as.map_of(read_as.files(sources)),
             progress=lambda what, done, total: bar.show(done, total, title=what),
         )
-    result(str(found))
-    spec, begin = spec_text(found.best.key, found.best.key, found.best.params), ctx.obj.index("suggest")
-    named = [] if column is None else ["--id", column]
-    words = [word for word in ctx.obj[begin + 1 :] if word != "--time"]
-    learn = [*ctx.obj[:begin], "learn", *words, *named, "--dir", "D", "--model", spec]
+    result(str(comparison))
+
+    # The proposed command is the given one, with `learn` in the place of `suggest`.
+    best = comparison.best
+    spec = spec_text(best.key, best.key, best.params)
+    start = ctx.obj.index("suggest")
+    words = [word for word in ctx.obj[start + 1 :] if word != "--time"]
+    id_option = [] if column is None else ["--id", column]
+    learn = [*ctx.obj[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
     say("the best of the methods, learned from all rows into the directory D:")
     result(f"stream-dr {shlex.join(learn)}")

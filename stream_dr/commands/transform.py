@@ -1,4 +1,4 @@
-"""`stream-dr transform`: shards through a model's projection into a file."""
+"""Command `stream-dr transform`, which projects rows into a file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,10 +27,12 @@ def transform(
         typer.Option(metavar="tcp://HOST:PORT", help="Project shards on a Dask cluster, into a folder OUT of parts."),
     ] = None,
 ) -> None:
-    """Project rows and write id, label (where given), z0, z1 … to a file; also while D is being served.
+    """Project rows and write them to a file.
 
-    An npz file has them as arrays z, id and label, and is held in memory until it is written. Of a table, columns that the
-    stream does not have are left out, and those that the file does not have are missing.
+    The columns are id and label, if there are any, then z0, z1 and so on. The directory may be
+    served meanwhile. An npz file has the arrays z, id and label, and is built in memory. Columns
+    of a table that the stream does not have are left out, and columns that the file does not have
+    are missing.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.transform import transform_on
@@ -41,20 +43,24 @@ def transform(
 
     if scheduler is None:
         check_out(out)
+
     with Directory(directory, writable=False) as opened, Bar("transform", None) as bar:
         projected_by = opened.model(model)
         if scheduler is not None:
             rows = transform_on(scheduler, opened, projected_by, read_as.shards([source]), str(out))
             result(f"{rows} rows written to {out}")
             return
-        given = read_as.open([source])
-        if not isinstance(given, Dataset):
-            given, left_out = given.only(opened.schema.names)
+
+        # The columns of a table may differ from those of the stream. Shards have the stream's.
+        data = read_as.open([source])
+        if not isinstance(data, Dataset):
+            data, left_out = data.only(opened.schema.names)
             if left_out:
                 say(f"note: columns that the stream does not have are left out: {', '.join(left_out)}")
-            missing = columns_missing(given.first, opened.schema) if given.first is not None else ()
+            missing = columns_missing(data.first, opened.schema) if data.first is not None else ()
             if missing:
                 say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
-        total = given.rows if isinstance(given, Dataset) else 0
-        rows = project(opened, projected_by, given, out, lambda done: bar.show(done, total))
+
+        total = data.rows if isinstance(data, Dataset) else 0
+        rows = project(opened, projected_by, data, out, lambda done: bar.show(done, total))
     result(f"{rows} rows written to {out}")

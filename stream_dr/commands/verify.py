@@ -1,4 +1,4 @@
-"""`stream-dr verify`: check every byte a directory relies on."""
+"""Command `stream-dr verify`, which checks every byte that a directory relies on."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +11,10 @@ from stream_dr.commands.output import result
 def verify(
     directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
 ) -> None:
-    """Read and check a directory's log, the shards it refers to, its models and their snapshots; change nothing.
+    """Check a directory's log, shards, models and snapshots.
 
-    Exit status 1 with the first error's code when anything is damaged or missing; all findings are listed.
+    All findings are listed, and nothing is changed. If anything is damaged or missing, the exit
+    status is 1 and the error is the first one.
     """
     from stream_dr.directory.verify import verify as check
 
