@@ -257,7 +257,9 @@ def newest_snapshot(directory_path: Path) -> int:
 
 def remove_snapshots(directory_path: Path, model: Model) -> None:
     """Remove the folder of a model's snapshots."""
-    shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
+    # A snapshot that is being written would leave its file behind.
+    with model.snapshotting:
+        shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 
 
 def snapshot_folders(directory_path: Path) -> list[Path]:
