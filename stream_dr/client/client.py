@@ -277,9 +277,9 @@ class Client:
         self._service.send("DELETE", _path(name))
 
     def publish(self, name: str) -> JsonObject:
-        """Publish a model as it is now, whatever its policy. Return the same as `model`.
+        """Publish a model now, even if its policy would wait.
 
-        Raises NotFitted, ModelFailed.
+        Returns the model's description, as `model` does. Raises NotFitted, ModelFailed.
         """
         return dict(self._service.send("POST", f"{_path(name)}/publish").json())
 

@@ -15,7 +15,7 @@ def inspect(
 ) -> None:
     """Show a directory's log, schema and models.
 
-    Models are shown as their newest snapshots have them. The directory may be served meanwhile.
+    The state shown of a model is that of its newest snapshot. The directory may be served meanwhile.
     """
     from stream_dr.directory.inspect import inspect as describe
 

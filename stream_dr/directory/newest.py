@@ -38,10 +38,12 @@ class Newest(NamedTuple):
         return np.sqrt(scaler.var_) if self.blocks else np.zeros(0)
 
     def captured(self, projection: Projection) -> np.ndarray:
-        """Return the share (components,) of variance in the span of the first components.
+        """Return the cumulative share of the rows' variance that components capture.
 
-        Entry k is for the first k + 1 components of a linear projection. The total is the rows'
-        variance over all columns.
+        projection: a linear one.
+
+        Returns (components,). Entry k is the variance within the span of components 0 to k,
+        divided by the variance of all columns.
         """
         total = float((self.deviations(projection) ** 2).sum())
         loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009

@@ -182,10 +182,11 @@ class LDA(LinearClassifier, TwoStage):
         return np.where(within > NO_SPREAD * total, within, total)
 
     def _between(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return the part of wᵀ Cxx w (p,) that lies between classes.
+        """Return the between-class part of the scatter along each component, (p,).
 
-        A refined solution with `priors` was solved with the class means weighted by them, so they
-        weigh here, too.
+        It is Σ_j n_j (wᵀ m_j)², with m_j the mean of class j relative to the mean of all rows. A
+        refined solution with `priors` was solved with class means that they weighted, so they
+        weight the means here, too.
         """
         centres = (moments.cross / moments.label_weights).T @ loadings
         if self.priors is None or solution != "refined":

@@ -118,12 +118,9 @@ class SPCA(DependenceMethod):
             return vectors, values
         return np.hstack([vectors, self._without_dependence(vectors, more)]), np.append(values, np.zeros(more))
 
-    def _without_dependence(self, vectors: np.ndarray, more: int) -> np.ndarray:
-        """Return `more` orthonormal directions (features, more) orthogonal to `vectors`.
-
-        They are drawn at random.
-        """
-        drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), more))
+    def _without_dependence(self, vectors: np.ndarray, count: int) -> np.ndarray:
+        """Return random orthonormal directions orthogonal to `vectors`, (features, count)."""
+        drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), count))
         # Twice, because the first time leaves some of `vectors` by rounding.
         for _ in range(2):
             drawn = np.linalg.qr(drawn - vectors @ (vectors.T @ drawn))[0]

@@ -434,15 +434,16 @@ class Log(AbstractContextManager["Log"]):
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction, if the log ends where this writer left it.
+        """Open a transaction, unless another process has written to the log.
 
-        Locks may fail: a file system may lack them, or a directory may be copied into place. So
-        the end is compared within the transaction. An error in the with-block leaves open whether
-        it was committed. Raises DirectoryInUse.
+        The lock on the directory does not exclude that: a file system may lack locks, or the
+        directory may have been copied into place. After an error in the with-block it is unknown
+        whether the transaction was committed. Raises DirectoryInUse.
         """
         self._reconcile()
         try:
             with self._transaction() as (connection, index):
+                # The log ends elsewhere than where this writer left it.
                 if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
                     self._stop("another process has written to it")
                 yield connection

@@ -392,21 +392,22 @@ def _score(parts: Sequence[_Part], targets: np.ndarray, key: int | str) -> float
 
 
 def _predict(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
-    """Return the predicted targets of projected rows X.
+    """Predict the targets of projected rows X.
 
-    Z, targets: projected rows and their targets, from which to predict.
+    Z, targets: projected rows with known targets.
+    labels: number of labels.
 
-    None if least squares has more coefficients than half the rows.
+    Returns None if least squares would have more coefficients than half the known rows.
     """
     if targets.ndim == 1:
         return nearest(X, means_by_class(Z, targets, labels))
     if 2 * (Z.shape[1] + 1) > len(Z):
         return None
-    mean, deviation = Z.mean(axis=0), np.maximum(Z.std(axis=0), 1e-300)
-    design, design_of_X = ((rows - mean) / deviation for rows in (Z, X))
-    centre = targets.mean(axis=0)
-    coefficients = np.linalg.lstsq(design, targets - centre, rcond=1e-10)[0]
-    return design_of_X @ coefficients + centre
+
+    # Imported here because streams without such targets do not need it.
+    from sklearn.linear_model import LinearRegression
+
+    return np.asarray(LinearRegression().fit(Z, targets).predict(X))
 
 
 def _spread(numbers: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -177,8 +177,13 @@ def main() -> None:
         while done.done < done.runs:
             stop = min(done.done + PART, done.runs)
             done.add(stop, tried(make, done.done, stop, options.keep))
+    end(done)
+
+
+def end(done: record.Record) -> NoReturn:
+    """Print what the run did, and exit with 1 if a body did harm."""
     print(done.told())
-    harm = sum(done.counts[told] for told in HARM)
+    harm = sum(done.counts[outcome] for outcome in HARM)
     print(f"{harm} did harm")
     sys.exit(1 if harm else 0)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from stream_dr.errors import StreamDRError
 from stream_dr.models.saved import load
 from tests.campaigns import record
-from tests.campaigns.fuzz_codec import HARM, PART, tried
+from tests.campaigns.fuzz_codec import PART, end, tried
 from tests.campaigns.saved_mutants import Base, bases, mutant, used
 
 LIMIT = 64 << 20
@@ -60,10 +60,7 @@ def main() -> None:
     while done.done < done.runs:
         stop = min(done.done + PART, done.runs)
         done.add(stop, tried(make, done.done, stop, options.keep, judge))
-    print(done.told())
-    harm = sum(done.counts[told] for told in HARM)
-    print(f"{harm} did harm")
-    sys.exit(1 if harm else 0)
+    end(done)
 
 
 if __name__ == "__main__":
