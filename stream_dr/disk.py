@@ -15,10 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeGuard
 
+from stream_dr.aliases import FileName
 from stream_dr.errors import DirectoryInUse, InsufficientStorage, SourceMissing
 from stream_dr.failpoints import failpoint
-
-FileName = str | os.PathLike[str]
 
 TEMPORARY = ".tmp"
 """Suffix of files being written; one found later is what a crash left."""

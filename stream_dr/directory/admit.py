@@ -164,11 +164,8 @@ def _check_rows(estimator: Estimator, schema: Schema) -> None:
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
-    """Raise TooManyFeatures if the stream is wider than the estimator's own limit.
-
-    An estimator without the method `widest` has no such limit.
-    """
-    if schema.layout is None or not hasattr(estimator, "widest"):
+    """Raise TooManyFeatures if the stream is wider than the estimator's own limit."""
+    if schema.layout is None:
         return
     widest = estimator.widest(schema.layout == "sparse", schema.stated)
     if widest is not None and schema.features > widest:
@@ -180,7 +177,7 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
         )
 
 
-def try_batch(estimator: Estimator, block: Block, state: State = None) -> None:
+def try_batch(estimator: Estimator, block: Block, state: State | None = None) -> None:
     """Let a throw-away accumulator learn a few rows of the batch.
 
     The accumulator goes on from `state`, or begins empty if `state` is None. Raises the

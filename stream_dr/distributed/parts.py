@@ -11,7 +11,7 @@ Cost: learning costs what the models cost, a merge takes two passes over the sta
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from stream_dr.models.saved import estimator_of
 from stream_dr.models.schema import Limits, Schema, block_for, columns_in_order
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import AdditiveState, State
 from stream_dr.targets.targets import all_absent
 
 ProgressCallback = Callable[[Reference], None]
@@ -41,7 +41,7 @@ class PartialResult(NamedTuple):
         are no states and outlines.
     """
 
-    states: tuple[State, ...]
+    states: tuple[AdditiveState, ...]
     outlines: tuple[Block, ...]
     refusal: StreamDRError | None = None
 
@@ -89,8 +89,8 @@ def learn(
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(outline(block, any(e.most_label_sets(schema.features, block.sparse) for e in estimators)))
 
-    states = tuple(accumulator.freeze() for accumulator in accumulators)
-    return PartialResult(states, tuple(outlines))
+    learned = tuple(cast(AdditiveState, accumulator.freeze()) for accumulator in accumulators)
+    return PartialResult(learned, tuple(outlines))
 
 
 def merge(older: PartialResult, newer: PartialResult) -> PartialResult:

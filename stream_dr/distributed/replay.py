@@ -10,6 +10,7 @@ after any.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 from stream_dr.directory.admit import admit_block
 from stream_dr.directory.directory import Directory
@@ -22,7 +23,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.running.replay import Replay, ReplayReport, ReplaySettings, Watch
 from stream_dr.shards.dataset import Dataset, Shard
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import AdditiveState
 
 
 def replay_in_parts(
@@ -114,9 +115,9 @@ class _PartedReplay:
         self._replay.show("learning")
 
 
-def _take(model: Model, state: State, position: int) -> None:
+def _take(model: Model, state: AdditiveState, position: int) -> None:
     """Merge the state of a model's part into the model."""
     current = model.freeze().state
     if merges_parts(model.estimator) and current.rows + current.rows_skipped:
-        state = current.merge(state)
+        state = cast(AdditiveState, current).merge(state)
     model.resume(state, position)

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import UnknownEstimator, did_you_mean, unknown_parameter
 
 _PLACES = {
@@ -77,7 +78,7 @@ They are saved and loaded like estimators.
 """
 
 
-def make(key: str, params: dict[str, Any] | None = None, registry: Registry = ESTIMATORS) -> Any:
+def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATORS) -> Any:
     """Return an unfitted estimator by its registry key and parameters.
 
     Raises UnknownEstimator or InvalidParameter.

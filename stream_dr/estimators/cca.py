@@ -1,16 +1,17 @@
 """CCA: canonical correlation analysis by the two-stage method."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
 from stream_dr.estimators.fitting.two_stage import TwoStage
+from stream_dr.rows.inputs import RowsLike, TargetsLike
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, symmetric
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.moments.accumulator import MomentState
 
 
 @dataclass(eq=False, repr=False)
@@ -56,14 +57,14 @@ class CCA(TargetRegression, TwoStage):
     limit: ClassVar[str] = "there are at most as many as targets that do not follow from each other"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
 
-    def transform(self, X: Any, y: Any = None) -> np.ndarray:
+    def transform(self, X: RowsLike, y: TargetsLike = None) -> np.ndarray:
         """Project rows X (rows, features) to (rows, components) float64.
 
         y is ignored. Raises NotFitted before any row.
         """
         return super().transform(X)
 
-    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH = Cxy (Cyy)^(−1/2), and its size for the rounding test."""
         root = self._inverse_root(moments)
         return moments.cross @ root, root.shape[1] ** 0.5

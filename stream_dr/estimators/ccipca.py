@@ -11,10 +11,11 @@ generated text rows of 47,236 features (python benchmarks/recurrences.py energy 
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
 from stream_dr.estimators.fitting.mapping import (
     StateType,
@@ -26,7 +27,7 @@ from stream_dr.estimators.fitting.mapping import (
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
@@ -81,13 +82,13 @@ class CCIPCA(LinearGaussian):
 
     merges_as: ClassVar[str] = "PCA"
     limit: ClassVar[str] = "there are at most as many as features, and a row starts at most one"
-    state_type: ClassVar[Any] = StateType(CCIPCAState)
+    state_type: ClassVar[StateType] = StateType(CCIPCAState)
     fixed: ClassVar[tuple[str, ...]] = ("n_components", "amnesic", "center", "feature_map")
 
     n_components: int = 2
     amnesic: float = 2.0
     center: bool = True
-    feature_map: dict[str, Any] | None = None
+    feature_map: JsonDict | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter for n_components < 1 or above 2,000, amnesic < 0 or a center that is not a bool."""
@@ -96,11 +97,11 @@ class CCIPCA(LinearGaussian):
         check_choice("center", self.center, (True, False))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: State | None = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Accumulator:
         """Return a new accumulator, or one that continues from `state`."""
         return make_accumulator(self.feature_map, self._recurrence, state)
 
-    def _recurrence(self, state: State) -> CCIPCAAccumulator:
+    def _recurrence(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
     def solve(self, state: State) -> Projection:
@@ -129,7 +130,7 @@ class CCIPCA(LinearGaussian):
             projection.mean,
             projection.loadings,
             projection.eigenvalues,
-            float(state.variance[0]),
+            float(cast(CCIPCAState, state).variance[0]),
             np.ones(d),
             n,
             min(d, n),

@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, cla
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import EPS
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.moments.accumulator import MomentState
 
 
 @dataclass(eq=False, repr=False)
@@ -55,7 +55,7 @@ class ClassMeans(LinearClassifier):
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     needs_scatter: ClassVar[bool] = False
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors and eigenvalues of Sb."""
         vectors, values = moments.between()
         return vectors, values**2

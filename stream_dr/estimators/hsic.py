@@ -1,20 +1,22 @@
 """hsic: the Hilbert-Schmidt independence criterion of rows and targets."""
 
-from typing import Any, Literal
+from typing import Literal
 
+from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.dependence import criterion
 from stream_dr.estimators.fitting.moments import moments_of
 from stream_dr.estimators.spca import SPCA
+from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 
 
 def hsic(
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
+    X: RowsLike,
+    y: TargetsLike,
+    sample_weight: WeightsLike = None,
     *,
     kernel: Literal["linear", "delta", "rbf"] = "linear",
     sigma: float = 1.0,
-    feature_map: dict[str, Any] | None = None,
+    feature_map: JsonDict | None = None,
 ) -> float:
     """Return the Hilbert-Schmidt independence criterion of rows and targets.
 

@@ -1,17 +1,18 @@
 """HSL: hypergraph spectral learning by the two-stage method."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.feature_maps import feature_map
+from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.label_sets import most_sets
-from stream_dr.statistics.protocol import State
 
 
 class HSL(TwoStage):
@@ -79,7 +80,7 @@ class HSL(TwoStage):
         decay: float = 1.0,
         min_class_rows: int = 2,
         target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: dict[str, Any] | None = None,
+        feature_map: JsonDict | None = None,
         random_state: int | None = None,
     ) -> None:
         super().__init__(
@@ -117,7 +118,7 @@ class HSL(TwoStage):
         mapping = feature_map(self.feature_map)
         return most_sets(mapping.out_features(n_features), not mapping.sparse)
 
-    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH of the hypergraph, and its size for the rounding test."""
         k = len(moments.label_weights)
         # For one label a row all three Laplacians are the same.
@@ -129,7 +130,7 @@ class HSL(TwoStage):
         return state.label_set_cross(columns) * moments.scale[:, None], k**0.5
 
 
-def edge_columns(sets: Any, n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:
+def edge_columns(sets: tuple[tuple[int, ...], ...], n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:
     """Return the factors (sets, labels) of the rows of each label set.
 
     A factor is 1/√deg, for the star times 1/n_e [mathematics §3]. deg of a set is Σ n_e (clique)

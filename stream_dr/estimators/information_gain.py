@@ -1,10 +1,12 @@
 """InformationGain: keeps the features that tell most about the label."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.mapping import (
@@ -18,7 +20,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns, Projection
 from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import Accumulator, State
 
 _CHUNK = 1 << 20
 """Number of entries of the (features, labels) table worked on at a time."""
@@ -76,13 +78,13 @@ class InformationGain(AdditiveEstimator):
 
     limit: ClassVar[str] = "there are no more features"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
-    state_type: ClassVar[Any] = StateType(FeatureCounts)
+    state_type: ClassVar[StateType] = StateType(FeatureCounts)
     fixed: ClassVar[tuple[str, ...]] = ("feature_map",)
 
     n_components: int = 500
     _: KW_ONLY
     target: Literal["auto", "class", "multilabel"] = "auto"
-    feature_map: dict[str, Any] | None = None
+    feature_map: JsonDict | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter unless n_components ≥ 1 and target is known."""
@@ -90,7 +92,7 @@ class InformationGain(AdditiveEstimator):
         check_choice("target", self.target, ("auto", "class", "multilabel"))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: State | None = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Accumulator:
         """Return counts that start empty, or continue from `state`."""
         return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
@@ -159,7 +161,7 @@ class InformationGain(AdditiveEstimator):
         """Return the number of features to choose from, mapped if there is a map."""
         return int(inner_projection(self.projection()).n_features)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Return the names of the features kept.
 
         They are the table's, those of `input_features`, or x0, x1 … With a feature map they are

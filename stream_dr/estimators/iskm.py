@@ -9,10 +9,11 @@ skm_figure_6):
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import (
     StateType,
@@ -23,7 +24,7 @@ from stream_dr.estimators.fitting.mapping import (
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
@@ -90,13 +91,13 @@ class IncrementalSKM(Estimator):
         'those shorter than 1e-2 of the longest and, for a ≥ 1, those past classes less 1 are left out unless keep="all"'
     )
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
-    state_type: ClassVar[Any] = StateType(SKMState)
+    state_type: ClassVar[StateType] = StateType(SKMState)
     fixed: ClassVar[tuple[str, ...]] = ("n_components", "a", "feature_map")
 
     n_components: int = 2
     a: float = 1.0
     target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
-    feature_map: dict[str, Any] | None = None
+    feature_map: JsonDict | None = None
     keep: Literal["positive", "all"] = "positive"
 
     def check_parameters(self) -> None:
@@ -107,11 +108,11 @@ class IncrementalSKM(Estimator):
         check_choice("target", self.target, ("auto", "class"))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: State | None = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Accumulator:
         """Return a new accumulator, or one that continues from `state`."""
         return make_accumulator(self.feature_map, self._recurrence, state)
 
-    def _recurrence(self, state: State) -> SKMAccumulator:
+    def _recurrence(self, state: SKMState | None) -> SKMAccumulator:
         return SKMAccumulator(self.n_components, self.a, state)
 
     def solve(self, state: State) -> Projection:

@@ -1,11 +1,14 @@
 """KNearest: k nearest neighbours on a uniform sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils import Tags
 
+from stream_dr.aliases import FileName
 from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, unknown_parameter
 from stream_dr.estimators.fitting.holder import Holder, new_holder
 from stream_dr.estimators.fitting.label_column import one_label_a_row
@@ -15,6 +18,7 @@ from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.rows.block import Block
+from stream_dr.rows.inputs import RowsLike, TargetsLike
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
@@ -84,7 +88,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         check_positive_int("reservoir", self.reservoir)
         check_seed(self.random_state)
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters. Raises InvalidParameter."""
         if error := unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
@@ -92,18 +96,18 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     def accumulator(self, state: State | None = None) -> ReservoirAccumulator:
         """Return a reservoir that starts empty, or continues from `state`."""
-        return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, state)
+        return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, cast(Reservoir | None, state))
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return about 8 · reservoir · features bytes, dense."""
         return self.reservoir * 8 * (n_features + 3)
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: RowsLike, y: TargetsLike) -> Self:
         """Forget everything, then learn rows X (rows, features) with one label a row."""
         self.check_parameters()
         return self._learn(new_holder(self), X, y, refuse_empty=True)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: RowsLike, y: TargetsLike, classes: ArrayLike | None = None) -> Self:
         """Learn more rows X (rows, features) with one label a row.
 
         The state is unchanged on error. `classes` is ignored, for callers used to scikit-learn's
@@ -114,7 +118,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         holder.check(self)
         return self._learn(holder, X, y)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most frequent label (rows,) among each row's neighbours.
 
         Of equally frequent labels it is the first in `classes_`. Raises NotFitted, WidthMismatch.
@@ -122,14 +126,14 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         rows = self._rows(X)
         return self.classes_[self._search().predict(rows)]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return the share (rows, classes) float64 of each class among the neighbours."""
         rows, search = self._rows(X), self._search()
         shares = np.zeros((rows.shape[0], len(self.classes_)))
         shares[:, search.classes_] = search.predict_proba(rows)
         return shares
 
-    def kneighbors(self, X: Any = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
+    def kneighbors(self, X: RowsLike = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """Return distances (rows, k) and places (rows, k) of the nearest sampled rows.
 
         Places are row numbers in `state_.kept`, nearest first.
@@ -156,7 +160,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         self.holder_ = new_holder(self, self.state_.merge(other.state_), mine.names or theirs.names)
         return self
 
-    def save(self, path: Any) -> None:
+    def save(self, path: FileName) -> None:
         """Write parameters and sample to one file.
 
         `stream_dr.load` restores this classifier from it, bit-equal.
@@ -168,7 +172,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     @property
     def state_(self) -> Reservoir:
         """The sample and its labels, immutable. Raises NotFitted before any row."""
-        return self.holder().accumulator.freeze()
+        return cast(Reservoir, self.holder().accumulator.freeze())
 
     @property
     def classes_(self) -> np.ndarray:
@@ -196,7 +200,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "holder_" in vars(self)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -208,7 +212,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         self.holder_.check(self)
         return self.holder_
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: RowsLike) -> Any:
         """Return the rows to classify, named columns in the order learned.
 
         Raises WidthMismatch, EmptyInput.
@@ -218,7 +222,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
         return rows
 
-    def _in_order(self, holder: Holder, X: Any) -> tuple[Any, tuple[str, ...] | None]:
+    def _in_order(self, holder: Holder, X: RowsLike) -> tuple[Any, tuple[str, ...] | None]:
         """Return the rows in the learned order of columns, and the columns' names.
 
         Raises WidthMismatch if the columns differ from those of the first rows, by name or number.
@@ -248,7 +252,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             holder.searched = KNeighborsClassifier(k).fit(state.kept, codes)
         return holder.searched
 
-    def _learn(self, holder: Holder, X: Any, y: Any, refuse_empty: bool = False) -> Self:
+    def _learn(self, holder: Holder, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
         rows, names = self._in_order(holder, X)
         if refuse_empty and 0 in rows.shape:
             what = "sample" if not rows.shape[0] else "feature"

@@ -1,7 +1,7 @@
 """LaplacianEigenmaps: coordinates that keep neighbours together, on a sample."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from stream_dr.estimators.fitting.mapping import inner_projection
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
@@ -100,4 +100,4 @@ class LaplacianEigenmaps(Embedding):
         If there are several, each is a cluster of its own and coordinates in one say nothing about
         the others. Raise n_neighbors until there is one.
         """
-        return int(inner_projection(self.projection()).parts)
+        return cast(Eigenmap, inner_projection(self.projection())).parts

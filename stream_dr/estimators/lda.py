@@ -13,7 +13,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_number
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.moments.accumulator import MomentState
 
 NO_SPREAD = 1e-9
 """Share of the variance below which a within-class variance counts as rounding. Eigenvalues this near
@@ -113,11 +113,11 @@ class LDA(LinearClassifier, TwoStage):
         if abs(sum(self.priors) - 1.0) > 1e-5:
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
-    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH = Cxy diag(n_j^−1/2), and its size for the rounding test."""
         return _weighted(moments), len(moments.label_weights) ** 0.5
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return at most (classes with weight − 1) directions.
 
         With `priors` they are turned within their span.

@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
 from stream_dr.estimators.fitting.two_stage import TwoStage
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.moments.accumulator import MomentState
 
 
 @dataclass(eq=False, repr=False)
@@ -41,7 +41,7 @@ class OPLS(TargetRegression, TwoStage):
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
 
-    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH = Cxy, and its size for the rounding test."""
         return moments.cross, moments.target_size
 

@@ -14,6 +14,7 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
 from stream_dr.solve.spectral import symmetric
+from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.protocol import State
 
 
@@ -142,7 +143,7 @@ class PCA(LinearGaussian, ClosedForm):
         axes = unscaled(loadings, m.scale)
         return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors above the rank cut."""
         if moments.scatter is None:
             raise NeedsRefine(

@@ -9,7 +9,7 @@ from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import rotations
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.moments.accumulator import MomentState
 
 
 @dataclass(eq=False, repr=False)
@@ -68,7 +68,7 @@ class PLSDA(TargetRegression):
 
     n_components: int | None = 2
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return n_components directions, or as many as there is covariance left for."""
         cross = moments.cross
         most = len(cross) if self.n_components is None else self.n_components

@@ -7,7 +7,7 @@ from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.margin import margin_directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_number
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.moments.accumulator import MomentState
 
 
 @dataclass(eq=False, repr=False)
@@ -61,7 +61,7 @@ class SKM(ClosedForm):
         """True unless a = 1, when Cxx is not needed."""
         return float(self.a) != 1.0
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return directions by algebraic eigenvalue.
 
         Only those of positive eigenvalue, unless n_components asks for more.

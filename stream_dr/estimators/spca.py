@@ -9,8 +9,8 @@ from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.dependence import DependenceMethod
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
-from stream_dr.statistics.protocol import State
 
 
 class KernelKinds:
@@ -108,7 +108,7 @@ class SPCA(DependenceMethod):
             Fourier(self.n_fourier, float(self.sigma), self.random_state or 0) if self.kernel == "rbf" else "indicator"
         )
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the left singular vectors of Cxy, none if it is only rounding."""
         vectors, values = moments.reduced(moments.cross, moments.target_size)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)

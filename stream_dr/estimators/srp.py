@@ -11,8 +11,8 @@ from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.dependence import DependenceMethod
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
-from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import Label
 
 
@@ -89,7 +89,7 @@ class SRP(DependenceMethod):
         """
         return Fourier(int(self.n_components or 10), float(self.sigma), self.random_state or 0)
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return Cxy R, or Cxψ, and no direction if Cxy is only rounding."""
         cross = moments.cleaned(moments.cross, moments.target_size)
         if not cross.any():

@@ -14,8 +14,8 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.solve.discriminant import combined_diagonal
 from stream_dr.solve.spectral import EPS, algebraic
+from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
-from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
 
@@ -117,7 +117,7 @@ class WMV(ClosedForm):
         waiting = {} if self.keeps_class_scatter() else dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip(moments.labels, factors, strict=True)) | waiting
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return eigenvectors of Xᵀ L X.
 
         Only those of positive eigenvalue, unless n_components asks for more.
@@ -136,7 +136,7 @@ class WMV(ClosedForm):
             total += factor * state.scale * state.class_scatter.scatter[j] * moments.scale[:, None] * moments.scale
         return self.directions_on(moments._replace(scatter=total), state)
 
-    def directions_on(self, moments: Moments, state: State) -> Directions:
+    def directions_on(self, moments: Moments, state: MomentState) -> Directions:
         """Return the same directions, if the scatter of `moments` is Σ_k d_k T_k."""
         C = self.class_pairs(moments)
         scatter = moments.scatter

@@ -28,7 +28,7 @@ from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import oriented
-from stream_dr.statistics.protocol import AdditiveAccumulator, State
+from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.targets import Label
 
 log = logging.getLogger("stream_dr.model")
@@ -57,7 +57,7 @@ class Learner(Protocol):
         """Estimator that learns."""
 
     @property
-    def initial_state(self) -> State:
+    def initial_state(self) -> State | None:
         """State from which learning continues. None if it begins empty."""
 
 
@@ -141,7 +141,7 @@ class Model:
 
         self.status = "catching_up"
         self.position = self.log_end = self.unlearn_horizon = start - 1
-        self.accumulator: AdditiveAccumulator = estimator.accumulator()
+        self.accumulator: Accumulator = estimator.accumulator()
         self.failure: Failure | None = None
         self.advance_seconds = 0.0
         self.advanced_rows = 0

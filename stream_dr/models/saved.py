@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr import __version__
+from stream_dr.aliases import FileName
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, LimitExceeded
 from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -35,7 +36,7 @@ from stream_dr.models.snapshot_file import (
 from stream_dr.statistics.protocol import unpack
 
 
-def save(estimator: Any, path: str | Path) -> None:
+def save(estimator: Any, path: FileName) -> None:
     """Write an estimator or KNearest, fitted or not, to a file.
 
     Raises UnknownEstimator if it is not registered. Raises InvalidParameter if a parameter is no

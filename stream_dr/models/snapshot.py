@@ -38,7 +38,7 @@ from stream_dr.models.snapshot_file import (
     write_file,
 )
 from stream_dr.models.versions import Published
-from stream_dr.statistics.protocol import AdditiveAccumulator, State, pack, unpack
+from stream_dr.statistics.protocol import Accumulator, State, pack, unpack
 
 SNAPSHOTS_KEPT = 2
 """Number of snapshots kept for each model."""
@@ -214,7 +214,7 @@ def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) 
         raise
 
 
-def first_accumulator(model: Model, directory_path: Path) -> AdditiveAccumulator:
+def first_accumulator(model: Model, directory_path: Path) -> Accumulator:
     """Return an accumulator with what a model knew before its first event.
 
     Raises DamagedFile.
@@ -292,7 +292,7 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
             f"{path} is at position {max(metadata['position'], unlearn_horizon)}, the log ends at {last}."
         )
 
-    state = unpack(model.estimator.state_type, part("state", arrays), metadata["state"])
+    state: State = unpack(model.estimator.state_type, part("state", arrays), metadata["state"])
     model.resume(state, metadata["position"], unlearn_horizon)
     model.set_log_end(model.log_end, model.names or (tuple(metadata["names"]) if metadata.get("names") else None))
     _restore_published_from(model, arrays, metadata)

@@ -23,7 +23,7 @@ from stream_dr.disk import check_room, write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
 from stream_dr.models.schema import JsonDict
 from stream_dr.projection import Columns, Linear, Projection
-from stream_dr.statistics.protocol import STATES, State, pack, unpack
+from stream_dr.statistics.protocol import STATES, Packable, pack, unpack
 
 Arrays = dict[str, np.ndarray]
 """Arrays by name."""
@@ -88,7 +88,7 @@ def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
     return arrays, _checked(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
 
-def packed(prefix: str, state: State) -> tuple[Arrays, JsonDict]:
+def packed(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
     """Return a State's arrays and description.
 
     The arrays' names begin with the prefix. The description is under the prefix.

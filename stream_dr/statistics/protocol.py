@@ -13,16 +13,62 @@ states also have `merge(other) → State` and, through their accumulator, `remov
 estimator, and nothing is pickled.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from stream_dr.checks import typed
+from stream_dr.errors import CannotUnlearn
 from stream_dr.rows.block import Block
 from stream_dr.targets.label_codes import Label
 
-State = Any
-"""Any NamedTuple as described in the module's docstring."""
+
+class Packable(Protocol):
+    """An immutable NamedTuple that `pack` takes; the module's docstring lists its fields."""
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays fit each other."""
+        ...
+
+
+Packed = TypeVar("Packed", bound=Packable)
+
+
+class State(Packable, Protocol):
+    """All that an estimator remembers of a stream."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows learned."""
+        ...
+
+    @property
+    def rows_skipped(self) -> int:
+        """Number of rows left out because they had no target."""
+        ...
+
+    @property
+    def n_features(self) -> int:
+        """Width so far, 0 before the first batch."""
+        ...
+
+    @property
+    def target_kind(self) -> str | None:
+        """Kind of targets, or None before there are any."""
+        ...
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """Vocabulary in order of first appearance."""
+        ...
+
+
+class AdditiveState(State, Protocol):
+    """A state that is a sum, so that the states of two streams can be merged."""
+
+    def merge(self, other: Any) -> Self:
+        """Return the state of both streams. Raises CannotMerge."""
+        ...
 
 
 class Accumulator(Protocol):
@@ -72,6 +118,13 @@ class Accumulator(Protocol):
         """Learn one batch, whose targets are a Targets value if there are any."""
         ...
 
+    def remove(self, block: Block) -> None:
+        """Remove a batch learned before.
+
+        Raises CannotUnlearn if more would be removed than was learned, or if the state is no sum.
+        """
+        ...
+
     def freeze(self) -> State:
         """Return the State so far. Later adds do not change it."""
         ...
@@ -89,19 +142,14 @@ class AccumulatorBase:
         """Labels with a row that was not unlearned."""
         return self.labels
 
-
-class AdditiveAccumulator(Accumulator, Protocol):
-    """An accumulator whose state is a sum, so that batches can be removed."""
-
     def remove(self, block: Block) -> None:
-        """Remove a batch learned before.
+        """Raise CannotUnlearn, since the state is no sum."""
+        raise CannotUnlearn(
+            "a sequential recurrence cannot take rows out again. Rebuild from the log without those rows."
+        )
 
-        Raises CannotUnlearn if more would be removed than was learned.
-        """
-        ...
 
-
-def pack(state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def pack(state: Packable) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return a State as named C-ordered arrays and a JSON-able description.
 
     `unpack` inverts it exactly.
@@ -110,13 +158,13 @@ def pack(state: State) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, _describe(state, "", arrays)
 
 
-def unpack(kind: type, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> State:
+def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Packed:
     """Return the State of class `kind` from the arrays and description of `pack`.
 
     Classes of nested states are those named in the description. Raises DamagedFile for arrays of
     another state, and any error that a description may cause that `pack` never returns.
     """
-    state = _restore(kind, "", arrays, description)
+    state: Packed = _restore(kind, "", arrays, description)
     state.check()
     return state
 

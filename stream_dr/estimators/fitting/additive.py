@@ -4,13 +4,15 @@ Such an estimator takes weights, and what it learned can be added to another's o
 Recurrences do not have these arguments at all, so no signature promises what is then refused.
 """
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self, cast
 
 from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.holder import new_holder
 from stream_dr.estimators.fitting.mapping import same_parameters
 from stream_dr.rows.batches import as_block, split
+from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.statistics.protocol import AdditiveState
 
 
 class AdditiveEstimator(Estimator):
@@ -19,14 +21,14 @@ class AdditiveEstimator(Estimator):
     additive: ClassVar[bool] = True
     merges: ClassVar[bool] = True
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
         """Forget everything, then learn rows X (rows, features).
 
         With targets y and weights (rows,).
         """
         return self._fit(X, y, sample_weight)
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
         """Learn more rows X (rows, features), targets y, weights (rows,).
 
         The state is unchanged on error.
@@ -55,12 +57,12 @@ class AdditiveEstimator(Estimator):
                 f"states of features {theirs.names} and {mine.names} cannot be merged: learn both in one order of columns."
             )
 
-        state = mine.accumulator.freeze().merge(theirs.accumulator.freeze())
+        state = cast(AdditiveState, mine.accumulator.freeze()).merge(theirs.accumulator.freeze())
         self.holder_ = new_holder(self, state, names)
         self.holder_.shown = mine.shown
         return self
 
-    def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def unlearn(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
         """Remove rows X (rows, features) learned before with these targets and weights.
 
         With decay < 1 they are taken as the newest rows learned, in their order. Raises

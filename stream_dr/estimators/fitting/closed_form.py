@@ -9,10 +9,11 @@ import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
@@ -30,13 +31,17 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
+from stream_dr.rows.inputs import RefineSource
 from stream_dr.solve.spectral import canonical, signed
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.state import check_kept, moment_bytes
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
+
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.refining import Refining
 
 Directions = tuple[np.ndarray, np.ndarray]
 """Loadings (features, components) and eigenvalues (components,), largest first."""
@@ -80,7 +85,7 @@ class ClosedForm(AdditiveEstimator):
         Labels that wait for `min_class_rows` rows, sorted.
     """
 
-    state_type: ClassVar[Any] = StateType(MomentState)
+    state_type: ClassVar[StateType] = StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
     encoding: ClassVar[str] = "indicator"
     needs_scatter: ClassVar[bool] = True
@@ -100,7 +105,7 @@ class ClosedForm(AdditiveEstimator):
     decay: float = 1.0
     min_class_rows: int = 2
     target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
-    feature_map: dict[str, Any] | None = None
+    feature_map: JsonDict | None = None
     random_state: int | None = None
 
     def check_parameters(self) -> None:
@@ -127,11 +132,11 @@ class ClosedForm(AdditiveEstimator):
         """Raise InvalidParameter if n_components is outside its range."""
         check_positive_int("n_components", self.n_components, optional=True)
 
-    def accumulator(self, state: State | None = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Accumulator:
         """Return a new accumulator of moments, or one that continues from `state`."""
         return make_accumulator(self.feature_map, self._moment_accumulator, state)
 
-    def _moment_accumulator(self, state: State) -> MomentAccumulator:
+    def _moment_accumulator(self, state: MomentState | None) -> MomentAccumulator:
         return MomentAccumulator(
             self.target_encoding(),
             scatter=self.scatter_kept(),
@@ -166,7 +171,7 @@ class ClosedForm(AdditiveEstimator):
 
         It has no component if the state holds only rounding.
         """
-        inner = inner_state(state)
+        inner = cast(MomentState, inner_state(state))
         check_kept(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
@@ -178,12 +183,12 @@ class ClosedForm(AdditiveEstimator):
         """Return the moments that `state` is solved from."""
         return moments_of(state, bool(self.standardize), self.min_class_rows)
 
-    def classes_waiting(self, learned: Any) -> tuple[Label, ...]:
+    def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
         """Return the labels, sorted, that wait for `min_class_rows` rows.
 
         learned: a state or an accumulator.
         """
-        at = np.flatnonzero(labels_waiting(learned, self.min_class_rows))
+        at = np.flatnonzero(labels_waiting(cast(MomentState, learned), self.min_class_rows))
         return tuple(sorted(learned.labels[j] for j in at))
 
     @property
@@ -233,10 +238,10 @@ class ClosedForm(AdditiveEstimator):
         return None
 
     @abstractmethod
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues, largest first, from the moments."""
 
-    def directions_on(self, moments: Moments, state: State) -> Directions:
+    def directions_on(self, moments: Moments, state: MomentState) -> Directions:
         """Return the directions from the moments of a basis.
 
         Refine has measured the scatter on that basis.
@@ -261,7 +266,9 @@ class ClosedForm(AdditiveEstimator):
         """Return the point (features,) that rows are centred on before projecting."""
         return moments.mean
 
-    def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20, resume: Any = None) -> Self:
+    def refine(
+        self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: "Refining | None" = None
+    ) -> Self:
         """Replace the projection by the exact one, through passes over `source`.
 
         The refined projection stays until the next refine. `refine_report_` has residual and angle

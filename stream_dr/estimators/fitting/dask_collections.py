@@ -9,7 +9,7 @@ costs more than learning.
 """
 
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -18,11 +18,23 @@ from stream_dr.errors import CannotMerge, ClusterError, InvalidRows, InvalidTarg
 from stream_dr.estimators.fitting.holder import Holder, new_holder
 from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.rows.block import Block
+from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.targets.parsing import parse_targets
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def learn_collections(estimator: Any, rows: Block) -> Holder:
+    from stream_dr.estimators.fitting.estimator import Estimator
+
+Collection = Any
+"""Array or dataframe of Dask, which is imported only where a collection comes in."""
+
+Delayed = Any
+"""Dask's delayed value of one block."""
+
+
+def learn_collections(estimator: "Estimator", rows: Block) -> Holder:
     """Return the Holder of an estimator that has learned all blocks.
 
     Parameters
@@ -63,7 +75,7 @@ def learn_collections(estimator: Any, rows: Block) -> Holder:
     return new_holder(estimator, merged.state_, merged.holder_.names)
 
 
-def project_collection(estimator: Any, X: Any) -> Any:
+def project_collection(estimator: "Estimator", X: Collection) -> Collection:
     """Return the collection's rows projected, lazily and block by block.
 
     The result is an array (rows, components), or a dataframe of components.
@@ -80,7 +92,7 @@ def project_collection(estimator: Any, X: Any) -> Any:
     return X.map_partitions(_transform_frame, estimator, names, meta=meta_frame)
 
 
-def _cannot_merge_blocks(estimator: Any) -> CannotMerge:
+def _cannot_merge_blocks(estimator: "Estimator") -> CannotMerge:
     if estimator.merges:
         return CannotMerge(
             "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with one "
@@ -104,7 +116,7 @@ def _check_workers() -> None:
         raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
 
 
-def _blocks(name: str, collection: Any) -> list[Any]:
+def _blocks(name: str, collection: Collection) -> list[Delayed]:
     """Return the collection's blocks of rows, as Dask's delayed values."""
     if kind_of(collection) not in DASK:
         raise InvalidTargets(
@@ -119,7 +131,7 @@ def _blocks(name: str, collection: Any) -> list[Any]:
     return list(np.ravel(collection.to_delayed()))
 
 
-def _blocks_along(name: str, collection: Any, X: Any) -> list[Any]:
+def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Delayed]:
     """Return the blocks of y or weights that go with X's rows.
 
     If there is no collection, return None for each block.
@@ -144,7 +156,7 @@ def _blocks_along(name: str, collection: Any, X: Any) -> list[Any]:
     return blocks
 
 
-def _with_kind(estimator: Any, y: Any) -> Any:
+def _with_kind(estimator: "Estimator", y: Collection) -> "Estimator":
     """Return a new estimator of the same parameters, with the kind of targets decided.
 
     The first block decides it, as in a stream.
@@ -156,20 +168,20 @@ def _with_kind(estimator: Any, y: Any) -> Any:
     return learner
 
 
-def _learn_block(estimator: Any, X: Any, y: Any, weights: Any) -> Any:
+def _learn_block(estimator: "Estimator", X: RowsLike, y: TargetsLike, weights: WeightsLike) -> "Estimator":
     options = {} if weights is None else {"sample_weight": weights}
     return clone(estimator).partial_fit(X, y, **options)
 
 
-def _merge_states(older: Any, newer: Any) -> Any:
+def _merge_states(older: "Estimator", newer: "Estimator") -> "Estimator":
     return copy(older).merge(newer)
 
 
-def _transform_block(block: Any, estimator: Any) -> np.ndarray:
+def _transform_block(block: RowsLike, estimator: "Estimator") -> np.ndarray:
     return np.asarray(estimator.transform(block), dtype=np.float64)
 
 
-def _transform_frame(part: Any, estimator: Any, names: list[str]) -> Any:
+def _transform_frame(part: "pd.DataFrame", estimator: "Estimator", names: list[str]) -> "pd.DataFrame":
     import pandas as pd
 
     return pd.DataFrame(_transform_block(part, estimator), columns=names, index=part.index)

@@ -13,18 +13,21 @@ and `state_bytes`.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sized
 from copy import copy
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+from sklearn.utils import Tags
 
+from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired, unknown_parameter
 from stream_dr.estimators.fitting.dask_collections import learn_collections, project_collection
 from stream_dr.estimators.fitting.documented import documented
 from stream_dr.estimators.fitting.fewer_components import warn_fewer_components, warn_fewer_components_early
 from stream_dr.estimators.fitting.holder import Holder, new_holder
-from stream_dr.estimators.fitting.mapping import takes_tables, warn_other_columns
+from stream_dr.estimators.fitting.mapping import StateType, takes_tables, warn_other_columns
 from stream_dr.estimators.fitting.named_columns import in_learned_order, parse_rows, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
@@ -34,9 +37,10 @@ from stream_dr.projection import LinearProjection, Projection
 from stream_dr.rows.batches import as_block, batches, split
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import tables_of
+from stream_dr.rows.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.rows.raw_rows import places
-from stream_dr.statistics.protocol import Accumulator, AdditiveAccumulator, State
+from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, check_label_type
@@ -78,7 +82,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         The accumulator and the last solution from it. Internal; use `state_`.
     """
 
-    state_type: ClassVar[Any]
+    state_type: ClassVar[StateType]
     """Class of its State."""
     target_kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of targets it learns from. Empty for unsupervised ones, which ignore y."""
@@ -96,7 +100,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     """Reason why there may be fewer components than asked for."""
 
     # Defaults of parameters that only some estimators have.
-    feature_map: dict[str, Any] | None = None
+    feature_map: JsonDict | None = None
     n_components: int | float | None = None
     radius: float | None = None
     random_state: int | None = None
@@ -111,7 +115,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """Raise InvalidParameter if a parameter is outside its range."""
 
     @abstractmethod
-    def accumulator(self, state: State | None = None) -> AdditiveAccumulator:
+    def accumulator(self, state: State | None = None) -> Accumulator:
         """Return a new accumulator, or one that continues from `state`."""
 
     @abstractmethod
@@ -124,6 +128,17 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         n_targets: number of labels or target columns.
         """
+
+    def scatter_kept(self) -> str:
+        """Return the part of Cxx that is kept: "exact", "diagonal", "auto", or "" if none is."""
+        return ""
+
+    def widest(self, sparse: bool, stated: int) -> int | None:
+        """Return the largest number of features, or None without a limit.
+
+        A batch of more features is refused. stated: width that sparse rows state, or 0.
+        """
+        return None
 
     def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), up to a factor.
@@ -141,7 +156,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return 0
 
-    def classes_waiting(self, learned: Any) -> tuple[Label, ...]:
+    def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
         """Return the labels, sorted, that have too few rows to count as classes yet.
 
         learned: a state or an accumulator. The default has no such labels.
@@ -155,7 +170,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
         """Forget everything, then learn rows X (rows, features) with targets y.
 
         Warns FewerComponents if n_components is more than there can be.
@@ -170,14 +185,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return self._fit(X, y, None)
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
         """Learn more rows X (rows, features) with targets y.
 
         An empty batch is legal. The state is unchanged on error.
         """
         return self._partial_fit(X, y, None)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: RowsLike) -> np.ndarray:
         """Project rows X (rows, features) to (rows, components).
 
         Float32 rows give float32, all others float64. Warns FewerComponents once a fit if there
@@ -209,14 +224,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             "stream. Use an additive estimator: PCA or SKM."
         )
 
-    def unlearn(self, X: Any, y: Any = None) -> Self:
+    def unlearn(self, X: RowsLike, y: TargetsLike = None) -> Self:
         """Remove rows learned before. Raises CannotUnlearn."""
         raise CannotUnlearn(
             f"{type(self).__name__} is a sequential recurrence: rows cannot be taken out again. "
             "Use an additive estimator (PCA or SKM), or rebuild from the log without those rows."
         )
 
-    def refine(self, source: Any, tol: float = 1e-6, max_passes: int = 20) -> Self:
+    def refine(self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20) -> Self:
         """Replace the projection by the exact one through passes over `source`.
 
         Raises CannotRefine.
@@ -225,7 +240,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         raise no_refine(self)
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters. Raises InvalidParameter.
 
         Parameters of solving (gamma, standardize …) count from the next projection on. Those of
@@ -239,7 +254,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             self.holder_.projection = None
         return self
 
-    def save(self, path: Any) -> None:
+    def save(self, path: FileName) -> None:
         """Write parameters, state and the projection shown last to one file.
 
         `stream_dr.load` restores this estimator from it, bit-equal. The next projection keeps the
@@ -338,14 +353,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def __sklearn_is_fitted__(self) -> bool:
         return "holder_" in vars(self)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required = bool(self.target_kinds)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _fit(self, X: Any, y: Any, weights: Any) -> Self:
+    def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         self.check_parameters()
         rows = as_block(X, y, weights)
         if kind_of(rows.X) in DASK:
@@ -358,7 +373,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         warn_fewer_components_early(self)
         return self
 
-    def _partial_fit(self, X: Any, y: Any, weights: Any) -> Self:
+    def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         self.check_parameters()
         holder = self.holder_ if "holder_" in vars(self) else new_holder(self)
         holder.check(self)
@@ -415,7 +430,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """True if the block may have any columns, since each goes by its name."""
         return self.columns_by_name() and bool(block.names) and block.names != places(block.X)
 
-    def _parse_targets(self, accumulator: Accumulator, y: Any, rows: int) -> Targets | None:
+    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         if not self.target_kinds:
             return None
         if y is None:
@@ -423,14 +438,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from "
                 f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
             )
-        if rows == 0 and not isinstance(y, Targets) and len(y) == 0:
+        if rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
             # An empty batch decides no kind.
             return None
         targets = parse_targets(y, rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
-    def project(self, projection: Any, X: Any, keep_dtype: bool = False) -> np.ndarray:
+    def project(self, projection: Any, X: RowsLike, keep_dtype: bool = False) -> np.ndarray:
         """Return X, rows or a Block of them, projected in float64.
 
         Named columns are brought into the stream's order, unless a map goes by name. keep_dtype:

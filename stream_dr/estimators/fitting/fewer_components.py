@@ -4,12 +4,15 @@ import inspect
 import warnings
 from contextlib import suppress
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stream_dr.errors import FewerComponents, StreamDRError
 
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.estimator import Estimator
 
-def warn_fewer_components(estimator: Any, components: int, stacklevel: int = 4) -> None:
+
+def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: int = 4) -> None:
     """Warn FewerComponents if there are fewer components than n_components.
 
     Each n_components is warned about once.
@@ -30,7 +33,7 @@ def warn_fewer_components(estimator: Any, components: int, stacklevel: int = 4) 
     )
 
 
-def warn_fewer_components_early(estimator: Any) -> None:
+def warn_fewer_components_early(estimator: "Estimator") -> None:
     """Warn after a fit already, where the number of rows, features or labels may be too small.
 
     Only then is a projection solved for the warning.
@@ -43,7 +46,7 @@ def warn_fewer_components_early(estimator: Any) -> None:
             warn_fewer_components(estimator, estimator.rank_, stacklevel=5)
 
 
-def _asks_for_more(estimator: Any, components: int) -> bool:
+def _asks_for_more(estimator: "Estimator", components: int) -> bool:
     """True if n_components is a number above `components` and not the default."""
     asked = estimator.n_components
     if not isinstance(asked, Integral) or asked <= components:

@@ -8,12 +8,24 @@ merged or saved.
 
 from copy import deepcopy
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import Product, oriented
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import Accumulator, State
+
+
+class Learner(Protocol):
+    """An estimator or classifier that learns into an accumulator."""
+
+    fixed: ClassVar[tuple[str, ...]]
+    """Parameters of the accumulator, which may not change once rows were learned."""
+
+    def accumulator(self, state: State | None = None) -> Accumulator:
+        """Return a new accumulator, or one that continues from `state`."""
+        ...
 
 
 class Holder:
@@ -42,7 +54,7 @@ class Holder:
     """
 
     def __init__(
-        self, accumulator: Any, names: tuple[str, ...] | None = None, made_with: dict[str, Any] | None = None
+        self, accumulator: Accumulator, names: tuple[str, ...] | None = None, made_with: JsonDict | None = None
     ) -> None:
         self.accumulator = accumulator
         self.names = names
@@ -56,7 +68,7 @@ class Holder:
         self.refined: Projection | None = None
         self.shown: Projection | None = None
         self.searched: Any = None
-        self.warned_n_components: int | None = None
+        self.warned_n_components: int | float | None = None
 
     def show(self, solved: Projection, covariance_product: Product) -> Projection:
         """Cache a projection until the next update, and return it.
@@ -70,7 +82,7 @@ class Holder:
         self.projection = solved.prepared() if isinstance(solved, Linear) else solved
         return self.projection
 
-    def copy(self, estimator: Any) -> "Holder":
+    def copy(self, estimator: Learner) -> "Holder":
         """Return a holder that continues from here, while this one stays as it is.
 
         Copies the state.
@@ -80,7 +92,7 @@ class Holder:
         copied.warned_n_components = self.warned_n_components
         return copied
 
-    def check(self, estimator: Any) -> None:
+    def check(self, estimator: Learner) -> None:
         """Raise InvalidParameter if the estimator's parameters have changed.
 
         Only parameters that the accumulator was made with count.
@@ -98,7 +110,7 @@ class Holder:
                 )
 
 
-def new_holder(estimator: Any, state: State | None = None, names: tuple[str, ...] | None = None) -> Holder:
+def new_holder(estimator: Learner, state: State | None = None, names: tuple[str, ...] | None = None) -> Holder:
     """Return a Holder for an estimator and its current parameters.
 
     It is empty, or continues from `state`.

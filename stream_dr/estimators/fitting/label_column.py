@@ -1,22 +1,23 @@
 """label_column: y in the shape that scikit-learn's classifiers take, one label a row."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
+from stream_dr.rows.inputs import TargetsLike
 
-def one_label_a_row(y: Any, stacklevel: int) -> Any:
+
+def one_label_a_row(y: TargetsLike, stacklevel: int) -> TargetsLike:
     """Return y, with a single column (rows, 1) flattened to (rows,).
 
     Then it warns as scikit-learn does. Any other y is returned as it is.
     """
-    if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
+    if not isinstance(y, np.ndarray) or y.ndim != 2 or y.shape[1] != 1:
         return y
     warnings.warn(
         "A column-vector y was passed when a 1d array was expected; it is read as one label a row.",
         DataConversionWarning,
         stacklevel=stacklevel + 1,
     )
-    return y[:, 0] if isinstance(y, np.ndarray) else y
+    return y[:, 0]

@@ -6,9 +6,10 @@ alike [mathematics §10].
 """
 
 import warnings
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 
 from stream_dr.errors import Uncalibrated
@@ -19,6 +20,7 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.projection import LinearProjection
 from stream_dr.readout import LOG_POSTERIORS, Readout
+from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Targets
 
@@ -39,7 +41,9 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
     predicts_with_all = True
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, classes: ArrayLike | None = None
+    ) -> Self:
         """Learn more rows X (rows, features), targets y, weights (rows,).
 
         The state is unchanged on error. `classes` is ignored, for callers used to scikit-learn's
@@ -47,14 +51,14 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         """
         return super().partial_fit(X, y, sample_weight)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most probable label (rows,) of each row.
 
         Raises NotFitted, WidthMismatch, NotFinite.
         """
         return self._readout().predicted(self._scores(X))
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.
 
         Columns are in the order of `classes_`. Warns Uncalibrated if the solution is diagonal:
@@ -64,7 +68,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         self._warn_uncalibrated()
         return self._readout().probabilities(scores)
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: RowsLike) -> np.ndarray:
         """Return logarithms (rows, classes) float64 of the posterior probabilities.
 
         Warns Uncalibrated, as predict_proba.
@@ -73,7 +77,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         self._warn_uncalibrated()
         return np.asarray(log_softmax(scores, axis=1))
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: RowsLike) -> np.ndarray:
         """Return log posteriors (rows, classes) float64, up to a common term.
 
         For two classes return (rows,): the second's less the first's.
@@ -102,7 +106,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         """
         return _one_of_two(self._linear_scores()[1])
 
-    def _parse_targets(self, accumulator: Accumulator, y: Any, rows: int) -> Targets | None:
+    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
             y = one_label_a_row(y, stacklevel=6)
         return super()._parse_targets(accumulator, y, rows)
@@ -130,7 +134,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
                 stacklevel=3,
             )
 
-    def _scores(self, X: Any) -> np.ndarray:
+    def _scores(self, X: RowsLike) -> np.ndarray:
         self._readout()
         projection = self.linear_projection()
         return self.project(projection.scoring(), X)

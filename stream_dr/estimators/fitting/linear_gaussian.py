@@ -8,15 +8,18 @@ that of the columns in their own units.
 """
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import add_map
 from stream_dr.estimators.fitting.moments import unscaled
+from stream_dr.rows.block import Rows
+from stream_dr.rows.inputs import RowsLike, TargetsLike
 from stream_dr.solve.spectral import EPS
 
 
@@ -64,7 +67,7 @@ class Gaussian(NamedTuple):
         """Number of columns that `apply` returns."""
         return 1
 
-    def apply(self, X: Any) -> np.ndarray:
+    def apply(self, X: Rows) -> np.ndarray:
         """Return the log-likelihood (rows, 1) of rows (rows, features).
 
         Rows are dense or CSR. Costs O(entries · components).
@@ -149,7 +152,7 @@ class LinearGaussian(Estimator):
         covariance[np.diag_indices_from(covariance)] += gaussian.noise
         return unscaled(unscaled(covariance, gaussian.scale).T, gaussian.scale)
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.
 
         Never forms a matrix of features². Raises InvalidParameter if the rows learned vary in
@@ -157,11 +160,11 @@ class LinearGaussian(Estimator):
         """
         return self.project(add_map(self.state_, self._gaussian()), X)[:, 0]  # type: ignore[arg-type]
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: RowsLike, y: TargetsLike = None) -> float:
         """Return the mean log-likelihood of the rows. y is ignored."""
         return float(self.score_samples(X).mean())
 
-    def inverse_transform(self, Z: Any) -> np.ndarray:
+    def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows (rows, features) float64 that have the components Z.
 
         Z is (rows, components). The rows lie in the span of the components. Raises WidthMismatch,

@@ -8,10 +8,11 @@ there is a map.
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, other_table
 from stream_dr.feature_maps import feature_map, whole_spec
@@ -26,7 +27,15 @@ from stream_dr.feature_maps.widths import check_most_columns, most_columns, most
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
-from stream_dr.statistics.protocol import State, nested_state
+from stream_dr.statistics.protocol import Accumulator, State, nested_state
+
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.estimator import Estimator
+
+InnerState = TypeVar("InnerState")
+"""State of the rows that are learned from, mapped ones if there is a map."""
+
+InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
 
 class StateType:
@@ -38,17 +47,17 @@ class StateType:
     def __init__(self, plain: type) -> None:
         self.plain = nested_state(plain)
 
-    def __get__(self, instance: Any, owner: type) -> type:
+    def __get__(self, instance: "Estimator | None", owner: type) -> type:
         return MappedState if instance is not None and instance.feature_map is not None else self.plain
 
 
-def check_feature_map(spec: Any) -> None:
+def check_feature_map(spec: JsonDict | None) -> None:
     """Raise InvalidParameter unless spec is None or the spec of a map."""
     if spec is not None:
         feature_map(spec)
 
 
-def check_mapped_width(spec: Any, widest: int) -> None:
+def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
     """Raise InvalidParameter if a map makes more than `widest` columns of any rows.
 
     spec: None if there is no map.
@@ -61,24 +70,26 @@ def check_mapped_width(spec: Any, widest: int) -> None:
         )
 
 
-def make_accumulator(spec: Any, build: Callable[[Any], Any], state: State) -> Any:
+def make_accumulator(
+    spec: JsonDict | None, build: Callable[[InnerState], InnerAccumulator], state: State | None
+) -> InnerAccumulator | MappedAccumulator:
     """Return the accumulator `build(state)`, behind the map of `spec` if there is one."""
     if spec is None:
-        return build(state)
+        return build(cast(InnerState, state))
     mapping = feature_map(spec)
     if mapping.learns:
-        return TableAccumulator(spec, build, state)
-    return (LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator)(spec, build, state)
+        return TableAccumulator(spec, build, cast(MappedState | None, state))
+    return (LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator)(
+        spec, build, cast(MappedState | None, state)
+    )
 
 
-def solve_mapped(state: State, solve: Callable[[Any], Projection]) -> Projection:
+def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Projection:
     """Return `solve(state)`, behind the map that the state's rows went through."""
-    if not isinstance(state, MappedState):
-        return solve(state)
-    return add_map(state, solve(state.inner))
+    return add_map(state, solve(cast(InnerState, inner_state(state))))
 
 
-def inner_state(state: State) -> Any:
+def inner_state(state: State) -> State:
     """Return the state of the rows that are learned from, mapped ones if there is a map."""
     return state.inner if isinstance(state, MappedState) else state
 
@@ -90,14 +101,16 @@ def add_map(state: State, projection: Projection) -> Projection:
     return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
 
 
-def inner_projection(projection: Projection) -> Any:
+def inner_projection(projection: Projection) -> Projection:
     """Return the projection of the rows that are learned from, mapped ones if there is a map."""
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
 def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Return `columns_by_kind` of the columns learned from, or None without a map of tables."""
-    mapping = feature_map(state.feature_map) if isinstance(state, MappedState) and state.table is not None else None
+    if not isinstance(state, MappedState) or state.table is None:
+        return None
+    mapping = feature_map(state.feature_map)
     if not isinstance(mapping, Table):
         return None
     # Columns of the last batches may not be in the inner state yet.
@@ -105,7 +118,7 @@ def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | N
     return numbers, categories, gaps
 
 
-def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
+def mapped_bytes(spec: JsonDict | None, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
     """Return `bytes_of(features, targets)` of the mapped rows, with the map's own memory."""
     if spec is None:
         return bytes_of(n_features, n_targets)
@@ -114,7 +127,9 @@ def mapped_bytes(spec: Any, bytes_of: Callable[[int, int], int], n_features: int
     return _most_bytes(bytes_of, width, n_targets) + mapping.bytes(n_features)
 
 
-def state_bytes(estimator: Any, n_features: int, n_targets: int, known: dict[str, str] | TableState | None) -> int:
+def state_bytes(
+    estimator: "Estimator", n_features: int, n_targets: int, known: dict[str, str] | TableState | None
+) -> int:
     """Return the most bytes of an estimator's state.
 
     known: the columns of a table, or None if there is no table. They are given as kinds by name
@@ -140,7 +155,7 @@ def _most_bytes(bytes_of: Callable[[int, int], int], width: int, n_targets: int)
     return max(bytes_of(width, n_targets), bytes_of(min(width, EXACT_WIDTH), n_targets))
 
 
-def warn_other_columns(accumulator: Any, block: Block) -> None:
+def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
     """Warn OtherColumns of missing columns and of columns that are new.
 
     Raises SchemaMismatch if no column is known: for an array, whose columns have no names, or
@@ -162,7 +177,7 @@ def warn_other_columns(accumulator: Any, block: Block) -> None:
         warnings.warn(f"{'; '.join(messages)}.", OtherColumns, stacklevel=4)
 
 
-def same_parameters(a: Any, b: Any) -> bool:
+def same_parameters(a: "Estimator", b: "Estimator") -> bool:
     """True if two estimators of one class have the same parameters.
 
     Parts that a map's spec leaves out have their defaults.
@@ -174,7 +189,7 @@ def same_parameters(a: Any, b: Any) -> bool:
     return bool(mine == theirs)
 
 
-def merges_parts(estimator: Any) -> bool:
+def merges_parts(estimator: "Estimator") -> bool:
     """True if states of estimators that learned parts of a stream merge.
 
     Not if each part draws landmarks of its own or decides its own γ.
@@ -186,7 +201,7 @@ def merges_parts(estimator: Any) -> bool:
     )
 
 
-def subtracts_exactly(accumulator: Any) -> bool:
+def subtracts_exactly(accumulator: Accumulator) -> bool:
     """True if subtracting rows leaves an accumulator as if they had never been learned.
 
     Not if the statistics of a map, which included them, have filled or weighed other rows.
@@ -194,13 +209,13 @@ def subtracts_exactly(accumulator: Any) -> bool:
     return not (isinstance(accumulator, TableAccumulator) and accumulator.depends_on_others)
 
 
-def takes_tables(estimator: Any) -> bool:
+def takes_tables(estimator: "Estimator") -> bool:
     """True if the estimator's feature map makes numbers of any table's columns."""
     spec = estimator.feature_map
     return spec is not None and bool(feature_map(spec).learns)
 
 
-def check_table(estimator: Any, rows: Rows) -> None:
+def check_table(estimator: "Estimator", rows: Rows) -> None:
     """Raise the reason why an estimator cannot learn a table of such columns.
 
     It is SchemaMismatch or InvalidRows, and may lie in these rows or in the columns.
@@ -209,12 +224,12 @@ def check_table(estimator: Any, rows: Rows) -> None:
     check_columns(None if spec is None else feature_map(spec), rows)
 
 
-def check_table_width(estimator: Any, kinds: dict[str, str]) -> None:
+def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
     """Raise TooManyFeatures if exact scatter might come to more columns than it can learn.
 
     kinds: kinds of a table's columns by name, "" for an unknown kind.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
-    if isinstance(mapping, Table) and getattr(estimator, "scatter_kept", str)() == "exact":
+    if isinstance(mapping, Table) and estimator.scatter_kept() == "exact":
         check_most_columns(mapping.making(), mapping.wishes(), kinds, EXACT_WIDTH)

@@ -6,13 +6,14 @@ So `standardize` is exact at any time and has no lag.
 
 from collections.abc import Callable
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, left_singular
 from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
@@ -140,7 +141,7 @@ class Moments(NamedTuple):
         return vectors, values
 
 
-def labels_waiting(learned: Any, least: int) -> np.ndarray:
+def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.ndarray:
     """Return the mask (labels,) bool of the labels that wait for more rows.
 
     A label waits if it has fewer than `least` rows of weight above 0, a row has one label, and at
@@ -158,7 +159,7 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
     Labels of fewer than `min_class_rows` rows wait (`labels_waiting`). Costs O(d k), and O(d²)
     with exact scatter.
     """
-    state = state.inner if isinstance(state, MappedState) else state
+    state = cast(MomentState, state.inner if isinstance(state, MappedState) else state)
     c = state.centred()
     d = len(c.mean)
 

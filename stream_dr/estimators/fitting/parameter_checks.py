@@ -18,7 +18,7 @@ class NamedParameters:
     # Type checkers take the parameters of `__init__`, which these would hide.
     if not TYPE_CHECKING:
 
-        def __new__(cls, *args: Any, **params: Any) -> Any:
+        def __new__(cls, *args: Any, **params: object) -> Any:
             """Raise TypeError unless `__init__` has the parameters."""
             known = inspect.signature(cls.__init__).parameters
             for name in params.keys() - known.keys():

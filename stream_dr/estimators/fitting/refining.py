@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -29,10 +29,17 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_number, check_positive_int
 from stream_dr.estimators.fitting.refining_methods import METHODS
 from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums, unmapped
+from stream_dr.projection import Projection
+from stream_dr.rows.inputs import RefineSource
 from stream_dr.rows.source import as_source
-from stream_dr.solve.conjugate_gradient import angle
+from stream_dr.solve.conjugate_gradient import BlockSolve, angle
+from stream_dr.solve.subspace import Subspace
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import State, nested_state
+
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.closed_form import ClosedForm
+    from stream_dr.estimators.fitting.estimator import Estimator
 
 PassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
 """Function that computes the sums of a pass for columns (features, r).
@@ -109,7 +116,7 @@ class Refining(NamedTuple):
 
     number: int
     loadings: np.ndarray
-    solve: Any
+    solve: BlockSolve | Subspace
 
     def check(self) -> None:
         """Raise DamagedFile unless loadings and solve are of the same features."""
@@ -126,21 +133,21 @@ class RefinePass(NamedTuple):
     """
 
     report: Pass
-    projection: Any
+    projection: Projection
     refining: Refining
 
 
 def refine_steps(
-    estimator: Any,
+    estimator: "Estimator",
     state: State,
-    source: Any,
+    source: RefineSource,
     *,
     tol: float = 1e-6,
     max_passes: int = 20,
     resume: Refining | None = None,
     names: tuple[str, ...] | None = None,
     progress: RefineProgress | None = None,
-    guess: Any = None,
+    guess: Projection | None = None,
     threads: int = 1,
     sums: PassSums | None = None,
 ) -> Iterator[RefinePass]:
@@ -160,12 +167,13 @@ def refine_steps(
     check_refinable(estimator, state)
 
     learned = state
-    moments = estimator.moments(state)
-    estimator, state, source, names = unmapped(estimator, state, as_source(source), names)
-    replayed = Replayed(estimator, state, moments, names, threads)
-    method = METHODS[estimator.refined_by](estimator, moments, state, replayed.scale > 0)
+    solver = cast("ClosedForm", estimator)
+    moments = solver.moments(state)
+    solver, state, source, names = unmapped(solver, state, as_source(source), names)
+    replayed = Replayed(solver, state, moments, names, threads)
+    method = METHODS[solver.refined_by or ""](solver, moments, state, replayed.scale > 0)
 
-    now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_begin(guess, moments)))
+    now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_initial_columns(guess, moments)))
     summed = sums or partial(replayed.sums, source)
     check = True
     while now.number < max_passes:
@@ -177,31 +185,30 @@ def refine_steps(
 
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.answer(solve)
-        projection = estimator.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
+        projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
         turned = angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
 
         # The residual alone is a poor stop where γ is small.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)
-        report = Pass(
-            number, rows, residual, float(turned), projection.n_components, time.monotonic() - began, bool(done)
-        )
+        seconds = time.monotonic() - began
+        report = Pass(number, rows, residual, float(turned), projection.n_components, seconds, bool(done))
         yield RefinePass(report, add_map(learned, projection), now)
         if done:
             return
 
 
 def refine(
-    estimator: Any,
+    estimator: "ClosedForm",
     state: State,
-    source: Any,
+    source: RefineSource,
     tol: float,
     max_passes: int,
     names: tuple[str, ...] | None = None,
     resume: Refining | None = None,
-    guess: Any = None,
-) -> tuple[Any, RefineReport]:
+    guess: Projection | None = None,
+) -> tuple[Projection, RefineReport]:
     """Run all passes and return the last projection and the report.
 
     Warns ConvergenceWarning if `tol` was not reached. Raises what refine_steps raises.
@@ -232,7 +239,7 @@ def not_reached(number: int, residual: float, angle: float, tol: float) -> str:
     )
 
 
-def check_refinable(estimator: Any, state: State) -> None:
+def check_refinable(estimator: "Estimator", state: State) -> None:
     """Raise CannotRefine or NotFitted if refine has nothing to do."""
     check_method(estimator)
     if state is None or state.rows == 0:
@@ -240,36 +247,36 @@ def check_refinable(estimator: Any, state: State) -> None:
         raise NotFitted(f"This {who} has learned no row so far: there is nothing to refine. Learn the stream first.")
 
 
-def check_method(estimator: Any) -> None:
+def check_method(estimator: "Estimator") -> None:
     """Raise CannotRefine if the method has no refine."""
     if estimator.refined_by is None:
         raise no_refine(estimator)
 
 
-def no_refine(estimator: Any) -> CannotRefine:
+def no_refine(estimator: "Estimator") -> CannotRefine:
     """Return the error for an estimator that cannot be refined."""
     return CannotRefine(
         f"{type(estimator).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM, MMC and WMV have."
     )
 
 
-def is_exact(estimator: Any, state: State) -> bool:
+def is_exact(estimator: "Estimator", state: State) -> bool:
     """True if the state's own solution is exact, so that passes would change nothing."""
     inner = state.inner if isinstance(state, MappedState) else state
-    return not estimator.reads_scatter() or moments_of(inner).scatter is not None
+    return not cast("ClosedForm", estimator).reads_scatter() or moments_of(inner).scatter is not None
 
 
-def _begin(guess: Any, moments: Moments) -> np.ndarray:
+def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
     """Return the columns (features, p) that an earlier projection begins from.
 
     They are in the solver's units. There are none if the projection is not linear. Features that
     came since have zeros.
     """
-    known = getattr(inner_projection(guess), "loadings", np.zeros((0, 0)))
+    known = getattr(guess and inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
     return unscaled(columns, moments.scale)
 
 
-def _numbered(progress: RefineProgress, number: int) -> Any:
+def _numbered(progress: RefineProgress, number: int) -> Callable[[int], None]:
     return lambda rows: progress(number, rows)

@@ -12,16 +12,22 @@ Neither knows a method. The method's own `directions` are asked again after each
 cannot disagree with the exact solution.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve import subspace
 from stream_dr.solve.spectral import EPS
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.moments.accumulator import MomentState
+
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+    from stream_dr.estimators.fitting.two_stage import TwoStage
 
 BASIS_BYTES = 400_000_000
 """Bytes of a basis and its images above which they are cut down to their answer.
@@ -41,7 +47,7 @@ class FirstStage:
 
     along = None
 
-    def __init__(self, estimator: Any, moments: Moments, state: State, varying: np.ndarray) -> None:
+    def __init__(self, estimator: "TwoStage", moments: Moments, state: MomentState, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
         if not estimator.ridge(moments)[0]:
@@ -73,7 +79,7 @@ class FirstStage:
         loadings, eigenvalues = self._directions(lambda xh: cg.solution(solve))
         return loadings, eigenvalues, cg.residual(solve)
 
-    def _directions(self, first_stage: Any) -> Any:
+    def _directions(self, first_stage: Callable[[np.ndarray], np.ndarray]) -> "Directions":
         return self._estimator.directions(self._moments._replace(first_stage=first_stage), self._state)
 
     def _offset(self) -> float:
@@ -95,7 +101,7 @@ class OnSubspace:
 
     along: np.ndarray | None = None
 
-    def __init__(self, estimator: Any, moments: Moments, state: State, varying: np.ndarray) -> None:
+    def __init__(self, estimator: "ClosedForm", moments: Moments, state: MomentState, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
         if isinstance(estimator.n_components, float):
@@ -139,7 +145,7 @@ class OnSubspace:
         self.along = np.einsum("ij,ij->j", small, solve.scatter @ small)
         return solve.basis @ small, eigenvalues, subspace.residual(solve, small)
 
-    def _small(self, solve: subspace.Subspace, count: int) -> Any:
+    def _small(self, solve: subspace.Subspace, count: int) -> "Directions":
         """Return the method's directions in the basis' coordinates."""
         m = self._moments
         V = solve.basis
@@ -162,5 +168,5 @@ class OnSubspace:
         )
 
 
-METHODS: dict[str, Any] = {"first_stage": FirstStage, "subspace": OnSubspace}
+METHODS: JsonDict = {"first_stage": FirstStage, "subspace": OnSubspace}
 """Solver classes by an estimator's `refined_by`."""

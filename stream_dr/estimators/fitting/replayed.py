@@ -12,7 +12,7 @@ Memory is O(d · (r + k)).
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -23,11 +23,16 @@ from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import add, emptied, mapped_rows
 from stream_dr.rows.block import Block
+from stream_dr.rows.inputs import EventSource
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.clock import aged
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import labelled_rows
+
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.closed_form import ClosedForm
 
 CLOSE = 1e-8
 """Largest difference taken as rounding, relative to the columns' standard deviation.
@@ -54,11 +59,11 @@ class Sums(NamedTuple):
 
     product: np.ndarray
     rows: int
-    fresh: Any
+    fresh: MomentState | None
 
     def merge(self, newer: "Sums") -> "Sums":
         """Return the sums of both."""
-        fresh = None if self.fresh is None else self.fresh.merge(newer.fresh)
+        fresh = None if self.fresh is None or newer.fresh is None else self.fresh.merge(newer.fresh)
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
 
@@ -72,7 +77,12 @@ class Replayed:
     """
 
     def __init__(
-        self, estimator: Any, state: State, moments: Moments, names: tuple[str, ...] | None = None, threads: int = 1
+        self,
+        estimator: "ClosedForm",
+        state: MomentState,
+        moments: Moments,
+        names: tuple[str, ...] | None = None,
+        threads: int = 1,
     ) -> None:
         self._threads = threads
         self._estimator = clone(estimator).set_params(scatter="diagonal")
@@ -86,7 +96,7 @@ class Replayed:
         self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
 
     def sums(
-        self, source: Any, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
+        self, source: EventSource, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
     ) -> "Sums":
         """Return the sums of a pass over a source, or over a part of one.
 
@@ -107,7 +117,7 @@ class Replayed:
                 total.add(learned, self._weights(learned, rows))
                 if progress is not None:
                     progress(rows)
-        return Sums(total.result(), rows, fresh.accumulator.freeze() if check else None)
+        return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if check else None)
 
     def checked(self, sums: "Sums", columns: np.ndarray) -> tuple[np.ndarray, int]:
         """Return Cxx @ columns (features, r), and the number of rows it was summed over.
@@ -127,7 +137,7 @@ class Replayed:
         factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
         return sums.product - (means * factors) @ (means.T @ columns), sums.rows
 
-    def _parsed(self, holder: Holder, event: Any, position: int) -> Block:
+    def _parsed(self, holder: Holder, event: Block, position: int) -> Block:
         """Return the block as learning parses it, no wider than the state."""
         block, _ = self._estimator.parse(holder, event, need_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
@@ -146,7 +156,7 @@ class Replayed:
         factors = np.array([self._factors.get(label, 0.0) for label in block.y.labels])[block.y.codes]
         return factors if weights is None else factors * weights
 
-    def _compare(self, fresh: Any) -> None:
+    def _compare(self, fresh: MomentState) -> None:
         """Raise CannotRefine unless the replayed rows have the state's sums."""
         if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
             raise CannotRefine(
@@ -175,7 +185,9 @@ class MappedSource:
     `state` gives width and names.
     """
 
-    def __init__(self, estimator: Any, state: MappedState, source: Any, names: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, estimator: "ClosedForm", state: MappedState, source: EventSource, names: tuple[str, ...] | None
+    ) -> None:
         self._estimator = estimator
         self._source = source
         self._map = feature_map(state.feature_map)
@@ -202,18 +214,20 @@ class MappedSource:
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 
-def unmapped(estimator: Any, state: State, source: Any, names: Any) -> tuple[Any, Any, Any, Any]:
+def unmapped(
+    estimator: "ClosedForm", state: State, source: EventSource, names: tuple[str, ...] | None
+) -> tuple["ClosedForm", MomentState, EventSource, tuple[str, ...] | None]:
     """Return (estimator, state, source, names) as there would be without a feature map.
 
     The rows are then the mapped ones.
     """
     if not isinstance(state, MappedState):
-        return estimator, state, source, names
+        return estimator, cast(MomentState, state), source, names
     plain = clone(estimator).set_params(feature_map=None)
-    return plain, state.inner, MappedSource(estimator, state, source, names), None
+    return plain, cast(MomentState, state.inner), MappedSource(estimator, state, source, names), None
 
 
-def difference(state: State, fresh: Any) -> str | None:
+def difference(state: MomentState, fresh: MomentState) -> str | None:
     """Return what differs between two states of as many rows, or None.
 
     One of "weights", "means", "labels", "class weights" and "targets".
@@ -237,7 +251,7 @@ def difference(state: State, fresh: Any) -> str | None:
     return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
 
 
-def _order(state: State, fresh: Any, a: Moments, b: Moments) -> Any:
+def _order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
     """Return the places of fresh columns in the state's order of labels.
 
     None if the labels differ.

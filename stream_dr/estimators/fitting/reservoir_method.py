@@ -7,10 +7,11 @@ sample is all of them.
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from typing import Any, ClassVar, Literal, NoReturn, Self, cast
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotUnlearn, InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -26,7 +27,10 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
-from stream_dr.statistics.protocol import State
+from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.solve.laplacian_eigenmaps import Eigenmap
+from stream_dr.solve.lle import Barycentre
+from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 
 SPARSE_WIDTH = 4096
@@ -72,7 +76,7 @@ class ReservoirMethod(Estimator):
     """
 
     limit: ClassVar[str] = "the sampled rows, or their graph, give no more"
-    state_type: ClassVar[Any] = StateType(Reservoir)
+    state_type: ClassVar[StateType] = StateType(Reservoir)
     merges: ClassVar[bool] = True
     fixed: ClassVar[tuple[str, ...]] = ("reservoir", "random_state", "feature_map")
     n_components: int = 2
@@ -80,7 +84,7 @@ class ReservoirMethod(Estimator):
     reservoir: int = 2000
     _: KW_ONLY
     scaling: Literal["unit", "source"] = "unit"
-    feature_map: dict[str, Any] | None = None
+    feature_map: JsonDict | None = None
     random_state: int | None = None
 
     def check_parameters(self) -> None:
@@ -92,7 +96,7 @@ class ReservoirMethod(Estimator):
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: State | None = None) -> Any:
+    def accumulator(self, state: State | None = None) -> Accumulator:
         """Return a reservoir that starts empty, or continues from `state`.
 
         It is one of mapped rows if there is a map.
@@ -108,7 +112,7 @@ class ReservoirMethod(Estimator):
 
     def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m) of the sampled rows."""
-        rows = inner_state(state).kept[:, : len(columns)]
+        rows = cast(Reservoir, inner_state(state)).kept[:, : len(columns)]
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
 
@@ -133,7 +137,7 @@ class ReservoirMethod(Estimator):
         near = self.reservoir if self.radius is not None else min(self.n_neighbors, self.reservoir)
         return self.reservoir * (24 * self.reservoir + 64 * near)
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
         """Sample more rows X (rows, features), weights (rows,) ≥ 0.
 
         The state is unchanged on error.
@@ -147,7 +151,7 @@ class ReservoirMethod(Estimator):
         """
         return AdditiveEstimator.merge(self, other)  # type: ignore[type-var]
 
-    def unlearn(self, X: Any, y: Any = None) -> NoReturn:
+    def unlearn(self, X: RowsLike, y: TargetsLike = None) -> NoReturn:
         """Raise CannotUnlearn: a sampled row cannot be replaced by the one it pushed out."""
         raise CannotUnlearn(
             f"{type(self).__name__} keeps a sample: a row taken out of it cannot be replaced by one that was not kept. "
@@ -174,7 +178,7 @@ class Embedding(ReservoirMethod):
 
         In the order of `state_.kept`.
         """
-        return np.asarray(inner_projection(self.projection()).places)
+        return cast(Eigenmap | Barycentre, inner_projection(self.projection())).places
 
 
 class ByClass:

@@ -9,10 +9,11 @@ of reduced rank [mathematics §10].
 
 from abc import abstractmethod
 from itertools import compress
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from sklearn.utils import ClassifierTags
+from numpy.typing import ArrayLike
+from sklearn.utils import ClassifierTags, Tags
 
 from stream_dr.errors import EmptyInput, InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.closed_form import ClosedForm
@@ -22,6 +23,7 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.readout import TARGETS, Readout
 from stream_dr.rows.batches import as_block, split
 from stream_dr.rows.block import as_weights, row_weights
+from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.targets import Targets
@@ -44,7 +46,7 @@ class TargetRegression(ClosedForm):
         Change of the targets by a unit of each component.
     """
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: RowsLike) -> np.ndarray:
         """Return the targets of rows X (rows, features), of the kind learned.
 
         - Numbers: (rows,), or (rows, k) of several.
@@ -58,7 +60,9 @@ class TargetRegression(ClosedForm):
         projection = self.linear_projection()
         return self._readout().predicted(self.project(projection.scoring(), X))
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, classes: ArrayLike | None = None
+    ) -> Self:
         """Learn more rows X (rows, features), targets y, weights (rows,).
 
         The state is unchanged on error. `classes` is ignored, for callers used to scikit-learn's
@@ -66,7 +70,7 @@ class TargetRegression(ClosedForm):
         """
         return super().partial_fit(X, y, sample_weight)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         # scikit-learn stratifies the folds of a classifier alone.
         if self.target == "class":
@@ -74,7 +78,7 @@ class TargetRegression(ClosedForm):
             tags.classifier_tags = ClassifierTags()
         return tags
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: RowsLike, y: TargetsLike, sample_weight: WeightsLike = None) -> float:
         """Return how well rows X (rows, features) are predicted, as in scikit-learn.
 
         For numbers it is R², the mean over columns. For labels it is the share of rows whose
@@ -153,7 +157,7 @@ class TargetRegression(ClosedForm):
         image = m.scatter_product(loadings)
         return np.linalg.lstsq(loadings.T @ image, image.T, rcond=None)[0].T / m.scale[:, None]
 
-    def inverse_transform(self, Z: Any) -> np.ndarray:
+    def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows (rows, features) float64 that components Z (rows, components) describe.
 
         They are Z · x_loadings_ᵀ + mean_. Raises WidthMismatch, and InvalidParameter with a
@@ -194,7 +198,7 @@ class TargetRegression(ClosedForm):
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ A w (p,) of the components (features, p) in the scaled columns."""
 
-    def _parse_targets(self, accumulator: Accumulator, y: Any, rows: int) -> Targets | None:
+    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         y = one_label_a_row(y, stacklevel=6) if self.target == "class" else y
         return super()._parse_targets(accumulator, y, rows)
 

@@ -23,7 +23,7 @@ from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import exact_rounding
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition, two_stage
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.moments.accumulator import MomentState
 
 
 @dataclass(eq=False, repr=False)
@@ -76,13 +76,13 @@ class TwoStage(ClosedForm):
             )
 
     @abstractmethod
-    def right_hand_side(self, moments: Moments, state: State) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH (features, k), and √(tr HᵀH) with targets not centred.
 
         The second decides which part of XH is only rounding.
         """
 
-    def directions(self, moments: Moments, state: State) -> Directions:
+    def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the solution of [2S, Algorithm 2] for XH.
 
         There are no directions if XH is only rounding.
