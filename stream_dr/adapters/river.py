@@ -118,9 +118,9 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     def _name_columns(self) -> None:
         """Tell the learner its columns' names, by which `merge` knows whether another's are the same."""
-        holder = self.learner.holder_
-        if not self._by_name and len(holder.names or ()) != len(self._columns):
-            holder.names = tuple(map(str, self._columns))
+        fitted = self.learner.fitted_
+        if not self._by_name and len(fitted.names or ()) != len(self._columns):
+            fitted.names = tuple(map(str, self._columns))
 
     def _project(self, rows: Any) -> np.ndarray:
         nothing = np.empty((len(rows) if self._by_name else rows.shape[0], 0))

@@ -18,8 +18,8 @@ def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
 
     Raises the error that keeps the estimator from going on in a stream of this schema.
     """
-    accumulator = estimator.holder().accumulator
-    new_schema = with_learned(schema, accumulator, estimator.holder().names)
+    accumulator = estimator.fitted().accumulator
+    new_schema = with_learned(schema, accumulator, estimator.fitted().names)
 
     admit_model(estimator, new_schema._replace(features=max(new_schema.features, accumulator.n_features)), limits)
     if schema.layout is not None:

@@ -167,7 +167,7 @@ class InformationGain(AdditiveEstimator):
         They are the table's, those of `input_features`, or x0, x1 … With a feature map they are
         those of its columns, or numbers if these have no names.
         """
-        names = self.holder().names if input_features is None else input_features
+        names = self.fitted().names if input_features is None else input_features
         if self.feature_map is not None:
             names = getattr(self.projection(), "feature_names", None)
         if names is None:

@@ -10,7 +10,7 @@ from sklearn.utils import Tags
 
 from stream_dr.aliases import FileName
 from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, unknown_parameter
-from stream_dr.estimators.fitting.holder import Holder, new_holder
+from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.named_columns import in_learned_order
 from stream_dr.estimators.fitting.not_fitted import NotFitted
@@ -61,7 +61,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         Names of the features, if the first rows were a table of named columns.
     state_ : Reservoir
         The sample: `kept` (sampled rows, features), and `codes` (sampled rows,) into its `labels`.
-    holder_ : Holder
+    fitted_ : FittedState
         The reservoir that is learned into. Internal; use `state_`.
 
     Notes
@@ -105,7 +105,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def fit(self, X: RowsLike, y: TargetsLike) -> Self:
         """Forget everything, then learn rows X (rows, features) with one label a row."""
         self.check_parameters()
-        return self._learn(new_holder(self), X, y, refuse_empty=True)
+        return self._learn(new_fitted_state(self), X, y, refuse_empty=True)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike, classes: ArrayLike | None = None) -> Self:
         """Learn more rows X (rows, features) with one label a row.
@@ -114,9 +114,9 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         classifiers: new labels may come at any time.
         """
         self.check_parameters()
-        holder = self.holder_ if "holder_" in vars(self) else new_holder(self)
-        holder.check(self)
-        return self._learn(holder, X, y)
+        fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
+        fitted.check(self)
+        return self._learn(fitted, X, y)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most frequent label (rows,) among each row's neighbours.
@@ -154,10 +154,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """Make self a sample of both streams. `other` is unchanged. Raises CannotMerge."""
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
-        mine, theirs = self.holder(), other.holder()
+        mine, theirs = self.fitted(), other.fitted()
         if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
             raise CannotMerge(f"samples of features {theirs.names} and {mine.names} cannot be merged.")
-        self.holder_ = new_holder(self, self.state_.merge(other.state_), mine.names or theirs.names)
+        self.fitted_ = new_fitted_state(self, self.state_.merge(other.state_), mine.names or theirs.names)
         return self
 
     def save(self, path: FileName) -> None:
@@ -172,66 +172,66 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     @property
     def state_(self) -> Reservoir:
         """The sample and its labels, immutable. Raises NotFitted before any row."""
-        return cast(Reservoir, self.holder().accumulator.freeze())
+        return cast(Reservoir, self.fitted().accumulator.freeze())
 
     @property
     def classes_(self) -> np.ndarray:
         """Labels seen so far, sorted."""
-        return label_array(sorted(self.holder().accumulator.labels))
+        return label_array(sorted(self.fitted().accumulator.labels))
 
     @property
     def n_samples_seen_(self) -> int:
         """Number of rows learned."""
-        return int(self.holder().accumulator.rows)
+        return int(self.fitted().accumulator.rows)
 
     @property
     def n_features_in_(self) -> int:
         """Width of the rows learned."""
-        return int(self.holder().accumulator.n_features)
+        return int(self.fitted().accumulator.n_features)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, if the first batch was a table of named columns."""
-        names = self.holder().names
+        names = self.fitted().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
         return np.asarray(names, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "holder_" in vars(self)
+        return "fitted_" in vars(self)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def holder(self) -> Holder:
+    def fitted(self) -> FittedState:
         """Return what fit made. Raises NotFitted before any row."""
-        if "holder_" not in vars(self) or not self.holder_.accumulator.rows:
+        if "fitted_" not in vars(self) or not self.fitted_.accumulator.rows:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        self.holder_.check(self)
-        return self.holder_
+        self.fitted_.check(self)
+        return self.fitted_
 
     def _rows(self, X: RowsLike) -> Any:
         """Return the rows to classify, named columns in the order learned.
 
         Raises WidthMismatch, EmptyInput.
         """
-        rows, _ = self._in_order(self.holder(), X)
+        rows, _ = self._in_order(self.fitted(), X)
         if not rows.shape[0]:
             raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
         return rows
 
-    def _in_order(self, holder: Holder, X: RowsLike) -> tuple[Any, tuple[str, ...] | None]:
+    def _in_order(self, fitted: FittedState, X: RowsLike) -> tuple[Any, tuple[str, ...] | None]:
         """Return the rows in the learned order of columns, and the columns' names.
 
         Raises WidthMismatch if the columns differ from those of the first rows, by name or number.
         """
         rows, names = as_rows(X)
-        learned = holder.accumulator.n_features
+        learned = fitted.accumulator.n_features
         if not learned:
             return rows, names
-        rows, names = in_learned_order(holder.names, names, rows, type(self).__name__)
+        rows, names = in_learned_order(fitted.names, names, rows, type(self).__name__)
         if rows.shape[1] != learned:
             raise WidthMismatch(
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {learned} features as input. "
@@ -244,16 +244,16 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
         It is made once for each sample and k.
         """
-        holder, state = self.holder(), self.state_
+        fitted, state = self.fitted(), self.state_
         k = min(self.n_neighbors, len(state.numbers))
-        if holder.searched is None or holder.searched.n_neighbors != k:
+        if fitted.neighbour_search is None or fitted.neighbour_search.n_neighbors != k:
             places = {label: place for place, label in enumerate(sorted(state.labels))}
             codes = np.array([places[label] for label in state.labels])[state.codes]
-            holder.searched = KNeighborsClassifier(k).fit(state.kept, codes)
-        return holder.searched
+            fitted.neighbour_search = KNeighborsClassifier(k).fit(state.kept, codes)
+        return fitted.neighbour_search
 
-    def _learn(self, holder: Holder, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
-        rows, names = self._in_order(holder, X)
+    def _learn(self, fitted: FittedState, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
+        rows, names = self._in_order(fitted, X)
         if refuse_empty and 0 in rows.shape:
             what = "sample" if not rows.shape[0] else "feature"
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
@@ -261,7 +261,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 
         y = one_label_a_row(y, stacklevel=3)
-        sample = holder.accumulator
+        sample = fitted.accumulator
         targets = parse_targets(y, rows.shape[0], ("class",), known=sample.target_kind)
         sample.add(Block(rows, targets, names=names, checked=True))
 
@@ -270,7 +270,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
 
-        holder.names = names
-        holder.searched = None
-        self.holder_ = holder
+        fitted.names = names
+        fitted.neighbour_search = None
+        self.fitted_ = fitted
         return self

@@ -16,7 +16,7 @@ from stream_dr.aliases import FileName
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, LimitExceeded
 from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.holder import Holder, new_holder
+from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.feature_maps import whole_spec
 from stream_dr.models.entry import Spec
@@ -54,13 +54,13 @@ def _contents(estimator: Any) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a saved estimator."""
     arrays: Arrays = {}
     metadata: JsonDict = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
-    holder: Holder | None = getattr(estimator, "holder_", None)
-    if holder is not None:
-        holder.check(estimator)
-        arrays, described = packed("state", holder.accumulator.freeze())
-        metadata |= described | {"names": list(holder.names) if holder.names else None}
-        for name, projection in (("refined", holder.refined), ("shown", holder.shown)):
-            if projection is not None and (name == "refined" or projection is not holder.refined):
+    fitted: FittedState | None = getattr(estimator, "fitted_", None)
+    if fitted is not None:
+        fitted.check(estimator)
+        arrays, described = packed("state", fitted.accumulator.freeze())
+        metadata |= described | {"names": list(fitted.names) if fitted.names else None}
+        for name, projection in (("refined", fitted.refined), ("shown", fitted.shown)):
+            if projection is not None and (name == "refined" or projection is not fitted.refined):
                 more, metadata[name] = packed_projection(name, projection)
                 arrays |= more
     return arrays, metadata
@@ -88,7 +88,7 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     if "state" in metadata:
         _check_size(what, estimator, metadata, max_bytes)
         with contents_of(what):
-            estimator.holder_ = _holder(estimator, arrays, metadata)
+            estimator.fitted_ = _holder(estimator, arrays, metadata)
     return estimator
 
 
@@ -191,7 +191,7 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
         )
 
 
-def _holder(estimator: Any, arrays: Arrays, metadata: JsonDict) -> Holder:
+def _holder(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:
     """Return what the estimator had learned and shown last.
 
     Raises DamagedFile, and any error that wrong metadata leads to.
@@ -201,13 +201,13 @@ def _holder(estimator: Any, arrays: Arrays, metadata: JsonDict) -> Holder:
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")
 
-    holder = new_holder(estimator, state, tuple(names) if names else None)
+    fitted = new_fitted_state(estimator, state, tuple(names) if names else None)
     if "refined" in metadata:
-        holder.refined = holder.shown = projection_of("refined", arrays, metadata["refined"])
+        fitted.refined = fitted.shown = projection_of("refined", arrays, metadata["refined"])
     if "shown" in metadata:
-        holder.shown = projection_of("shown", arrays, metadata["shown"])
+        fitted.shown = projection_of("shown", arrays, metadata["shown"])
     # A model's snapshot has a published projection.
     if "published" in metadata:
-        holder.shown = projection_of("published", arrays, metadata["published"]["projection"])
-        holder.refined = holder.shown if metadata["published"]["refined_at"] is not None else None
-    return holder
+        fitted.shown = projection_of("published", arrays, metadata["published"]["projection"])
+        fitted.refined = fitted.shown if metadata["published"]["refined_at"] is not None else None
+    return fitted

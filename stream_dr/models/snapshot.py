@@ -179,9 +179,9 @@ def start_from_saved(model: Model, estimator: Any) -> None:
     The estimator is not changed. The version's number is not reserved. It is in the file, so no
     restart gives it to another projection.
     """
-    holder = estimator.holder()
-    model.resume(holder.accumulator.freeze(), model.position)
-    model.set_log_end(model.log_end, model.names or holder.names)
+    fitted = estimator.fitted()
+    model.resume(fitted.accumulator.freeze(), model.position)
+    model.set_log_end(model.log_end, model.names or fitted.names)
 
     try:
         projection = estimator.projection()
@@ -191,7 +191,7 @@ def start_from_saved(model: Model, estimator: Any) -> None:
 
     if hasattr(projection, "prepared"):
         projection = projection.prepared()
-    refined_at = None if holder.refined is None else model.position
+    refined_at = None if fitted.refined is None else model.position
     model.restore_published(
         Published(model.next_version, model.position, projection, model.rows, refined_at=refined_at)
     )
@@ -223,7 +223,7 @@ def first_accumulator(model: Model, directory_path: Path) -> Accumulator:
         return model.estimator.accumulator()
 
     saved = load(start_file(directory_path, model.name, model.id), max_bytes=None)
-    return model.estimator.accumulator(saved.holder().accumulator.freeze())
+    return model.estimator.accumulator(saved.fitted().accumulator.freeze())
 
 
 def start_file(directory_path: Path, name: str, id: int) -> Path:

@@ -58,11 +58,11 @@ def fit(
             learned.partial_fit(block)
             bar.update(task, completed=learned.n_samples_seen_)
 
-    if "holder_" not in vars(learned) or not learned.n_samples_seen_:
+    if "fitted_" not in vars(learned) or not learned.n_samples_seen_:
         raise InvalidParameter(
             "the source has no row to learn from; give one with rows, and targets where they are needed."
         )
-    estimator.holder_ = learned.holder_
+    estimator.fitted_ = learned.fitted_
     return estimator
 
 

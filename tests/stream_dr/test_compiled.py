@@ -23,7 +23,7 @@ for estimator in (stream_dr.IncrementalSKM(n_components=5), stream_dr.CCIPCA(n_c
         X, y = rng.normal(size=(rows, 13)), rng.integers(0, min(7, 2 + batch), rows)
         X[:, 0] += y
         estimator.partial_fit(X, y)
-        print(state_sha256(estimator.holder_.accumulator.freeze()))
+        print(state_sha256(estimator.fitted_.accumulator.freeze()))
 """
 SOURCE = "def add(a, b):\n    return a + b\n"
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Self, cast
 
 from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.holder import new_holder
+from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.mapping import same_parameters
 from stream_dr.rows.batches import as_block, split
 from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
@@ -46,8 +46,8 @@ class AdditiveEstimator(Estimator):
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )
 
-        mine = self.holder()
-        theirs = other.holder()
+        mine = self.fitted()
+        theirs = other.fitted()
         mine.check(self)
         theirs.check(other)
 
@@ -58,8 +58,8 @@ class AdditiveEstimator(Estimator):
             )
 
         state = cast(AdditiveState, mine.accumulator.freeze()).merge(theirs.accumulator.freeze())
-        self.holder_ = new_holder(self, state, names)
-        self.holder_.shown = mine.shown
+        self.fitted_ = new_fitted_state(self, state, names)
+        self.fitted_.shown = mine.shown
         return self
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
@@ -68,10 +68,10 @@ class AdditiveEstimator(Estimator):
         With decay < 1 they are taken as the newest rows learned, in their order. Raises
         CannotUnlearn.
         """
-        holder = self.holder()
-        holder.check(self)
-        block, _ = self.parse(holder, split(as_block(X, y, sample_weight)))
-        holder.accumulator.remove(block)
-        holder.projection = None
-        holder.refined = None
+        fitted = self.fitted()
+        fitted.check(self)
+        block, _ = self.parse(fitted, split(as_block(X, y, sample_weight)))
+        fitted.accumulator.remove(block)
+        fitted.projection = None
+        fitted.refined = None
         return self

@@ -194,7 +194,7 @@ class ClosedForm(AdditiveEstimator):
     @property
     def classes_waiting_(self) -> np.ndarray:
         """Labels (waiting,) that wait for `min_class_rows` rows, sorted."""
-        return label_array(self.classes_waiting(self.holder().accumulator))
+        return label_array(self.classes_waiting(self.fitted().accumulator))
 
     def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), by its diagonal if no more is kept.
@@ -301,9 +301,9 @@ class ClosedForm(AdditiveEstimator):
         from stream_dr.estimators.fitting.refining import check_refinable, is_exact, refine
 
         self.check_parameters()
-        holder = self.holder()
-        holder.check(self)
-        state = holder.accumulator.freeze()
+        fitted = self.fitted()
+        fitted.check(self)
+        state = fitted.accumulator.freeze()
 
         check_refinable(self, state)
         if is_exact(self, state):
@@ -311,9 +311,9 @@ class ClosedForm(AdditiveEstimator):
             return self
 
         projection, self.refine_report_ = refine(
-            self, state, source, tol, max_passes, holder.names, resume, holder.refined
+            self, state, source, tol, max_passes, fitted.names, resume, fitted.refined
         )
-        holder.refined = holder.show(projection, partial(self.covariance_product, state))
+        fitted.refined = fitted.show(projection, partial(self.covariance_product, state))
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import clone
 
 from stream_dr.errors import CannotMerge, ClusterError, InvalidRows, InvalidTargets
-from stream_dr.estimators.fitting.holder import Holder, new_holder
+from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.rows.block import Block
 from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
@@ -34,8 +34,8 @@ Delayed = Any
 """Dask's delayed value of one block."""
 
 
-def learn_collections(estimator: "Estimator", rows: Block) -> Holder:
-    """Return the Holder of an estimator that has learned all blocks.
+def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
+    """Return the FittedState of an estimator that has learned all blocks.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def learn_collections(estimator: "Estimator", rows: Block) -> Holder:
         parts = [dask.delayed(_merge_states)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
 
     (merged,) = dask.compute(parts[0])
-    return new_holder(estimator, merged.state_, merged.holder_.names)
+    return new_fitted_state(estimator, merged.state_, merged.fitted_.names)
 
 
 def project_collection(estimator: "Estimator", X: Collection) -> Collection:

@@ -26,7 +26,7 @@ from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, Targets
 from stream_dr.estimators.fitting.dask_collections import learn_collections, project_collection
 from stream_dr.estimators.fitting.documented import documented
 from stream_dr.estimators.fitting.fewer_components import warn_fewer_components, warn_fewer_components_early
-from stream_dr.estimators.fitting.holder import Holder, new_holder
+from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.mapping import StateType, takes_tables, warn_other_columns
 from stream_dr.estimators.fitting.named_columns import in_learned_order, parse_rows, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
@@ -78,7 +78,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         `sex=female`.
     state_ : State
         All that the estimator remembers, immutable. Snapshots hold it and `merge` adds it.
-    holder_ : Holder
+    fitted_ : FittedState
         The accumulator and the last solution from it. Internal; use `state_`.
     """
 
@@ -250,8 +250,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if error := unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
         super().set_params(**params)
-        if "holder_" in vars(self):
-            self.holder_.projection = None
+        if "fitted_" in vars(self):
+            self.fitted_.projection = None
         return self
 
     def save(self, path: FileName) -> None:
@@ -305,17 +305,17 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     @property
     def n_samples_seen_(self) -> int:
         """Number of rows learned."""
-        return int(self.holder().accumulator.rows)
+        return int(self.fitted().accumulator.rows)
 
     @property
     def n_features_in_(self) -> int:
         """Width of the rows learned so far."""
-        return int(self.holder().accumulator.n_features)
+        return int(self.fitted().accumulator.n_features)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, if the first batch was a table of named columns."""
-        names = self.holder().accumulator.table_names or self.holder().names
+        names = self.fitted().accumulator.table_names or self.fitted().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
         return np.asarray(names, dtype=object)
@@ -326,14 +326,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         Without those that wait and those whose rows were all unlearned.
         """
-        accumulator = self.holder().accumulator
+        accumulator = self.fitted().accumulator
         labels = set(accumulator.labels_left)
         return label_array(sorted(labels - set(self.classes_waiting(accumulator))))
 
     @property
     def state_(self) -> State:
         """The State: all that the estimator remembers, immutable."""
-        return self.holder().accumulator.freeze()
+        return self.fitted().accumulator.freeze()
 
     @property
     def mapped_names_(self) -> np.ndarray:
@@ -351,7 +351,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.rank_
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "holder_" in vars(self)
+        return "fitted_" in vars(self)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -364,51 +364,51 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.check_parameters()
         rows = as_block(X, y, weights)
         if kind_of(rows.X) in DASK:
-            holder = learn_collections(self, split(rows))
+            fitted = learn_collections(self, split(rows))
         else:
-            holder = new_holder(self)
+            fitted = new_fitted_state(self)
             for block in batches(rows):
-                self._learn(holder, block, refuse_empty=True)
-        self.holder_ = holder
+                self._learn(fitted, block, refuse_empty=True)
+        self.fitted_ = fitted
         warn_fewer_components_early(self)
         return self
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         self.check_parameters()
-        holder = self.holder_ if "holder_" in vars(self) else new_holder(self)
-        holder.check(self)
+        fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
+        fitted.check(self)
         rows = as_block(X, y, weights)
         if (kind := kind_of(rows.X)) in DASK:
             parts = copy(self)
-            self.holder_, parts.holder_ = holder, learn_collections(self, split(rows))
+            self.fitted_, parts.fitted_ = fitted, learn_collections(self, split(rows))
             return self.merge(parts)
-        holder = holder.copy(self) if kind is Kind.STREAM else holder
+        fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
         for block in batches(rows):
-            self._learn(holder, block)
-        self.holder_ = holder
+            self._learn(fitted, block)
+        self.fitted_ = fitted
         return self
 
-    def _learn(self, holder: Holder, rows: Block, refuse_empty: bool = False) -> None:
-        block, names = self.parse(holder, rows, refuse_empty)
+    def _learn(self, fitted: FittedState, rows: Block, refuse_empty: bool = False) -> None:
+        block, names = self.parse(fitted, rows, refuse_empty)
         if refuse_empty and block.weights is not None and not block.weights.any():
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
-        holder.accumulator.add(block)
-        if refuse_empty and holder.accumulator.rows == 0:
+        fitted.accumulator.add(block)
+        if refuse_empty and fitted.accumulator.rows == 0:
             raise TargetsRequired(
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
-        holder.names = names
-        holder.projection = None
+        fitted.names = names
+        fitted.projection = None
 
     def parse(
-        self, holder: Holder, given: Block, refuse_empty: bool = False, need_targets: bool = True
+        self, fitted: FittedState, given: Block, refuse_empty: bool = False, need_targets: bool = True
     ) -> tuple[Block, tuple[str, ...] | None]:
         """Return a checked Block and the names of the stream's features.
 
-        The block's columns are in the holder's order. need_targets: if True and the method learns
+        The block's columns are in the order of `fitted.names`. need_targets: if True and the method learns
         from targets, refuse rows without any target.
         """
-        accumulator, by_name = holder.accumulator, self.columns_by_name()
+        accumulator, by_name = fitted.accumulator, self.columns_by_name()
         block = parse_rows(given, by_name, takes_tables(self))
         if refuse_empty:
             refuse_empty_rows(block.X)
@@ -416,7 +416,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         names = block.names
         if accumulator.n_features > 0 and not self._any_columns(block):
             if not by_name:
-                rows, names = in_learned_order(holder.names, names, block.X, type(self).__name__)
+                rows, names = in_learned_order(fitted.names, names, block.X, type(self).__name__)
                 block = block._replace(X=rows)
             if not block.sparse and block.features != accumulator.n_features:
                 refuse_width(block.features, accumulator.n_features, type(self).__name__)
@@ -454,12 +454,12 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         by_name, learned = self.columns_by_name(), self.n_features_in_
         block = parse_rows(as_block(X), by_name, takes_tables(self))
         if not by_name:
-            rows, _ = in_learned_order(self.holder().names, block.names, block.X, type(self).__name__)
+            rows, _ = in_learned_order(self.fitted().names, block.names, block.X, type(self).__name__)
             block = block if rows is block.X else block._replace(X=rows)
         grows = block.sparse and (by_name or not block.width_stated)
         if not self._any_columns(block) and not grows and block.features != learned:
             refuse_width(block.features, learned, type(self).__name__)
-        warn_other_columns(self.holder().accumulator, block)
+        warn_other_columns(self.fitted().accumulator, block)
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
         return z.astype(block.X.dtype, copy=False) if keep_dtype else z
 
@@ -467,28 +467,28 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """True if a feature map tells columns apart by name, so that any may come."""
         return self.feature_map is not None and feature_map(self.feature_map).by_name
 
-    def holder(self) -> Holder:
+    def fitted(self) -> FittedState:
         """Return the accumulator and its solutions, which fit made. Raises NotFitted."""
-        if "holder_" not in vars(self):
+        if "fitted_" not in vars(self):
             raise NotFitted(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' with rows first."
             )
-        return self.holder_
+        return self.fitted_
 
     def projection(self) -> Projection:
         """Return the projection of the rows learned, cached until more are learned.
 
         Raises NotFitted before any row.
         """
-        holder = self.holder()
-        if holder.accumulator.rows == 0:
+        fitted = self.fitted()
+        if fitted.accumulator.rows == 0:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        if holder.projection is not None:
-            return holder.projection
+        if fitted.projection is not None:
+            return fitted.projection
         self.check_parameters()
-        holder.check(self)
-        state = holder.accumulator.freeze()
-        return holder.show(holder.refined or self.solve(state), partial(self.covariance_product, state))
+        fitted.check(self)
+        state = fitted.accumulator.freeze()
+        return fitted.show(fitted.refined or self.solve(state), partial(self.covariance_product, state))
 
     def linear_projection(self) -> LinearProjection:
         """Return the projection of a method whose projections are linear."""

@@ -17,12 +17,12 @@ def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: i
 
     Each n_components is warned about once.
     """
-    holder = estimator.holder()
-    if not _asks_for_more(estimator, components) or holder.warned_n_components == estimator.n_components:
+    fitted = estimator.fitted()
+    if not _asks_for_more(estimator, components) or fitted.warned_n_components == estimator.n_components:
         return
 
-    holder.warned_n_components = estimator.n_components
-    learned = holder.accumulator
+    fitted.warned_n_components = estimator.n_components
+    learned = fitted.accumulator
     labels = f" and {len(learned.labels)} labels" if learned.labels else ""
     warnings.warn(
         f"{type(estimator).__name__} has {components} components, not the n_components={estimator.n_components} asked for: "
@@ -38,7 +38,7 @@ def warn_fewer_components_early(estimator: "Estimator") -> None:
 
     Only then is a projection solved for the warning.
     """
-    learned = estimator.holder().accumulator
+    learned = estimator.fitted().accumulator
     enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)
     if _asks_for_more(estimator, enough - 1):
         # An estimator without a solution raises when its projection is read.

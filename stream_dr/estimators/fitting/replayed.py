@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import clone
 
 from stream_dr.errors import CannotRefine
-from stream_dr.estimators.fitting.holder import Holder
+from stream_dr.estimators.fitting.fitted_state import FittedState
 from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import add, emptied, mapped_rows
@@ -103,7 +103,7 @@ class Replayed:
         They give Cxx @ columns (features, r) of the scaled features. check: True for the first
         pass, which learns the rows again. Raises CannotRefine.
         """
-        fresh = Holder(self._estimator.accumulator(), self._names)
+        fresh = FittedState(self._estimator.accumulator(), self._names)
         rows = 0
 
         with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
@@ -137,9 +137,9 @@ class Replayed:
         factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
         return sums.product - (means * factors) @ (means.T @ columns), sums.rows
 
-    def _parsed(self, holder: Holder, event: Block, position: int) -> Block:
+    def _parsed(self, fitted: FittedState, event: Block, position: int) -> Block:
         """Return the block as learning parses it, no wider than the state."""
-        block, _ = self._estimator.parse(holder, event, need_targets=False)
+        block, _ = self._estimator.parse(fitted, event, need_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
             raise CannotRefine(
                 f"the source's event {position} has {block.features} features; the state has seen "
@@ -194,7 +194,7 @@ class MappedSource:
         self._width = state.n_features
         self._table = state.table
         self._on_landmarks = state.landmarks is not None
-        self._known = Holder(estimator.accumulator(state), names)
+        self._known = FittedState(estimator.accumulator(state), names)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of mapped rows, with their targets and weights."""

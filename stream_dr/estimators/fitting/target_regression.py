@@ -103,7 +103,7 @@ class TargetRegression(ClosedForm):
 
         block = split(as_block(X, y, sample_weight))
         predicted = self.predict(block.X)
-        targets = self._parse_targets(self.holder().accumulator, block.y, len(predicted))
+        targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
         weights = row_weights(as_weights(block.weights, len(predicted)), len(predicted))
         there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
         if targets is None or not there.any():

@@ -11,7 +11,7 @@ from sklearn.base import clone
 import stream_dr
 from stream_dr import ESTIMATORS, errors
 from stream_dr.adapters.river import RiverSupervisedTransformer, RiverTransformer, target, to_river
-from stream_dr.estimators.fitting.holder import new_holder
+from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from tests.support.river_rows import first_kind, small, stream
 
 KEYS = list(ESTIMATORS)
@@ -141,7 +141,7 @@ def test_oriented_answers_serve_a_classifier_better() -> None:
             """Every row as if nothing had been shown before it."""
             super().learn_one(x, y)
             fresh = clone(self.learner)
-            fresh.holder_ = new_holder(fresh, self.learner.state_)
+            fresh.fitted_ = new_fitted_state(fresh, self.learner.state_)
             self.learner = fresh
 
     scores = []

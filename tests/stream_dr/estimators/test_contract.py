@@ -218,8 +218,8 @@ def test_fewer_components_than_asked_for_are_told_once(key: str, at_fit: bool) -
 def test_what_fits_is_not_solved_before_it_is_asked_for() -> None:
     X, y = rows()
     for asked in (None, 1):
-        assert stream_dr.LDA(n_components=asked).fit(X, y).holder_.projection is None
-    assert stream_dr.PLSDA().fit(X, y == y[0]).holder_.projection is None  # a default was not asked for
+        assert stream_dr.LDA(n_components=asked).fit(X, y).fitted_.projection is None
+    assert stream_dr.PLSDA().fit(X, y == y[0]).fitted_.projection is None  # a default was not asked for
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -77,8 +77,8 @@ def opposed(key: str, **params: Any) -> tuple[Any, np.ndarray, Any]:
     y = targets(key, y)
     model = ESTIMATORS[key](**params).partial_fit(X, y)
     alone = model.transform(X).copy()
-    holder = model.holder_
-    holder.shown, holder.projection = holder.shown.oriented(np.arange(model.rank_), -np.ones(model.rank_)), None
+    fitted = model.fitted_
+    fitted.shown, fitted.projection = fitted.shown.oriented(np.arange(model.rank_), -np.ones(model.rank_)), None
     np.testing.assert_allclose(model.transform(X), -alone, atol=1e-12)
     return model, X, y
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-OTHERS = {"holder.names", "array.position"}
+OTHERS = {"fitted.names", "array.position"}
 """Attributes of the same names, of an estimator's Holder and of a ServedArray."""
 
 

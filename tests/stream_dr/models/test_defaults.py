@@ -38,5 +38,5 @@ def test_a_saved_estimator_says_all_its_parameters(tmp_path: Path) -> None:
     save(short, tmp_path / "m")
     loaded = load(tmp_path / "m")
     assert loaded.feature_map == whole_spec({"map": "table"})
-    assert loaded.merge(short).holder().accumulator.rows == 80
-    assert short.merge(load(tmp_path / "m")).holder().accumulator.rows == 80
+    assert loaded.merge(short).fitted().accumulator.rows == 80
+    assert short.merge(load(tmp_path / "m")).fitted().accumulator.rows == 80

@@ -120,7 +120,7 @@ def test_after_unlearning_the_newest_rows_under_decay():
     refined = learned("lda", {"decay": 0.99, "gamma": 0.1, "scatter": "diagonal"}, source).unlearn(X[-30:], y[-30:])
     exact = learned("lda", {"decay": 0.99, "gamma": 0.1, "scatter": "exact"}, left)
     assert principal_angle(exact.components_.T, refined.refine(left, 1e-9, 60).components_.T) < 1e-8
-    refined.holder_.accumulator.remove(Block(X[:20], class_targets(y[:20])), age=100)
+    refined.fitted_.accumulator.remove(Block(X[:20], class_targets(y[:20])), age=100)
     with pytest.raises(CannotRefine, match=r"weights differ .* in their order; rows .* left a gap in age"):
         refined.refine(Blocks(blocks(X[20:-30], y[20:-30])))
 

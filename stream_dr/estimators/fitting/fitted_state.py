@@ -1,6 +1,6 @@
-"""Holder: what fit makes, the learned side of an estimator.
+"""FittedState: what fit makes, the learned side of an estimator.
 
-It is swapped as one reference. It remembers the parameters that its accumulator was made with
+It is swapped as one reference. It remembers the parameters that its accumulator was built with
 (`Estimator.fixed`). If they change, they no longer describe the state. `set_params` before a new
 `fit` must stay legal, so the change is refused only where the state is used: learned into, solved,
 merged or saved.
@@ -28,7 +28,7 @@ class Learner(Protocol):
         ...
 
 
-class Holder:
+class FittedState:
     """Accumulator, feature names and solutions of a fitted estimator.
 
     Attributes
@@ -37,7 +37,7 @@ class Holder:
         State that is learned into.
     names : tuple of str or None
         Names of the features.
-    made_with : dict
+    fixed_parameters : dict
         Parameters that the accumulator was made with.
     projection : Projection or None
         Projection cached until the next update.
@@ -47,27 +47,27 @@ class Holder:
         Projection shown last, kept over updates, because the next one's components keep its signs
         and order. It takes 8 · features · components bytes, and those of the sample for a
         projection by landmarks.
-    searched : KNeighborsClassifier or None
+    neighbour_search : KNeighborsClassifier or None
         KNearest's search over its sample.
     warned_n_components : int or None
         The n_components for which FewerComponents was warned.
     """
 
     def __init__(
-        self, accumulator: Accumulator, names: tuple[str, ...] | None = None, made_with: JsonDict | None = None
+        self, accumulator: Accumulator, names: tuple[str, ...] | None = None, fixed_parameters: JsonDict | None = None
     ) -> None:
         self.accumulator = accumulator
         self.names = names
-        self.made_with = made_with or {}
-        self._now = attrgetter(*self.made_with) if made_with else None
-        values = tuple(self.made_with.values())
+        self.fixed_parameters = fixed_parameters or {}
+        self._now = attrgetter(*self.fixed_parameters) if fixed_parameters else None
+        values = tuple(self.fixed_parameters.values())
         # attrgetter returns a bare value for one name.
         self._then = values[0] if len(values) == 1 else values
 
         self.projection: Projection | None = None
         self.refined: Projection | None = None
         self.shown: Projection | None = None
-        self.searched: Any = None
+        self.neighbour_search: Any = None
         self.warned_n_components: int | float | None = None
 
     def show(self, solved: Projection, covariance_product: Product) -> Projection:
@@ -82,12 +82,12 @@ class Holder:
         self.projection = solved.prepared() if isinstance(solved, Linear) else solved
         return self.projection
 
-    def copy(self, estimator: Learner) -> "Holder":
-        """Return a holder that continues from here, while this one stays as it is.
+    def copy(self, estimator: Learner) -> "FittedState":
+        """Return a fitted state that continues from here, while this one stays as it is.
 
         Copies the state.
         """
-        copied = Holder(estimator.accumulator(self.accumulator.freeze()), self.names, self.made_with)
+        copied = FittedState(estimator.accumulator(self.accumulator.freeze()), self.names, self.fixed_parameters)
         copied.shown = self.shown
         copied.warned_n_components = self.warned_n_components
         return copied
@@ -101,7 +101,7 @@ class Holder:
         if self._now is None or self._now(estimator) == self._then:
             return
 
-        for name, value in self.made_with.items():
+        for name, value in self.fixed_parameters.items():
             now = getattr(estimator, name)
             if now != value:
                 raise InvalidParameter(
@@ -110,11 +110,13 @@ class Holder:
                 )
 
 
-def new_holder(estimator: Learner, state: State | None = None, names: tuple[str, ...] | None = None) -> Holder:
-    """Return a Holder for an estimator and its current parameters.
+def new_fitted_state(
+    estimator: Learner, state: State | None = None, names: tuple[str, ...] | None = None
+) -> FittedState:
+    """Return a FittedState for an estimator and its current parameters.
 
     It is empty, or continues from `state`.
     """
     # A feature map is a dict that the caller may change.
-    made_with = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
-    return Holder(estimator.accumulator(state), names, made_with)
+    fixed_parameters = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
+    return FittedState(estimator.accumulator(state), names, fixed_parameters)
