@@ -14,7 +14,6 @@ import functools
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
@@ -24,6 +23,7 @@ import stream_dr
 from service import problems, schemas
 from service.auth import Access
 from service.body_limits import BodyLimits, BodyMemory
+from service.json_types import JsonDict
 from service.metrics import Metrics, MetricsMiddleware
 from service.routes import jobs, learn, look, models, project, stream
 from service.settings import Settings
@@ -144,6 +144,6 @@ def run_settings(settings: Settings) -> stream_dr.RunSettings:
     return stream_dr.RunSettings(publish=policy, **_shared_fields(stream_dr.RunSettings, settings))
 
 
-def _shared_fields(kind: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> dict[str, Any]:
+def _shared_fields(kind: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> JsonDict:
     """Return the settings whose names are fields of `kind`."""
     return {name: getattr(settings, name) for name in kind._fields if hasattr(settings, name)}

@@ -1,6 +1,6 @@
 """Examples of bodies and responses for /docs and generated clients."""
 
-from typing import Any
+from service.json_types import JsonDict
 
 _BY = {"model": "lda", "version": 3, "position": 812, "solution": "exact"}
 _MODEL = {
@@ -33,7 +33,7 @@ _MODEL = {
 
 _OVERVIEW = {name: _MODEL[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")}
 
-EXAMPLES: dict[str, dict[str, Any]] = {
+EXAMPLES: dict[str, JsonDict] = {
     "Rows": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
     "Receipt": {"position": 812, "rows": 2, "duplicate": False},
     "Unlearn": {"positions": [812]},

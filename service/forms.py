@@ -4,12 +4,13 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import stream_dr
+from service.json_types import JsonDict
 
 FORMS = "forms.json"
 """Name of the file that the dashboard loads."""
 
 
-def forms() -> dict[str, Any]:
+def forms() -> JsonDict:
     """Return the description of each estimator, by its key.
 
     A description has these fields:
@@ -22,7 +23,7 @@ def forms() -> dict[str, Any]:
     return {key: _form(kind) for key, kind in stream_dr.ESTIMATORS.items()}
 
 
-def _form(kind: type) -> dict[str, Any]:
+def _form(kind: type) -> JsonDict:
     about = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
     params = [
         {"name": name, "default": default} | _kind(hint) for name, hint, default in stream_dr.parameter_types(kind)
@@ -30,7 +31,7 @@ def _form(kind: type) -> dict[str, Any]:
     return {"about": about, "refines": getattr(kind, "refined_by", None) is not None, "params": params}
 
 
-def _kind(hint: Any) -> dict[str, Any]:
+def _kind(hint: Any) -> JsonDict:
     """Return the kind and the choices of a parameter with this type hint."""
     if get_origin(hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(hint))}

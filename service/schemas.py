@@ -3,7 +3,7 @@
 The library itself parses bodies of rows. Their schema `Rows` is for the OpenAPI document only.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from fastapi import FastAPI, Header, Path
 from fastapi.openapi.utils import get_openapi
@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 import stream_dr
 from service import auth, media
 from service.examples import EXAMPLES
+from service.json_types import JsonDict
 
 Label = str | int | bool
 PUBLISH = stream_dr.PublishPolicy()
@@ -279,7 +280,7 @@ class ModelState(BaseModel):
 
     name: str
     estimator: str
-    params: dict[str, Any]
+    params: JsonDict
     state: Literal["live", "catching_up", "failed", "failed_to_publish"]
     position: int
     rows: int
@@ -333,7 +334,7 @@ class JobState(BaseModel):
     kind: Literal["refine", "snapshot"]
     model: str
     state: Literal["waiting", "running", "done", "failed", "cancelled"]
-    progress: dict[str, Any]
+    progress: JsonDict
     error: dict[str, str] | None
 
 
@@ -409,7 +410,7 @@ def _ref(kind: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REF.format(model=kind.__name__)}
 
 
-def bytes_of(description: str) -> dict[str, Any]:
+def bytes_of(description: str) -> JsonDict:
     """Return the OpenAPI description of a body of bytes."""
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
@@ -423,7 +424,7 @@ although it is required, because the module that openapi-python-client generates
 body of several types cannot be imported.
 """
 
-Answers = dict[int | str, dict[str, Any]]
+Answers = dict[int | str, JsonDict]
 """OpenAPI descriptions of a route's responses, by status."""
 
 
@@ -438,7 +439,7 @@ BODY = problems(400, 408, 413, 415)
 MODEL = problems(404, 409)
 
 
-def describe(app: FastAPI, guarded: bool) -> dict[str, Any]:
+def describe(app: FastAPI, guarded: bool) -> JsonDict:
     """Return the OpenAPI document of an application. It is built once.
 
     FastAPI's document is completed by schemas that no route refers to and by examples. The first

@@ -14,6 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile
 
 MOST_ROWS = 2**53
@@ -139,7 +140,7 @@ def wrong(fields: Any, name: str, given: str, needed: str) -> DamagedFile:
 
 
 @lru_cache(maxsize=64)
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: Any) -> JsonDict:
     return get_type_hints(kind)
 
 

@@ -27,6 +27,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
+from stream_dr.aliases import JsonDict
 from stream_dr.client.client import Client
 from stream_dr.datasets.generate import rcv1_like
 from stream_dr.datasets.language import WIDTH
@@ -42,7 +43,7 @@ from stream_dr.shards.dataset import open_dataset
 from stream_dr.solve.nearest_mean import means_by_class, nearest
 from stream_dr.targets.targets import class_targets
 
-Models = dict[str, tuple[str, dict[str, Any]]]
+Models = dict[str, tuple[str, JsonDict]]
 """Registry key and parameters of each model, by its name."""
 
 MODELS: Models = {
@@ -262,7 +263,7 @@ def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray)
     return float((nearest(X_test, means) == y_test).mean()), time.perf_counter() - start
 
 
-def ask_one(address: str, row: Rows) -> dict[str, Any]:
+def ask_one(address: str, row: Rows) -> JsonDict:
     """Return the response of GET /transform to a row (1, features), through LDA."""
     response = httpx.get(f"{address}/transform", params={"model": "lda"} | _query(row), timeout=60)
     response.raise_for_status()

@@ -3,17 +3,16 @@
 No request waits for a job. A response shows the job as it is now.
 """
 
-from typing import Any
-
 from fastapi import APIRouter, Response
 
 import stream_dr
 from service import schemas
+from service.json_types import JsonDict
 from service.schemas import JobId, Name
 from service.shared import Service
 
 router = APIRouter(tags=["jobs"])
-STARTED: dict[str, Any] = {
+STARTED: JsonDict = {
     "status_code": 202,
     "response_model": schemas.JobState,
     "responses": schemas.BODY | schemas.MODEL,
@@ -21,7 +20,7 @@ STARTED: dict[str, Any] = {
 
 
 @router.post("/models/{name}/refine", **STARTED)
-def refine(shared: Service, response: Response, name: Name, options: schemas.Refine | None = None) -> dict[str, Any]:
+def refine(shared: Service, response: Response, name: Name, options: schemas.Refine | None = None) -> JsonDict:
     """Solve a model exactly by passes over the log.
 
     The log is read up to the model's position. The solution stays published until the next refine.
@@ -32,19 +31,19 @@ def refine(shared: Service, response: Response, name: Name, options: schemas.Ref
 
 
 @router.post("/models/{name}/snapshot", **STARTED)
-def snapshot(shared: Service, response: Response, name: Name) -> dict[str, Any]:
+def snapshot(shared: Service, response: Response, name: Name) -> JsonDict:
     """Write a model's state, position and spec to disk."""
     return _accepted(response, shared.running.snapshot(name))
 
 
 @router.get("/jobs/{id}", response_model=schemas.JobState, responses=schemas.problems(404))
-def job(shared: Service, id: JobId) -> dict[str, Any]:
+def job(shared: Service, id: JobId) -> JsonDict:
     """Return a job's state, progress and error."""
     return shared.running.job(id).describe()
 
 
 @router.delete("/jobs/{id}", status_code=202, response_model=schemas.JobState, responses=schemas.problems(404))
-def cancel_job(shared: Service, id: JobId) -> dict[str, Any]:
+def cancel_job(shared: Service, id: JobId) -> JsonDict:
     """Ask a job to stop at its next safe point.
 
     A job that has ended is not changed.
@@ -54,6 +53,6 @@ def cancel_job(shared: Service, id: JobId) -> dict[str, Any]:
     return job.describe()
 
 
-def _accepted(response: Response, job: stream_dr.Job) -> dict[str, Any]:
+def _accepted(response: Response, job: stream_dr.Job) -> JsonDict:
     response.headers["Location"] = f"/jobs/{job.id}"
     return job.describe()

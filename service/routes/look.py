@@ -7,7 +7,7 @@ it for the tab.
 import asyncio
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
@@ -17,6 +17,7 @@ import stream_dr
 from service import media, schemas
 from service.auth import may_write
 from service.forms import FORMS, forms
+from service.json_types import JsonDict
 from service.shared import Service
 
 router = APIRouter(tags=["stream"])
@@ -95,7 +96,7 @@ def install(app: FastAPI) -> None:
     app.mount("/dashboard", StaticFiles(directory=PAGES))
 
 
-def report(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[str, Any]:
+def report(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:
     """Return the texts and numbers of the page."""
     position = directory.position
     schema = directory.schema
@@ -116,7 +117,7 @@ def report(directory: stream_dr.Directory, running: stream_dr.Running) -> dict[s
     }
 
 
-def _label_counts(state: dict[str, Any]) -> dict[str, Any]:
+def _label_counts(state: JsonDict) -> JsonDict:
     """Return the numbers of rows of a model's labels, most frequent first.
 
     There is a second list for labels that wait for more rows before they become classes.

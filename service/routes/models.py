@@ -23,14 +23,12 @@ from starlette.types import Scope
 import stream_dr
 from service import schemas
 from service.body_limits import media_type
+from service.json_types import JsonDict
 from service.media import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, accepted
 from service.problems import Problem
 from service.schemas import Name
 from service.shared import AppState, Service
 from stream_dr import errors
-
-ModelJson = dict[str, Any]
-"""Description of a model by the library, in the form of schemas.ModelState."""
 
 router = APIRouter(tags=["models"])
 CREATED: schemas.Answers = {
@@ -59,13 +57,13 @@ PROJECTION: schemas.Answers = {
 
 
 @router.get("/models", response_model=schemas.Models)
-def models(shared: Service) -> dict[str, dict[str, ModelJson]]:
+def models(shared: Service) -> dict[str, dict[str, JsonDict]]:
     """Return the state of every model, by name."""
     return {"models": {name: _describe(shared, model) for name, model in shared.directory.models.items()}}
 
 
 @router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL)
-def model(shared: Service, name: Name) -> ModelJson:
+def model(shared: Service, name: Name) -> JsonDict:
     """Return the state of a model.
 
     It has, among others, the position, rows, lag, version, classes, eigenvalues and solution.
@@ -80,7 +78,7 @@ def delete_model(shared: Service, name: Name) -> None:
 
 
 @router.post("/models/{name}/publish", response_model=schemas.ModelState, responses=LATE | schemas.MODEL)
-async def publish(shared: Service, response: Response, name: Name) -> ModelJson:
+async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
     """Publish a model as it is now, whatever its policy.
 
     The status is 202 if solving takes longer than wait_timeout. A refined solution stays
@@ -134,13 +132,13 @@ saved_router = APIRouter(route_class=_SavedRoute)
 
 
 @saved_router.put("/models/{name}", include_in_schema=False)
-async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> ModelJson:
+async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> JsonDict:
     """Create a model from a saved estimator, which continues where it was saved."""
     content = b"".join([piece async for piece in request.stream()])
     return await asyncio.get_running_loop().run_in_executor(shared.slow, _add_saved, shared, response, name, content)
 
 
-def _add_saved(shared: AppState, response: Response, name: str, content: bytes) -> ModelJson:
+def _add_saved(shared: AppState, response: Response, name: str, content: bytes) -> JsonDict:
     try:
         estimator = stream_dr.load(content, shared.directory.limits.max_state_bytes)
     except (errors.DamagedFile, errors.ForeignFile, errors.UnknownFormat) as e:
@@ -162,13 +160,13 @@ def _refusals_as_conflict() -> Iterator[None]:
         raise Problem("model_refuses_stream", str(e), reason=e.code) from e
 
 
-def _added(shared: AppState, response: Response, model: stream_dr.Model, new: bool) -> ModelJson:
+def _added(shared: AppState, response: Response, model: stream_dr.Model, new: bool) -> JsonDict:
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/models/{model.name}"
     return _describe(shared, model)
 
 
-def _describe(shared: AppState, model: stream_dr.Model) -> ModelJson:
+def _describe(shared: AppState, model: stream_dr.Model) -> JsonDict:
     return model.describe(shared.directory.position)
 
 
@@ -191,7 +189,7 @@ def put_router() -> APIRouter:
         shared: Service,
         name: Name,
         body: Annotated[spec, Body(discriminator="estimator", openapi_examples=examples, title="ModelSpec")],
-    ) -> ModelJson:
+    ) -> JsonDict:
         """Create a model, which catches up in the background.
 
         The status is 201 if the model is new, and 200 if it exists with the same spec. The
@@ -212,7 +210,7 @@ def put_router() -> APIRouter:
     return routes
 
 
-def _example(key: str) -> dict[str, Any]:
+def _example(key: str) -> JsonDict:
     """Return a body that creates a model with its default parameters. None is left out."""
     defaults = {name: default for name, _, default in stream_dr.parameter_types(stream_dr.ESTIMATORS[key])}
     return {"estimator": key, "params": {name: value for name, value in defaults.items() if value is not None}}

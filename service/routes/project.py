@@ -15,6 +15,7 @@ from pydantic import BaseModel
 import stream_dr
 from service import schemas
 from service.body_limits import rows_medium
+from service.json_types import JsonDict
 from service.media import ARROW_STREAM, JSON, accepted
 from service.problems import Problem
 from service.shared import AppState, Service
@@ -28,7 +29,7 @@ ANSWER_BYTES = 32 << 20
 """Number of bytes that a response may take in addition to 32 times those of its rows."""
 
 
-def _many(model: type[BaseModel]) -> dict[str, Any]:
+def _many(model: type[BaseModel]) -> JsonDict:
     """Return FastAPI's options of a route that takes many rows."""
     rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.bytes_of("an Arrow stream")}}}
     return {

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
@@ -11,6 +10,7 @@ from prometheus_client.exposition import choose_encoder
 
 from service import schemas
 from service.examples import EXAMPLES
+from service.json_types import JsonDict
 from service.problems import Problem
 from service.shared import AppState, Service
 
@@ -34,7 +34,7 @@ def _of(media: str, example: str) -> schemas.Answers:
 
 
 @router.get("/stream", response_model=schemas.StreamState)
-def stream(shared: Service) -> dict[str, Any]:
+def stream(shared: Service) -> JsonDict:
     """Return position, rows, schema, labels and target kind of the stream."""
     directory = shared.directory
     state = {"position": directory.position, "rows": directory.rows, "models": list(directory.models)}

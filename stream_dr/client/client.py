@@ -27,6 +27,7 @@ import orjson
 import pyarrow as pa
 
 from stream_dr import errors
+from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
 from stream_dr.client.connection import Connection, error_class, header
 from stream_dr.client.remote_rows import array_of, bytes_of, ids_of, is_unicode, metadata_of, rows_of, several
@@ -53,10 +54,7 @@ Later pauses are longer.
 MAX_POLL_SECONDS = 1.0
 """Longest pause between two polls of a job."""
 
-JsonObject = dict[str, Any]
-"""JSON object of an answer."""
-
-JobCallback = Callable[[JsonObject], object]
+JobCallback = Callable[[JsonDict], object]
 """Function that receives a job's progress each time it changes."""
 
 
@@ -85,7 +83,7 @@ class JobStatus(TypedDict):
     kind: str
     model: str
     state: str
-    progress: JsonObject
+    progress: JsonDict
     error: dict[str, str] | None
 
 
@@ -226,11 +224,11 @@ class Client:
         probabilities = np.array(response["probabilities"], dtype=np.float64).reshape(-1, len(classes))
         return ServedArray.of(probabilities, response), classes
 
-    def models(self) -> dict[str, JsonObject]:
+    def models(self) -> dict[str, JsonDict]:
         """Return the state, position, rows, lag, version … of every model, by name."""
         return dict(self._get("/models")["models"])
 
-    def model(self, name: str) -> JsonObject:
+    def model(self, name: str) -> JsonDict:
         """Return a model's state, position, rows, lag, version … Raises UnknownModel."""
         return self._get(_path(name))
 
@@ -239,10 +237,10 @@ class Client:
         name: str,
         estimator: "str | os.PathLike[str] | Estimator",
         start: str | int = "start",
-        publish: JsonObject | None = None,
-        refine: JsonObject | None = None,
+        publish: JsonDict | None = None,
+        refine: JsonDict | None = None,
         **params: Any,
-    ) -> JsonObject:
+    ) -> JsonDict:
         """Create a model, or return it if it exists with the same spec.
 
         Parameters
@@ -276,14 +274,14 @@ class Client:
         """Delete a model. The log stays. Raises UnknownModel."""
         self._service.send("DELETE", _path(name))
 
-    def publish(self, name: str) -> JsonObject:
+    def publish(self, name: str) -> JsonDict:
         """Publish a model now, even if its policy would wait.
 
         Returns the model's description, as `model` does. Raises NotFitted, ModelFailed.
         """
         return dict(self._service.send("POST", f"{_path(name)}/publish").json())
 
-    def projection(self, name: str, version: int | None = None) -> JsonObject:
+    def projection(self, name: str, version: int | None = None) -> JsonDict:
         """Return a model's projection.
 
         The dict has "version", "newest", "kind", "solution" … and the arrays. Those of a linear
@@ -380,11 +378,11 @@ class Client:
         """
         return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_segment('job', id)}").json())
 
-    def stream(self) -> JsonObject:
+    def stream(self) -> JsonDict:
         """Return position, rows, schema, labels and target kind of the stream."""
         return self._get("/stream")
 
-    def events(self) -> Iterator[JsonObject]:
+    def events(self) -> Iterator[JsonDict]:
         """Yield position, rows and each model's figures, now and whenever they change.
 
         Ends when the service stops. Raises RemoteError if the connection is lost.
@@ -422,7 +420,7 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _get(self, path: str) -> JsonObject:
+    def _get(self, path: str) -> JsonDict:
         return dict(self._service.send("GET", path).json())
 
     def _batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target: str) -> bytes:
@@ -432,7 +430,7 @@ class Client:
         targets = None if block.y is None else self._targets(block.y, rows.shape[0], target)
         return bytes_of(Block(rows, targets, weights, None if ids is None else ids_of(ids, rows.shape[0]), names))
 
-    def _predict(self, X: Any, model: str | None) -> JsonObject:
+    def _predict(self, X: Any, model: str | None) -> JsonDict:
         return dict(orjson.loads(self._answer("/predict", X, model, "application/json")))
 
     def _answer(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
@@ -478,7 +476,7 @@ def _file(estimator: "os.PathLike[str] | Estimator") -> bytes:
     return saved_bytes(estimator)
 
 
-def _json(content: object, headers: dict[str, str] | None = None) -> dict[str, Any]:
+def _json(content: object, headers: dict[str, str] | None = None) -> JsonDict:
     """Return the arguments of httpx for a JSON body, which may hold numpy's numbers.
 
     Raises InvalidParameter.

@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 
 from stream_dr import errors
+from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.rows.block import Block, Ids, Rows
 from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
@@ -70,7 +71,7 @@ def is_unicode(text: str) -> bool:
     return all(not "\ud800" <= character <= "\udfff" for character in text)
 
 
-def metadata_of(table: pa.Table) -> dict[str, Any]:
+def metadata_of(table: pa.Table) -> JsonDict:
     """Return the metadata of an Arrow answer, with numbers as numbers."""
     texts = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
     return {name: orjson.loads(value) if name in _NUMBERS else value for name, value in texts.items()}

@@ -4,6 +4,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
+
 
 class ServedArray(np.ndarray):
     """An ndarray that knows which projection made its rows.
@@ -33,7 +35,7 @@ class ServedArray(np.ndarray):
     unseen: int = 0
 
     @classmethod
-    def of(cls, values: Any, response: dict[str, Any]) -> Self:
+    def of(cls, values: Any, response: JsonDict) -> Self:
         """Return an array of `values` with the fields of a response.
 
         An array is not copied.

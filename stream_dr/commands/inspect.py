@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import result
 
 
@@ -35,7 +36,7 @@ def inspect(
         _print_model(name, model)
 
 
-def _print_model(name: str, model: dict[str, Any]) -> None:
+def _print_model(name: str, model: JsonDict) -> None:
     stale = f", {model['stale_rows']} stale rows" if model["stale_rows"] else ""
     params = ", ".join(f"{k}={v}" for k, v in model["params"].items())
     result(

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import Bar, say
 from stream_dr.commands.reading import AsClasses, ReadAs, first_table, reads_tables, stop_at_ids
 from stream_dr.commands.replaying import replay_into
@@ -122,9 +123,7 @@ def _propose_id(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
         )
 
 
-def _default_model(
-    sources: list[Path], files: dict[Path, "FileSource"], table: dict[str, Any]
-) -> tuple[str, str, dict[str, Any]]:
+def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: JsonDict) -> tuple[str, str, JsonDict]:
     """Choose a model by the first rows, say so, and return its spec."""
     from stream_dr.evaluation.comparison import default_method
     from stream_dr.feature_maps.report import map_for
@@ -181,7 +180,7 @@ def learn_files(
         replay_into(dir, dataset, specs, settings, out, refine=refine)
 
 
-def report_files(files: dict[Path, "FileSource"], spec: dict[str, Any], hints: bool = True) -> None:
+def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = True) -> None:
     """Say what the columns of each file are taken for.
 
     With `hints`, also say which options would change that. Raises SchemaMismatch with all problems
@@ -191,7 +190,7 @@ def report_files(files: dict[Path, "FileSource"], spec: dict[str, Any], hints: b
         _report(path, source, spec, hints)
 
 
-def _report(path: Path, source: "FileSource", spec: dict[str, Any], hints: bool) -> None:
+def _report(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> None:
     from stream_dr.feature_maps.report import describe
 
     # Reading a block raises the error of a file without rows.

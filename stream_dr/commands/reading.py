@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import say
 from stream_dr.errors import StreamDRError
 from stream_dr.rows.source import Source
@@ -50,18 +51,18 @@ class ReadAs(NamedTuple):
 
     format: str | None
     options: "Options"
-    map: dict[str, Any] = {}
+    map: JsonDict = {}
 
     def with_options(self, **options: Any) -> "ReadAs":
         """Return a copy with these options replaced."""
         return self._replace(options=self.options._replace(**options))
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> JsonDict:
         """Return the spec of the default feature map of tables."""
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
-    def map_of(self, files: dict[Path, "FileSource"]) -> dict[str, Any]:
+    def map_of(self, files: dict[Path, "FileSource"]) -> JsonDict:
         """Return the spec of the default feature map of these files.
 
         It is the map of texts if they hold nothing but prose, else `table`.
@@ -312,7 +313,7 @@ def _with_options(command: Callable[..., None], *options: Callable[..., None]) -
     return run
 
 
-def _pop_map_options(options: dict[str, Any]) -> dict[str, Any]:
+def _pop_map_options(options: JsonDict) -> JsonDict:
     """Remove the options of the feature map from `options` and return its spec.
 
     Raises typer.BadParameter if `impute` is neither "mean" nor a number.

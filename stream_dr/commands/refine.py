@@ -1,10 +1,11 @@
 """Command `stream-dr refine`, which solves a model exactly by passes over the log."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import Bar, result, say
 
 if TYPE_CHECKING:
@@ -55,10 +56,10 @@ def refine_and_say(
 
     # Compile before the bar begins, so that its rate and its time left are right.
     warm_up([model.estimator], say, json=False)
-    last: dict[str, Any] = {}
+    last: JsonDict = {}
     with Bar("refine", None) as bar:
 
-        def show(progress: dict[str, Any]) -> None:
+        def show(progress: JsonDict) -> None:
             last.update(progress)
             if "exact" in progress:
                 return

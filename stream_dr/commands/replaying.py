@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import Bar, result, say
 from stream_dr.commands.refine import refine_and_say
 from stream_dr.commands.specs import Specs, add_model
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from stream_dr.running.replay import ReplayReport, ReplaySettings
     from stream_dr.shards.dataset import Dataset
 
-_REFINE: dict[str, Any] = {"tol": 1e-3, "max_passes": 20}
+_REFINE: JsonDict = {"tol": 1e-3, "max_passes": 20}
 """Tolerance and maximum number of passes of the refines that `learn` does."""
 
 ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"

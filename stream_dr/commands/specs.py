@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import say
 
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ Sources = Annotated[
     ),
 ]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]
-Params = dict[str, Any]
-Specs = list[tuple[str, str, dict[str, Any]]]
+Params = JsonDict
+Specs = list[tuple[str, str, JsonDict]]
 """Name, estimator key (or file of a saved estimator) and parameters of each model."""
 
 SAVED = ".safetensors"
 """Suffix of the files of saved estimators."""
 
-Value = str | int | float | bool | None | dict[str, Any] | list[Any]
+Value = str | int | float | bool | None | JsonDict | list[Any]
 
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
@@ -101,7 +102,7 @@ def parse_value(text: str) -> Value:
     """
     if text.startswith(("{", "[")):
         try:
-            value: dict[str, Any] | list[Any] = json.loads(text)
+            value: JsonDict | list[Any] = json.loads(text)
             return value
         except ValueError as e:
             raise typer.BadParameter(f"{text!r} is not JSON ({e}).") from e
@@ -116,7 +117,7 @@ def parse_value(text: str) -> Value:
     return text
 
 
-def spec_text(name: str, key: str, params: dict[str, Any]) -> str:
+def spec_text(name: str, key: str, params: JsonDict) -> str:
     """Return the text of a model's spec. The inverse of parse_spec."""
     params = {k: v["map"] if isinstance(v, dict) and v.keys() == {"map"} else v for k, v in params.items()}
     assignments = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
@@ -146,7 +147,7 @@ def check_specs(specs: Specs) -> None:
         load(key, max_bytes=None) if key.endswith(SAVED) else make(key, params)
 
 
-def through_map(specs: Specs, first: "Block", chosen: dict[str, Any], table: dict[str, Any]) -> Specs:
+def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict) -> Specs:
     """Return models as they learn a table, which is through a feature map.
 
     LDA of words also gets a ridge, and stderr says so. Saved estimators stay as they are.
@@ -197,7 +198,7 @@ def has_models(dir: Path) -> bool:
         return bool(directory.models)
 
 
-def add_model(directory: "Directory", name: str, key: str, params: dict[str, Any]) -> tuple["Model", bool]:
+def add_model(directory: "Directory", name: str, key: str, params: JsonDict) -> tuple["Model", bool]:
     """Add a model to a directory. Return it, and True if it is new.
 
     Raises the errors of Directory.add_model, Directory.add_saved and load.

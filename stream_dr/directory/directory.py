@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.admit import Group, admit_model
 from stream_dr.directory.admit_saved import admit_saved
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
@@ -242,7 +243,7 @@ class Directory(AbstractContextManager["Directory"]):
         self,
         name: str,
         key: str,
-        params: dict[str, Any],
+        params: JsonDict,
         start: Start = "start",
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,

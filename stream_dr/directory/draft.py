@@ -11,12 +11,13 @@ bytes is recognised.
 import json
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import orjson
 import scipy.sparse as sp
 
+from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.arrow.json_rows import check_gaps
 from stream_dr.arrow.rows import WIDEST
@@ -257,6 +258,6 @@ def _hashes(block: Block) -> np.ndarray | None:
     return None if block.ids is None else id_hashes(block.ids)
 
 
-def _json(fields: dict[str, Any]) -> bytes:
+def _json(fields: JsonDict) -> bytes:
     """Return an object as canonical JSON."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

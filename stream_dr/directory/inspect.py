@@ -6,9 +6,9 @@ Their `position`, compared with the log's, says how far behind that is.
 
 from pathlib import Path
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.models.model import Model
-from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot import snapshot_files, snapshot_folder, state_sha256
 
 

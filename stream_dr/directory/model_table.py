@@ -20,6 +20,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, InvalidParameter
 from stream_dr.failpoints import failpoint
 from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged_file, transaction, translated
@@ -288,7 +289,7 @@ def _policies(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str 
 
     Its keys are the fields of the publishing policy, and "refine".
     """
-    fields: dict[str, Any] = (policy._asdict() if policy else {}) | ({"refine": refine._asdict()} if refine else {})
+    fields: JsonDict = (policy._asdict() if policy else {}) | ({"refine": refine._asdict()} if refine else {})
     return json.dumps(fields) if fields else None
 
 

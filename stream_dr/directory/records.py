@@ -31,9 +31,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
+from stream_dr.aliases import JsonDict
 from stream_dr.disk import TEMPORARY
 from stream_dr.models.model import Model
-from stream_dr.models.schema import JsonDict
 from stream_dr.models.versions import Published
 from stream_dr.solve.principal_angles import principal_angles
 from stream_dr.threads import thread

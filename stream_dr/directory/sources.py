@@ -16,8 +16,8 @@ import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
+from stream_dr.aliases import JsonDict
 from stream_dr.datasets.sources import FileSource
 from stream_dr.directory.references import SOURCES
 from stream_dr.disk import TEMPORARY, fsync_directory, write_atomically
@@ -69,18 +69,18 @@ def keep_as_shards(
     return folder
 
 
-def _note(source: FileSource) -> dict[str, Any]:
+def _note(source: FileSource) -> JsonDict:
     """Return the content of source.json for a source."""
     path = source.paths[0]
     status = Path(str(path).partition("!")[0]).stat()
     options = {k: v for k, v in source.options._asdict().items() if v not in (None, ())}
     file = {"path": str(path.absolute()), "bytes": status.st_size, "changed": status.st_mtime_ns}
     fields = {"stream_dr": "source", "format": NOTE_FORMAT, **file, "read_as": source.format, "options": options}
-    note: dict[str, Any] = json.loads(json.dumps(fields, default=str))
+    note: JsonDict = json.loads(json.dumps(fields, default=str))
     return note
 
 
-def _write_note(folder: Path, note: dict[str, Any]) -> None:
+def _write_note(folder: Path, note: JsonDict) -> None:
     """Write source.json."""
     text = json.dumps(note, indent=1, sort_keys=True)
     write_atomically(folder / NOTE, lambda file: file.write(text.encode()), "source")

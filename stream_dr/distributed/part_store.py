@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 from pyarrow import fs
 
+from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, read_arrow, write_arrow
 from stream_dr.distributed.parts import PartialResult, ProgressCallback
 from stream_dr.distributed.plan import Plan
 from stream_dr.errors import DamagedFile, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot_file import Arrays, contents_of, file_bytes, packed, part, read_bytes
 from stream_dr.rows.block import Block
 from stream_dr.shards.uri import filesystem, write_whole

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, InsufficientStorage, SourceMissing, StreamDRError
 
 PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
@@ -87,7 +88,7 @@ class Spec(NamedTuple):
     """
 
     estimator: str
-    params: dict[str, Any]
+    params: JsonDict
     saved: str | None = None
     defaults: Mapping[str, Any] = {}
 

@@ -19,11 +19,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without_frames
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
-from stream_dr.models.schema import JsonDict, block_for, class_rows
+from stream_dr.models.schema import block_for, class_rows
 from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block

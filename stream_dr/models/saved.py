@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr import __version__
-from stream_dr.aliases import FileName
+from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, LimitExceeded
 from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -20,7 +20,7 @@ from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_st
 from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.feature_maps import whole_spec
 from stream_dr.models.entry import Spec
-from stream_dr.models.schema import JsonDict, Limits
+from stream_dr.models.schema import Limits
 from stream_dr.models.snapshot_file import (
     Arrays,
     contents_of,
@@ -114,7 +114,7 @@ def plain_spec(spec: Spec) -> JsonDict:
     return fields | ({"saved": spec.saved} if spec.saved else {})
 
 
-def every_parameter(spec: Spec) -> dict[str, Any]:
+def every_parameter(spec: Spec) -> JsonDict:
     """Return the values of all parameters of a spec, given or default."""
     values = {**spec.defaults, **spec.params}
     if isinstance(spec.params.get("feature_map"), dict):
@@ -127,7 +127,7 @@ def estimator_of(spec: Spec) -> Any:
     return make(spec.estimator, every_parameter(spec), CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
 
 
-def stored_spec(fields: dict[str, Any]) -> Spec:
+def stored_spec(fields: JsonDict) -> Spec:
     """Return the spec of a stored object. Raises TypeError if it is none."""
     spec = Spec(**fields)
     if not isinstance(spec.estimator, str):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.arrow.rows import sound_csr
 from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch, did_you_mean
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -26,9 +27,6 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import kinds_with, missing_row, raw_of
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Label, all_absent, check_label_type
-
-JsonDict = dict[str, Any]
-"""Object that JSON can represent."""
 
 MEBIBYTE = 1 << 20
 

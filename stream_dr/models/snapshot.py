@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from stream_dr import __version__
+from stream_dr.aliases import JsonDict
 from stream_dr.disk import fsync_directory, is_full, no_room
 from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.saved import completed, load, plain_spec, save, stored_spec
-from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot_file import (
     Arrays,
     contents_of,

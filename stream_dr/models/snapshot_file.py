@@ -19,9 +19,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
+from stream_dr.aliases import JsonDict
 from stream_dr.disk import check_room, write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
-from stream_dr.models.schema import JsonDict
 from stream_dr.projection import Columns, Linear, Projection
 from stream_dr.statistics.protocol import STATES, Packable, pack, unpack
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from stream_dr.models.schema import JsonDict
+from stream_dr.aliases import JsonDict
 from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stream_dr.models.schema import JsonDict
+from stream_dr.aliases import JsonDict
 from stream_dr.plotting.figure import FigureDict, empty_figure, figure_dict, text
 
 _SHADES = [[0.0, "rgba(66, 105, 208, 0.04)"], [1.0, "rgba(66, 105, 208, 0.75)"]]

@@ -4,8 +4,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.refining import RefineReport
-from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text, whole_numbers
 from stream_dr.plotting.recorded import recorded, records_of
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from stream_dr.models.schema import JsonDict
+from stream_dr.aliases import JsonDict
 from stream_dr.plotting.figure import COLOURS, FigureDict, empty_figure, figure_dict, inner, whole_numbers
 from stream_dr.plotting.recorded import recorded, records_of
 from stream_dr.solve.principal_angles import principal_angles

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.projection import Mapped
 
 COLOURS = (
@@ -26,10 +27,10 @@ The next one is used each time that all colours are used up.
 MAX_TEXT = 60
 """Maximum number of characters of a name that are shown."""
 
-Trace = dict[str, Any]
+Trace = JsonDict
 
 # Making a plotly Figure takes ten times as long as the dict, and the dashboard needs no Figure.
-FigureDict = dict[str, Any]
+FigureDict = JsonDict
 """Description of a figure, {"data": traces, "layout"}, as plotly's Figure takes it."""
 
 

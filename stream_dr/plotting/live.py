@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import Newest, newest_rows
 from stream_dr.directory.records import RecordsTail
 from stream_dr.errors import StreamDRError
 from stream_dr.models.model import Model
-from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.figure import FigureDict, empty_figure
 from stream_dr.plotting.of_directory import OF_ALL, FigureOptions, figure_dict_of
 from stream_dr.plotting.progress import leader

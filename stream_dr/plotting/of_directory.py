@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import Newest, newest_rows
 from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.models.model import Model
-from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.accuracy import accuracy_of
 from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.convergence import convergence_of

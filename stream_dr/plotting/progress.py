@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from stream_dr.models.schema import JsonDict
+from stream_dr.aliases import JsonDict
 from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text
 from stream_dr.plotting.recorded import recorded, records_of, when
 
@@ -49,7 +49,7 @@ def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
         traces += _marks(records, ticks, name, COLOURS[i % len(COLOURS)], most)
 
     height = 1 / len(PANELS)
-    axes: dict[str, Any] = {
+    axes: JsonDict = {
         "yaxis" + axis[1:]: {
             "title": {"text": label},
             "domain": [i * height + 0.03, (i + 1) * height - 0.03],

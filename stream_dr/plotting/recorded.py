@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.records import RECORDS, Records
-from stream_dr.models.schema import JsonDict
 
 
 def records_of(source: Any) -> list[JsonDict]:

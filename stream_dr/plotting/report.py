@@ -11,11 +11,11 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
 from stream_dr.models.model import Model
-from stream_dr.models.schema import JsonDict
 from stream_dr.plotting.of_directory import KINDS, OF_ALL, FigureOptions, figure_of
 from stream_dr.plotting.progress import leader, score_of
 

@@ -17,11 +17,11 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Frozen, Model
-from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import ShouldContinue, Step, advance_all, always, backfill, rows_of
 from stream_dr.running.test_then_train import TestThenTrain

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stream_dr.aliases import JsonDict
 from stream_dr.datasets.sources import are_shards, open_source
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -66,7 +67,7 @@ def fit(
     return estimator
 
 
-def _blocks(source: Any, label: str | None, format: str | None, options: dict[str, Any]) -> Iterator[Block]:
+def _blocks(source: Any, label: str | None, format: str | None, options: JsonDict) -> Iterator[Block]:
     """Yield the blocks of a source."""
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):

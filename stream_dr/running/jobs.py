@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import StreamDRError, UnknownJob
 from stream_dr.models.model import Model
-from stream_dr.models.schema import JsonDict
 
 log = logging.getLogger("stream_dr.jobs")
 

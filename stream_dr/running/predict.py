@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import id_array, write_arrow
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
 from stream_dr.models.reasons import why_unpublished
-from stream_dr.models.schema import JsonDict, Schema, columns_missing
+from stream_dr.models.schema import Schema, columns_missing
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids

@@ -28,13 +28,14 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, id_array, write_arrow
 from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
 from stream_dr.models.reasons import why_unpublished
-from stream_dr.models.schema import JsonDict, Schema, columns_in_order, columns_missing
+from stream_dr.models.schema import Schema, columns_in_order, columns_missing
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, change
 from stream_dr.projection import Mapped, Projection

@@ -17,13 +17,14 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import PassSums, Refining, check_method, is_exact, refine_steps
 from stream_dr.evaluation.held_out import scores_of_refining
 from stream_dr.models.model import Frozen, Model
-from stream_dr.models.schema import JsonDict, block_for
+from stream_dr.models.schema import block_for
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
 from stream_dr.models.snapshot_file import contents_of, read_file, write_file
 from stream_dr.models.versions import Published

@@ -19,6 +19,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory, Start
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, unlearn_draft
 from stream_dr.directory.records import Recorder
@@ -29,7 +30,6 @@ from stream_dr.estimators.fitting.refining import check_method
 from stream_dr.models.entry import PublishPolicy, RefinePolicy
 from stream_dr.models.model import Model
 from stream_dr.models.reasons import why_unpublished
-from stream_dr.models.schema import JsonDict
 from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.models.versions import Published
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
@@ -166,7 +166,7 @@ class Running:
         self,
         name: str,
         key: str,
-        params: dict[str, Any],
+        params: JsonDict,
         start: Start = "start",
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,

@@ -23,11 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.directory.draft import Removal
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.model import Model
-from stream_dr.models.schema import JsonDict, block_for
+from stream_dr.models.schema import block_for
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import Step
