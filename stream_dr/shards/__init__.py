@@ -1,1 +1,1 @@
-"""Files of Arrow record batches: data sets, their manifests, writing them."""
+"""Shards, which are files of Arrow record batches, and data sets made of them."""
