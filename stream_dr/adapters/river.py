@@ -8,14 +8,14 @@ They work alone or in a `compose.Pipeline`:
 A feature's name becomes a column when it is first seen. A feature missing from a row counts as 0.
 Rows are sparse inside, so names may appear at any time.
 
-`transform_one` returns {"lda0": …, "lda1": …}, the names of `get_feature_names_out`, so that a union
-of several transformers has the components of all. It returns as many components as there are so
-far, {} before the first row, and reflects every row learned. Components that are solved again keep
-their signs and order, as in every estimator. Otherwise a classifier after the transformer would see
-its inputs flip.
+`transform_one` returns {"lda0": …, "lda1": …}, the names of `get_feature_names_out`, so that a
+union of several transformers has the components of all. It returns as many components as there are
+so far, {} before the first row, and reflects every row learned. Components that are solved again
+keep their signs and order, as in every estimator. Otherwise a classifier after the transformer
+would see its inputs flip.
 
-With a feature map that goes by names (hashing), rows are passed on as dicts. A name's column is then
-its hash, whatever names came before, a string value is legal, and names never learned count.
+With a feature map that goes by names (hashing), rows are passed on as dicts. A name's column is
+then its hash, whatever names came before, a string value is legal, and names never learned count.
 
 The adapter handles names only. The estimator decides what it learns and refuses.
 
@@ -151,9 +151,10 @@ class RiverTransformer(base.MiniBatchTransformer):
         return dict(zip(self._names(len(projected)), projected.tolist(), strict=True))
 
     def transform_many(self, X: Frame) -> Frame:
-        """Project the rows of a data frame to a data frame of the same kind.
+        """Project the rows of a data frame.
 
-        Its columns are lda0, lda1 and so on. A pandas index stays.
+        The result is a data frame of the same kind. Its columns are lda0, lda1 and so on. A pandas
+        index stays.
         """
         projected = self._project(self._rows(X, grow=False))
         columns = dict(zip(self._names(projected.shape[1]), projected.T, strict=True))
@@ -183,7 +184,10 @@ class RiverTransformer(base.MiniBatchTransformer):
             holder.names = tuple(map(str, self._columns))
 
     def _project(self, rows: Rows) -> np.ndarray:
-        """Return the projected rows (rows, components), without components if nothing is learned."""
+        """Return the projected rows (rows, components).
+
+        There are no components if nothing is learned.
+        """
         empty = np.empty((len(rows) if self._by_name else rows.shape[0], 0))
         if not self._by_name and rows.shape[1] == 0:
             return empty
@@ -195,9 +199,9 @@ class RiverTransformer(base.MiniBatchTransformer):
             return empty
 
     def _row(self, x: Mapping[Hashable, Any], grow: bool) -> Rows:
-        """Return one row as CSR (1, columns so far), or by name as a list of the dict.
+        """Return one row as CSR (1, columns so far).
 
-        If `grow`, new names get columns.
+        An estimator by names gets a list of the dict. If `grow`, new names get columns.
         """
         if self._by_name:
             return [x]
@@ -208,9 +212,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         return self._layout_of(tuple(x), grow).rows(values)
 
     def _rows(self, X: Any, grow: bool) -> Rows:
-        """Return a data frame as CSR (rows, columns so far), or by name as a list of dicts.
+        """Return a data frame as CSR (rows, columns so far).
 
-        If `grow`, new names get columns.
+        An estimator by names gets a list of dicts. If `grow`, new names get columns.
         """
         if self._by_name:
             return X.to_dict("records") if _is_pandas(X) else X.to_dicts()
@@ -292,7 +296,7 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
 
 
 def one_target(y: RiverTarget, kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
-    """Return the targets of one row, for an estimator that learns from these kinds."""
+    """Return the targets of one row, for these kinds of targets."""
     # Parsing a plain label takes half a row's time, so it is skipped.
     if isinstance(y, str | int) and type(y) in (str, int, bool) and kinds == ("class",):
         return Targets("class", (y,), FIRST_CODE)
@@ -312,5 +316,5 @@ def target(y: RiverTarget) -> RowTarget:
 
 
 def _is_pandas(X: object) -> bool:
-    """Return True if a data frame has an index, as pandas has and polars has not."""
+    """Return True for a pandas data frame, which has an index."""
     return hasattr(X, "index")

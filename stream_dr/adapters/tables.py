@@ -1,4 +1,4 @@
-"""Report of the columns that a table would give, made before it is learned."""
+"""Report of a table's columns, before the table is learned."""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Codec: bytes ↔ Arrow record batches ↔ Block. Input is checked before it is used.
+"""Codec: bytes ↔ Arrow record batches ↔ Block.
+
+Input is checked before it is used.
 
 `read_arrow` checks the messages first (messages.py), then the types of the columns. pyarrow then
 reads the batches without a copy, and every batch is validated in full (sound.py). A file (magic
@@ -12,10 +14,10 @@ dense
 sparse
     `indices: list<integer>` and `values: list<float|double>`.
 table
-    Columns with nulls, strings or dates (raw.py).
+    Columns with nulls, strings or dates (rows/raw_rows.py).
 
-A batch may have one of `label`, `labels` and `target` in addition, and `weight` and `id`. Any other
-column is refused by name. Lists of integers are cast to float64.
+A batch may have one of `label`, `labels` and `target` in addition, and `weight` and `id`. Any
+other column is refused by name. Lists of integers are cast to float64.
 
 A body from the network, an event of the log and a batch of a shard are the same bytes and pass the
 same checks. So a Block that exists has finite values and sorted, distinct, non-negative indices.
@@ -159,9 +161,10 @@ def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_f
 def _features(
     batch: pa.RecordBatch, n_features: int | None, max_features: int | None
 ) -> tuple[Rows, tuple[str, ...] | None, bool, int | None]:
-    """Return rows, feature names, True if the rows are sparse, and the declared width or None.
+    """Return the rows and their description.
 
-    Raises WidthMismatch if dense rows do not have the declared width.
+    The description is the feature names or None, True for sparse rows, and the declared width or
+    None. Raises WidthMismatch if dense rows do not have the declared width.
     """
     columns = batch.schema.names
     dense = "features" in columns

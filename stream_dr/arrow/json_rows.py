@@ -1,4 +1,6 @@
-"""JSON rows: a JSON object of rows ↔ Block, in the forms that the service takes.
+"""JSON rows: a JSON object ↔ Block.
+
+The service takes these forms:
 
     {"rows": [[0.1, 0.2], …], "labels": ["a", …]}                         dense
     {"rows": [{"indices": [3, 17], "values": [0.5, 1.2]}, …],

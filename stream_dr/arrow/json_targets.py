@@ -1,7 +1,9 @@
-"""JSON targets: the value under "labels" or "target" of a JSON object → Targets.
+"""JSON targets: a JSON object's labels or numbers → Targets.
 
-JSON numbers do not say whether they are classes or measurements, so the key decides. Cost:
-O(labels) in Python objects.
+They are the value under "labels" or "target". JSON numbers do not say whether they are classes or
+measurements, so the key decides.
+
+Cost: O(labels) in Python objects.
 """
 
 from itertools import chain

@@ -2,10 +2,11 @@
 
 Arrow's full validation accepts an array of no rows whatever its one offset is, and its kernels
 crash the process on such an array. So offsets are checked here first. Many string views may show
-the same bytes, and Arrow reads these for each view. So the lengths of all views are added up first.
+the same bytes, and Arrow reads these for each view. So the lengths of all views are added up
+first.
 
-Cost: one pass over offsets and views, then Arrow's full validation of UTF-8, dictionary indices and
-null counts.
+Cost: one pass over offsets and views, then Arrow's full validation of UTF-8, dictionary indices
+and null counts.
 """
 
 import mmap
@@ -83,7 +84,7 @@ def first_line(error: BaseException) -> str:
 
 
 def _arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-    """Yield every array of a batch that is not numeric, with the name of its column.
+    """Yield column name and array of each array that is not numeric.
 
     Arrays nested in others are included.
     """

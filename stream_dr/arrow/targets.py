@@ -79,7 +79,7 @@ def first_null(array: pa.Array) -> int:
 
 
 def offsets_of(column: pa.Array) -> np.ndarray:
-    """Return the offsets (rows + 1,) of a list column into its values, read-only."""
+    """Return the offsets (rows + 1,) of a list column. Read-only."""
     # Arrow allows a column of no rows to have no offset at all.
     return numbers_of(column.offsets) if len(column) else np.zeros(1, np.int32)
 
@@ -198,9 +198,9 @@ def _is_label(kind: pa.DataType) -> bool:
 
 
 def _row_bounds(column: pa.Array) -> np.ndarray:
-    """Return offsets (rows + 1,) int64 of each row's labels in the flattened column.
+    """Return the offsets (rows + 1,) of each row's labels, int64.
 
-    A null row has no labels.
+    They point into the flattened column. A null row has no labels.
     """
     if column.null_count == 0:
         offsets = offsets_of(column)

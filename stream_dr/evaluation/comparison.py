@@ -1,4 +1,4 @@
-"""Comparison of the methods that fit some rows, on held-out folds of a sample.
+"""Comparison of methods on held-out folds of a sample.
 
 A uniform sample is drawn from all rows. Every method that fits the rows and their targets learns
 four fifths of the sample, as `stream-dr learn` would, and predicts the last fifth. A diagonal
@@ -315,7 +315,10 @@ def _check_labels(sample: Block) -> None:
 
 
 def _compile(sample: Block, methods: Iterable[_Method], map_params: Params) -> None:
-    """Let every method learn a few rows, so that no measured time includes compiling."""
+    """Let every method learn a few rows.
+
+    Then no measured time includes compiling.
+    """
     few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
     for method in methods:
         _measured(method, map_params, few, few)
@@ -406,7 +409,7 @@ def _measured(method: _Method, map_params: Params, train: Block, test: Block) ->
 
 
 def _constant(name: str, train: Block, test: Block) -> Compared:
-    """Score the most frequent class, or the mean, as the prediction for every row."""
+    """Score the most frequent class, or the mean, on all rows."""
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
     model = DummyClassifier(strategy="most_frequent") if name == _MOST_FREQUENT else DummyRegressor()
@@ -535,9 +538,10 @@ def _sample(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[B
 
 
 def _parsed(block: Block, target: str, kind: str | None) -> Block:
-    """Return the rows as numbers, or else as columns of a table, with their targets.
+    """Return the rows as numbers, with their targets.
 
-    `kind` is the kind of the targets before, None for the first rows.
+    Rows that are not numbers become the columns of a table. `kind` is the kind of the targets
+    before, None for the first rows.
     """
     try:
         parsed = parse_rows(block, by_name=False, table=False)

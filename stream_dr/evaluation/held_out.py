@@ -32,7 +32,7 @@ class _Predictor(Protocol):
 
 
 class _SplitSource:
-    """Source of the held-out rows of another source, or of all its other rows.
+    """Source of the held-out rows of a source, or the others.
 
     Rows without a target are left out.
     """
@@ -59,8 +59,8 @@ class _SplitSource:
 def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_passes: int) -> tuple[float, float]:
     """Return the scores on the held-out rows before and after refining.
 
-    The score is the accuracy of labels or the R² of numbers, NaN if no row is held out. Raises what
-    learning and refining raise.
+    The score is the accuracy of labels or the R² of numbers, NaN if no row is held out. Raises
+    what learning and refining raise.
 
     Parameters
     ----------

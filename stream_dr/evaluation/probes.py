@@ -1,15 +1,16 @@
 """Probes: small classifiers on projected rows, by which a projection is evaluated.
 
 There are three: the nearest class mean, the k nearest neighbours among sampled rows, and a linear
-one. The linear one is multinomial logistic regression, or for several labels a row one least-squares
-problem for all labels. All are fitted on projections of the same rows. They predict codes, or scores
-in [−1, 1] of each label.
+one. The linear one is multinomial logistic regression, or for several labels a row one
+least-squares problem for all labels. All are fitted on projections of the same rows. They predict
+codes, or scores in [−1, 1] of each label.
 
-Papers use a projection in these ways. A probe fitted on the coordinates of an older projection says
-nothing about the new ones, so probes are fitted again whenever the projection is solved again.
+Papers use a projection in these ways. A probe fitted on the coordinates of an older projection
+says nothing about the new ones, so probes are fitted again whenever the projection is solved
+again.
 
-Cost of a fit on r sampled rows, p components and k labels: O(r p) for mean and neighbours, O(r p k)
-an iteration for the linear one. Cost of a prediction for a row: O(p k), O(r p), O(p k).
+Costs for r sampled rows, p components and k labels: a fit takes O(r p) for mean and neighbours,
+and O(r p k) an iteration for the linear probe. A prediction takes O(p k), O(r p) and O(p k) a row.
 """
 
 from typing import NamedTuple, Protocol
@@ -60,8 +61,8 @@ class Probe(Protocol):
 class NearestMean:
     """Classifier by the nearest class mean.
 
-    For several labels, a row has a label if the mean of the rows with it is nearer than the mean of
-    the rows without it.
+    For several labels, a row has a label if the mean of the rows with it is nearer than the mean
+    of the rows without it.
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -161,8 +162,8 @@ def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
 def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the class means of the sampled rows.
 
-    For several labels a row, also return the means of the rows without each label. Both are (labels,
-    components), NaN for a label without such rows.
+    For several labels a row, also return the means of the rows without each label. Both are
+    (labels, components), NaN for a label without such rows.
     """
     if sample.y.ndim == 1:
         return means_by_class(sample.Z, sample.y, sample.labels), None

@@ -1,4 +1,4 @@
-"""A uniform sample of rows as they came, for projections that are solved later.
+"""A uniform sample of rows, for projections solved later.
 
 Rows may be dense, sparse or a table's. They are stored unprojected, so that every new projection
 can be applied to the same rows.

@@ -5,8 +5,9 @@ grown by the factor `solve_growth`, every model is solved, the sample is project
 are fitted on it. These probes classify until the next time. Class means are exact (of all rows) if
 a projection is linear. The baseline `full` classifies the rows themselves.
 
-A batch is tested only with what came before it, so the figures are those of unseen rows. Probes are
-fitted whenever the projection is solved, so the coordinates of two projections are never mixed.
+A batch is tested only with what came before it, so the figures are those of unseen rows. Probes
+are fitted whenever the projection is solved, so the coordinates of two projections are never
+mixed.
 
 Memory: the models' states, the sample, and O(d k) for the class means of d features and k labels.
 Time in addition to learning: the probes.
@@ -130,10 +131,11 @@ def evaluate(
     test: Source | None = None,
     curve: Callable[[Point], object] | None = None,
 ) -> list[Score]:
-    """Return the scores of every model and probe on the rows that have targets.
+    """Return the scores of every model and probe.
 
-    Raises TargetsRequired if no row has a target, TargetKindMismatch for continuous targets or a
-    kind that a model does not learn from, InvalidParameter, and what learning and solving raise.
+    Rows without a target are left out. Raises TargetsRequired if no row has a target,
+    TargetKindMismatch for continuous targets or a kind that a model does not learn from,
+    InvalidParameter, and what learning and solving raise.
 
     Parameters
     ----------
@@ -255,7 +257,7 @@ class _Evaluation:
             self._count_no_change(truth)
 
     def solve(self) -> None:
-        """Solve every model, fit its probes, and set the time of the next solve."""
+        """Solve every model, fit its probes, and plan the next solve."""
         self._fit()
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
 
@@ -372,9 +374,10 @@ class _Evaluation:
                 self._probes[name, probe] = make_probe(probe, sample, self._settings.neighbours)
 
     def _class_means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the means (labels, features) of the rows with each label, and of the others.
+        """Return the means of the rows with each label, and without it.
 
-        They are in the evaluation's order of labels, NaN for a label without such rows.
+        Both are (labels, features). They are in the evaluation's order of labels, NaN for a label
+        without such rows.
         """
         moments = self._moments.freeze().centred()
         weights = moments.label_weights

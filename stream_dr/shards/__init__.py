@@ -1,1 +1,1 @@
-"""Shards, which are files of Arrow record batches, and data sets made of them."""
+"""Shards, files of Arrow record batches, and their data sets."""

@@ -4,14 +4,14 @@ A shard is an Arrow IPC file or stream, or a Parquet file, whose row groups are 
 set is a folder, a manifest, or files, on this machine or in an object store (uri.py). Uncompressed
 IPC is memory-mapped. The numbers of a Block are then the pages of the file, and nothing is copied.
 
-An event of the log names (sha256, batch), so the bytes read must be the bytes admitted, however much
-later. The digest decides this and not the name of the file. It is cached by path, size and time of
-change, so that many models that read one shard pay for it one time.
+An event of the log names (sha256, batch), so the bytes read must be the bytes admitted, however
+much later. The digest decides this and not the name of the file. It is cached by path, size and
+time of change, so that many models that read one shard pay for it one time.
 
 Cost: before the first batch of a shard, a process reads the whole file for its seal, or if no
-manifest has a seal for its SHA-256, which takes several times as long. After that a batch costs its
-validation. At most 16 files are open at a time. Mapped pages count as file memory and not as memory
-of the process.
+manifest has a seal for its SHA-256, which takes several times as long. After that a batch costs
+its validation. At most 16 files are open at a time. Mapped pages count as file memory and not as
+memory of the process.
 """
 
 import os
@@ -72,7 +72,7 @@ class Shard:
 
     @cached_property
     def sha256(self) -> str:
-        """Digest in hex, from the manifest or else of the file as it is now."""
+        """SHA-256 in hex, from the manifest or else computed."""
         return self.entry.sha256 if self.entry is not None else digest_of(*self._identity())
 
     @cached_property
@@ -101,8 +101,8 @@ class Shard:
     def read(self, batch: int) -> Block:
         """Return one batch as a Block, memory-mapped if possible.
 
-        Raises SourceMissing, IndexError, DamagedShard if the bytes do not have the digest or cannot
-        be read, and the errors of the codec with the file's name.
+        Raises SourceMissing, IndexError, DamagedShard if the bytes do not have the digest or
+        cannot be read, and the errors of the codec with the file's name.
         """
         identity = self.check()
         batches = opened(*identity).read(batch)
@@ -116,8 +116,8 @@ class Shard:
     def check(self) -> Identity:
         """Check the file against its seal or digest and its manifest.
 
-        Return its identity. Each state of the file is checked one time. `read` does this too, but a
-        call in another thread beforehand saves the reader the wait. Raises SourceMissing or
+        Return its identity. Each state of the file is checked one time. `read` does this too, but
+        a call in another thread beforehand saves the reader the wait. Raises SourceMissing or
         DamagedShard.
         """
         identity = self._identity()
@@ -212,8 +212,9 @@ class Dataset(NamedTuple):
 def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = False) -> Dataset:
     """Open a data set.
 
-    Every shard is opened. Without a manifest this reads its footer. Raises SourceMissing if nothing
-    is there, ForeignFile for a file of another format, and DamagedShard with the file's name.
+    Every shard is opened. Without a manifest this reads its footer. Raises SourceMissing if
+    nothing is there, ForeignFile for a file of another format, and DamagedShard with the file's
+    name.
 
     Parameters
     ----------

@@ -1,15 +1,15 @@
 """Open shard files, whatever their format.
 
 Arrow IPC files and streams are memory-mapped. Row groups of Parquet are decoded one at a time. A
-process has at most 16 files open. Batches that were returned keep their pages mapped as long as they
-exist. A file of an object store is fetched as a whole, because its digest covers all its bytes. It is
-stored in a temporary file, which takes disk space as long as it is open.
+process has at most 16 files open. Batches that were returned keep their pages mapped as long as
+they exist. A file of an object store is fetched as a whole, because its digest covers all its
+bytes. It is stored in a temporary file, which takes disk space as long as it is open.
 
 Pages of Parquet are checked by their own checksums if they have them. Many writers leave them out.
 Damage in a file without a known digest is found only by these.
 
-A file is identified by path, size and time of change. If a shard was replaced, it is opened and its
-digest is computed again.
+A file is identified by path, size and time of change. If a shard was replaced, it is opened and
+its digest is computed again.
 
 Cost: opening reads the footer, and the metadata of each batch of an IPC file.
 """
@@ -100,7 +100,7 @@ class Fetched:
 
     @property
     def data(self) -> pa.Buffer:
-        """All bytes of the file, mapped from a temporary file that is deleted already."""
+        """All bytes of the file, mapped from a deleted temporary file."""
         with self._lock:
             if self._data is None:
                 with tempfile.NamedTemporaryFile(prefix="stream_dr-") as file:

@@ -1,4 +1,4 @@
-"""Manifest: the description of a data set's shards, one JSON file in their folder.
+"""Manifest: the JSON file that describes a data set's shards.
 
     {"stream_dr": "shards", "format": 1, "rows": 804414, "width": 47236,
      "target_kind": "multilabel", "labels": ["CCAT", …],
@@ -8,9 +8,9 @@
 `width` is null if it is unknown. Shards with named columns have the names in their own schemas.
 `seal` may be missing. The file is then identified by its digest alone.
 
-A digest that was written with the shard tells a damaged file from a different one. The rows of each
-batch are known without opening a file. The manifest is written last, so a folder that has one is
-complete.
+A digest that was written with the shard tells a damaged file from a different one. The rows of
+each batch are known without opening a file. The manifest is written last, so a folder that has one
+is complete.
 """
 
 import json

@@ -4,9 +4,9 @@ Examples are s3://bucket/key, gs://… and abfs://…. RemotePath has the method
 need, so that no other module has to know where a shard is.
 
 Credentials come from the environment alone, as the store's own tools read them (AWS_ACCESS_KEY_ID
-and so on). A URI goes into logs, manifests and messages. So a URI with a user's name, a password or
-an option other than region, scheme and endpoint_override is refused, and the message does not repeat
-it.
+and so on). A URI goes into logs, manifests and messages. So a URI with a user's name, a password
+or an option other than region, scheme and endpoint_override is refused, and the message does not
+repeat it.
 """
 
 import os
@@ -50,9 +50,10 @@ class Status(NamedTuple):
 
 
 class RemotePath(os.PathLike[str]):
-    """File or folder of an object store, with the methods of Path that shards need.
+    """File or folder of an object store.
 
-    Methods that access the store raise SourceMissing if it does not answer or refuses.
+    It has the methods of Path that shards need. Methods that access the store raise SourceMissing
+    if it does not answer or refuses.
     """
 
     def __init__(self, uri: str) -> None:

@@ -1,15 +1,15 @@
-"""Writer of shards: Blocks of any size → shards of even batches, and a manifest.
+"""Writer of shards: Blocks of any size → shards and a manifest.
 
 The form in which rows come in (a line, a file, a generator's chunk) must not decide where events
 end. So rows are divided again, and the same rows always give the same batches.
 
 A shard gets its name when it is complete, and the manifest is written last. After an error no file
-remains. After a kill a mark remains. Readers refuse a folder with a mark, so that a part of the rows
-is never used as all of them. The next writer sees from the mark that it may remove the files. A
-writer locks the mark.
+remains. After a kill a mark remains. Readers refuse a folder with a mark, so that a part of the
+rows is never used as all of them. The next writer sees from the mark that it may remove the files.
+A writer locks the mark.
 
-Cost: each row is copied into the file one time. Memory is the Block that is written, plus one batch:
-rows_per_batch rows, or fewer if they fill half of 128 MiB.
+Cost: each row is copied into the file one time. Memory is the Block that is written, plus one
+batch: rows_per_batch rows, or fewer if they fill half of 128 MiB.
 """
 
 import fcntl
@@ -46,8 +46,8 @@ def write_shards(
 ) -> Manifest:
     """Write blocks as shards into a folder, and return its manifest.
 
-    Parameters are those of ShardWriter. `progress` is called after each block. Raises the errors of
-    ShardWriter.
+    Parameters are those of ShardWriter. `progress` is called after each block. Raises the errors
+    of ShardWriter.
     """
     with ShardWriter(directory, rows_per_shard, rows_per_batch, n_features) as writer:
         for block in blocks:
@@ -77,8 +77,8 @@ _BATCH_BYTES = 128 << 20
 class ShardWriter:
     """Context manager that writes shards and a manifest into a folder.
 
-    The shards are `part-00000.arrow` and so on. `manifest.json` is written at the end, if there was
-    no error.
+    The shards are `part-00000.arrow` and so on. `manifest.json` is written at the end, if there
+    was no error.
 
     Raises OutputExists if the folder has shards, SchemaMismatch if a Block has other columns than
     the first, and InsufficientStorage.
