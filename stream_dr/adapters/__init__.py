@@ -1,1 +1,1 @@
-"""Estimators in other libraries' clothes."""
+"""Adapters of estimators to other libraries, and a report on tables."""

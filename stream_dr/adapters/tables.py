@@ -1,4 +1,4 @@
-"""tables: what a table of any library holds, told before it is learned."""
+"""Report of a table's columns, before the table is learned."""
 
 from typing import Any
 
@@ -7,9 +7,22 @@ from stream_dr.rows.table_rows import raw_rows
 
 
 def describe_table(X: Any, **options: Any) -> TableReport:
-    """What `table(**options)` would make of X's columns: a pandas, polars or Arrow table, or rows that are dicts.
+    """Describe how the map `table(**options)` reads the columns of X.
 
-    `print` shows a line a column. Raises InvalidParameter for options that no table could do with, and SchemaMismatch for
-    columns of a type that is not taken.
+    `print` shows one line for each column. Raises InvalidParameter for options that are wrong for
+    any table, and SchemaMismatch for columns of an unsupported type.
+
+    Parameters
+    ----------
+    X : pandas, polars or Arrow table, or list of dicts
+    **options
+        Parameters of `table`.
+
+    Examples
+    --------
+    >>> from stream_dr import describe_table
+    >>> report = describe_table([{"age": 31, "city": "Bonn"}, {"age": 40, "city": "Köln"}])
+    >>> [(column.name, column.taken_for) for column in report.columns]
+    [('age', 'number'), ('city', 'category')]
     """
     return describe(raw_rows(X), options)

@@ -1,1 +1,1 @@
-"""Bytes to Blocks and back: Arrow IPC, JSON rows, targets."""
+"""Bytes to Blocks and back, for Arrow IPC and JSON, with their targets."""

@@ -1,14 +1,17 @@
-"""messages: what the messages of an Arrow stream say of themselves, looked at before pyarrow sees any of them.
+"""Messages of an Arrow stream, checked before pyarrow reads any of them.
 
-The framing must be whole up to the end-of-stream marker, types those of the layout, dictionaries whole; what buffers unpack
-to is added up before anything is allocated.
+The framing must be complete up to the end-of-stream marker, types must be those of a layout, and
+dictionaries must not be deltas. The unpacked sizes of buffers are added up before anything is
+allocated.
 
-Cost: O(messages + columns of the schema); no body is touched, but for the sizes of compressed buffers.
+pyarrow alone would not be safe. It reads a stream cut between two messages as a shorter one, so a
+truncated upload would be learned in part. It joins delta dictionaries again for every batch. A few
+kilobytes of zstd unpack to gigabytes, and so does a schema that refers to one field or one name
+thousands of times. pyarrow's MessageReader copies the parts a message refers to when it opens it,
+and reports neither buffers nor deltas. `Table` reads them instead.
 
-Why this way: pyarrow takes a stream cut between two messages for a shorter one, so that a truncated upload would be learned
-in part; it joins delta dictionaries anew for every batch; a few kilobytes of zstd unpack to gigabytes, and so does a schema
-that refers to one field, or one name, thousands of times. pyarrow's own MessageReader copies what a message refers to when
-it opens it, and tells neither buffers nor deltas: hence Table.
+Cost: O(messages + columns of the schema). Of the bodies only the sizes of compressed buffers are
+read.
 """
 
 import struct
@@ -22,37 +25,49 @@ import numpy as np
 
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
 
-MOST_BATCHES = 1_000
-"""Record batches and dictionaries of a body."""
+MAX_BATCHES = 1_000
+"""Maximum number of record batches and dictionaries of a body."""
 
-MOST_PARTS = 1 << 17
-"""Columns of a body, counted in its schema and again in each record batch, and entries of metadata: each is a few hundred
-bytes in pyarrow."""
+MAX_PARTS = 1 << 17
+"""Maximum number of columns and metadata entries of a body.
 
-SMALL_VALUES = 1 << 21
-"""Nulls and booleans of a body, which take eight bytes each once read, whatever they take in the body; other values take a
-byte of it at least, of which two may be such."""
+Columns count in the schema and again in each record batch. Each takes a few hundred bytes in
+pyarrow.
+"""
+
+MAX_SMALL_VALUES = 1 << 21
+"""Number of values of a body allowed in addition to two for each byte of its buffers.
+
+Nulls and booleans take eight bytes each in memory, however few they take in the body.
+"""
 
 _CONTINUATION = 0xFFFFFFFF
 _MAGIC = b"ARROW1"
-_SCHEMA, _DICTIONARY, _RECORD_BATCH = 1, 2, 3  # MessageHeader in Arrow's Message.fbs
-_NATIVE = 0 if sys.byteorder == "little" else 1  # Endianness in Arrow's Schema.fbs
+# MessageHeader in Arrow's Message.fbs.
+_SCHEMA, _DICTIONARY, _RECORD_BATCH = 1, 2, 3
+# Endianness in Arrow's Schema.fbs.
+_NATIVE = 0 if sys.byteorder == "little" else 1
+# Type in Arrow's Schema.fbs.
 _Type = IntEnum(
     "_Type",
     "null int float binary string bool decimal date time timestamp interval list struct union fixed_size_binary "
     "fixed_size_list map duration large_binary large_string large_list run_end_encoded binary_view string_view list_view "
     "large_list_view",
-)  # Type in Arrow's Schema.fbs
+)
 _LISTS = ("list", "large_list", "fixed_size_list")
-_TAKEN = ("null", "int", "float", "bool", "date", "timestamp", "string", "large_string", "string_view", *_LISTS)
+_SUPPORTED = ("null", "int", "float", "bool", "date", "timestamp", "string", "large_string", "string_view", *_LISTS)
 
 
 class Table:
-    """A flatbuffer's table, of which Arrow's metadata is made: where its fields are, by their place in the schema language's
-    table, from 0. Every read outside the buffer is a struct.error."""
+    """Table of a flatbuffer, the format of Arrow's metadata.
+
+    A field is given by its index in the schema language's table, from 0. Every read outside the
+    buffer raises struct.error.
+    """
 
     def __init__(self, buffer: memoryview, at: int) -> None:
-        self._buffer, self._at = buffer, at
+        self._buffer = buffer
+        self._at = at
         self._vtable = at - struct.unpack_from("<i", buffer, at)[0]
         if self._vtable < 0:
             raise struct.error("a table points before its buffer")
@@ -60,32 +75,35 @@ class Table:
 
     @classmethod
     def root(cls, buffer: memoryview) -> "Table":
-        """The table that a buffer is of."""
+        """Return the root table of a buffer."""
         return cls(buffer, struct.unpack_from("<I", buffer, 0)[0])
 
     def number(self, field: int, code: str) -> int:
-        """A number of struct's format `code`; 0 where it is left out."""
+        """Return a number of struct's format `code`, 0 if it is absent."""
         at = self._field(field)
         return int(struct.unpack_from(code, self._buffer, at)[0]) if at else 0
 
     def table(self, field: int) -> "Table | None":
-        """A table, or None."""
+        """Return a table, or None if it is absent."""
         at = self._field(field)
         return Table(self._buffer, self._follow(at)) if at else None
 
     def tables(self, field: int) -> Iterator["Table"]:
-        """A vector of tables, one by one: several may be the same one."""
+        """Yield the tables of a vector. Several may be the same one."""
         at, count = self._vector(field)
         for place in range(at, at + 4 * count, 4):
             yield Table(self._buffer, self._follow(place))
 
     def text(self, field: int) -> memoryview:
-        """The bytes of a string."""
+        """Return the bytes of a string."""
         at, count = self._vector(field)
         return self._buffer[at : at + count]
 
     def structs(self, field: int, words: int) -> np.ndarray:
-        """A vector of structs of so many int64 (count, words); smaller numbers share a word."""
+        """Return a vector of structs as int64 (count, words).
+
+        `words` is the number of int64 of a struct. Smaller numbers share a word.
+        """
         at, count = self._vector(field)
         if at + 8 * words * count > len(self._buffer):
             raise struct.error("a vector is longer than its buffer")
@@ -102,7 +120,7 @@ class Table:
         return at + int(struct.unpack_from("<I", self._buffer, at)[0])
 
     def _vector(self, field: int) -> tuple[int, int]:
-        """Where a vector's first element is, and how many it has."""
+        """Return the offset of a vector's first element, and its length."""
         at = self._field(field)
         if not at:
             return 0, 0
@@ -111,7 +129,21 @@ class Table:
 
 
 class Message(NamedTuple):
-    """Where a message begins in the stream, its kind, what it says of itself, in how many bytes; its body."""
+    """Message of an Arrow stream.
+
+    Attributes
+    ----------
+    begin : int
+        Offset in the stream, in bytes.
+    kind : int
+        Type of the header: schema, dictionary or record batch.
+    header, root : Table
+        Metadata of the kind, and of the message as a whole.
+    size : int
+        Size of the metadata in bytes.
+    body : memoryview
+        Buffers of the message.
+    """
 
     begin: int
     kind: int
@@ -121,60 +153,80 @@ class Message(NamedTuple):
     body: memoryview
 
 
-def stream_in(view: memoryview) -> memoryview:
-    """The stream inside a file, or the stream itself. Raises MalformedInput."""
+def ipc_stream(view: memoryview) -> memoryview:
+    """Return the stream inside a file, or the stream itself. Raises MalformedInput."""
     return view[8 : _footer(view)] if bytes(view[:6]) == _MAGIC else view
 
 
 def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Message]:
-    """The messages of a stream up to its end-of-stream marker; the first is its schema.
+    """Check and return the messages of a stream. The first is its schema.
 
-    max_bytes bounds the bytes once unpacked, where a value counts as four at least and dictionaries count again for each
-    record batch but the first; with it go MOST_BATCHES, MOST_PARTS and SMALL_VALUES. None: no bound, for files.
-    Raises MalformedInput, SchemaMismatch (a type that is not the layout's, a delta dictionary) or LimitExceeded.
+    Parameters
+    ----------
+    view : memoryview
+        The stream, which must end with an end-of-stream marker.
+    max_bytes : int or None
+        Limit on the unpacked bytes. A value counts as at least four, and dictionaries count again
+        for each record batch after the first. MAX_BATCHES, MAX_PARTS and MAX_SMALL_VALUES apply as
+        well. None means no limit of any kind, for files.
+
+    Raises
+    ------
+    MalformedInput
+        The stream is truncated or damaged.
+    SchemaMismatch
+        A type is not of a layout, or a dictionary is a delta.
+    LimitExceeded
+        The stream exceeds a limit.
     """
-    seen, messages = _Seen(max_bytes), list[Message]()
+    checker = _MessageChecker(max_bytes)
+    messages: list[Message] = []
     try:
         for message in _messages(view):
             if (message.kind == _SCHEMA) == bool(messages) or message.kind not in (_SCHEMA, _DICTIONARY, _RECORD_BATCH):
                 raise MalformedInput("an Arrow stream is one schema, then dictionaries and batches; write it anew.")
-            seen.message(message)
+            checker.message(message)
             messages.append(message)
     except struct.error as e:
         raise MalformedInput(
             f"{len(view)} bytes are not a whole Arrow stream: it ends before its end-of-stream marker. "
             "Close the writer and send everything it wrote."
         ) from e
+
     if not messages:
         raise MalformedInput("the Arrow stream holds no schema; write it anew.")
     return messages
 
 
 def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
-    """Rows of each record batch in the order of a file's footer; `messages`: those of the file.
+    """Return the number of rows of each record batch, in the footer's order.
 
-    Raises MalformedInput where the footer tells of others, and what a schema may raise.
+    `messages` are those of the file. Raises MalformedInput if the footer lists other messages, and
+    the errors of `check_messages` for its schema.
     """
     begin = _footer(view)
-    seen, coded = _Seen(None), [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
+    checker = _MessageChecker(None)
+    expected_dictionaries = [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
     rows = {m.begin + 8: m.header.number(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
+
     try:
         footer = Table.root(view[begin:-10])
-        seen.metadata_bytes = len(view) - 10 - begin
-        seen.entries(footer, 4)
+        checker.metadata_bytes = len(view) - 10 - begin
+        checker.entries(footer, 4)
         schema = footer.table(1)
         if schema is not None:
-            seen.schema(schema)
+            checker.schema(schema)
         dictionaries, batches = (footer.structs(field, 3)[:, 0].tolist() for field in (2, 3))
     except struct.error as e:
         raise MalformedInput("the footer of the Arrow file is damaged; write it anew.") from e
-    if sorted(batches) != list(rows) or sorted(dictionaries) != coded:
+
+    if sorted(batches) != list(rows) or sorted(dictionaries) != expected_dictionaries:
         raise MalformedInput("the footer of the Arrow file tells of other batches than it holds; write it anew.")
     return tuple(rows[place] for place in batches)
 
 
 def _footer(view: memoryview) -> int:
-    """Where a file's footer begins."""
+    """Return the offset of a file's footer in bytes."""
     if len(view) < 22 or bytes(view[-6:]) != _MAGIC:
         raise MalformedInput("an Arrow file without its footer: it is truncated. Send it whole.")
     begin = len(view) - 10 - int(struct.unpack("<i", view[-10:-6])[0])
@@ -184,41 +236,56 @@ def _footer(view: memoryview) -> int:
 
 
 def _messages(view: memoryview) -> Iterator[Message]:
-    """Each message."""
+    """Yield each message up to the end-of-stream marker."""
     at = 0
     while True:
         begin = at
         length = struct.unpack_from("<I", view, at)[0]
         at += 4
-        if length == _CONTINUATION:  # absent in streams written before Arrow 0.15
+        # The marker is absent in streams written before Arrow 0.15.
+        if length == _CONTINUATION:
             length = struct.unpack_from("<I", view, at)[0]
             at += 4
         if length == 0:
             break
+
         metadata = view[at : at + length]
         at += length
         root = Table.root(metadata)
-        header, size = root.table(2), root.number(3, "<q")
+        header = root.table(2)
+        size = root.number(3, "<q")
         if header is None or len(metadata) < length or not 0 <= size <= len(view) - at:
             raise MalformedInput("the Arrow stream is truncated: a message is longer than what is left. Send it whole.")
         yield Message(begin, root.number(1, "<B"), header, root, length, view[at : at + size])
         at += size
+
     if any(view[at:]):
         raise MalformedInput(f"{len(view) - at} bytes follow the end of the Arrow stream; send one stream a request.")
 
 
-class _Seen:
-    """What the messages looked at so far add up to. metadata_bytes: what their metadata takes."""
+class _MessageChecker:
+    """Checks of messages one after another, with running totals.
+
+    metadata_bytes: size of all metadata so far.
+    """
 
     def __init__(self, max_bytes: int | None) -> None:
-        self._max_bytes, self.metadata_bytes = max_bytes, 0
-        self._messages = self._batches = self._bytes = self._parts = self._told = self._values = self._sent = 0
-        self._coded: dict[int, str] = {}
+        self._max_bytes = max_bytes
+        self.metadata_bytes = 0
+        self._messages = 0
+        self._batches = 0
+        self._bytes = 0
+        self._parts = 0
+        self._text_bytes = 0
+        self._values = 0
+        self._buffer_bytes = 0
+        self._column_of_dictionary: dict[int, str] = {}
         self._dictionaries: dict[int, int] = {}
 
     def message(self, message: Message) -> None:
-        """Look at the next message."""
-        header, size = message.header, 0
+        """Check the next message."""
+        header = message.header
+        size = 0
         self.metadata_bytes += message.size
         self.entries(message.root, 4)
         if message.kind == _SCHEMA:
@@ -226,22 +293,24 @@ class _Seen:
         elif message.kind == _DICTIONARY:
             number, rows = header.number(0, "<q"), header.table(1)
             if header.number(2, "<B"):
-                name = self._coded.get(number, "")
+                name = self._column_of_dictionary.get(number, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
             self._dictionaries[number] = size = 0 if rows is None else self._unpacked(rows, message.body)
         else:
             size = self._unpacked(header, message.body)
+            # pyarrow joins the dictionaries again for each batch after the first.
             size += sum(self._dictionaries.values()) if self._batches else 0
             self._batches += 1
+
         self._messages += 1
-        self._bound(self._messages, MOST_BATCHES + 1, "record batches and dictionaries; join them")
+        self._bound(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
         self._bytes += size
         self._bound(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
-        small = f"values in {self._sent} bytes, most of them null or boolean; send fewer rows a request"
-        self._bound(self._values, 2 * self._sent + SMALL_VALUES, small)
+        small = f"values in {self._buffer_bytes} bytes, most of them null or boolean; send fewer rows a request"
+        self._bound(self._values, 2 * self._buffer_bytes + MAX_SMALL_VALUES, small)
 
     def schema(self, schema: Table) -> None:
-        """Look at a schema."""
+        """Check a schema."""
         if schema.number(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
         self.entries(schema, 2)
@@ -249,7 +318,10 @@ class _Seen:
             self._field(field)
 
     def entries(self, table: Table, field: int) -> bool:
-        """Look at the entries of metadata in a field; whether one tells of an extension type."""
+        """Check the metadata entries in a field.
+
+        Return True if one of them names an extension type.
+        """
         extended = False
         for entry in table.tables(field):
             key = entry.text(0)
@@ -258,38 +330,49 @@ class _Seen:
         return extended
 
     def _field(self, field: Table, column: str | None = None) -> None:
-        """Look at a field of a schema and, with the name of its column, at what is within it."""
+        """Check a field of a schema and the fields nested in it.
+
+        `column` is the name of the column that a nested field belongs to.
+        """
         self._count(1, len(field.text(0)))
-        within, name = column is not None, _utf8(field.text(0))
+        name = _utf8(field.text(0))
+        nested = column is not None
         column = name if column is None else column
         code = field.number(2, "<B")
         kind = _Type(code).name if 0 < code <= len(_Type) else "of an unknown type"
         if self.entries(field, 6):
             kind = "of an extension type"
+
+        # A supported type has at most one child, so the second is enough to refuse.
         inner = list(islice(field.tables(5), 2))
-        if kind not in _TAKEN or len(inner) != (kind in _LISTS) or (within and inner):
-            raise not_taken(column, f"of lists of {kind}" if within else kind)
-        coding = field.table(4)
-        if coding is not None:
-            self._coded[coding.number(0, "<q")] = column
+        if kind not in _SUPPORTED or len(inner) != (kind in _LISTS) or (nested and inner):
+            raise unsupported_type(column, f"of lists of {kind}" if nested else kind)
+
+        encoding = field.table(4)
+        if encoding is not None:
+            self._column_of_dictionary[encoding.number(0, "<q")] = column
         for child in inner:
             self._field(child, column)
 
-    def _count(self, parts: int, told: int) -> None:
-        """Count columns or entries, in which so many bytes of text are told."""
+    def _count(self, parts: int, text_bytes: int) -> None:
+        """Count columns or metadata entries and the bytes of their text."""
         self._parts += parts
         self._bound(
-            self._parts, MOST_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
+            self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
         )
-        self._told += 16 * parts + told
-        if self._told > self.metadata_bytes:
+        # A part takes at least 16 bytes of metadata, unless several references share it.
+        self._text_bytes += 16 * parts + text_bytes
+        if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
 
     def _unpacked(self, rows: Table, body: memoryview) -> int:
-        """Bytes that the buffers of a record batch or dictionary take once unpacked."""
-        nodes, buffers = rows.structs(1, 2)[:, 0].tolist(), rows.structs(2, 2).tolist()
+        """Return the unpacked size of a record batch's or dictionary's buffers, in bytes."""
+        nodes = rows.structs(1, 2)[:, 0].tolist()
+        buffers = rows.structs(2, 2).tolist()
         self._count(len(nodes), 0)
-        packed, total = rows.table(3) is not None, 0
+
+        packed = rows.table(3) is not None
+        total = 0
         if min(nodes, default=0) < 0:
             raise MalformedInput("an Arrow message states a negative length; write the stream anew.")
         for offset, length in buffers:
@@ -298,14 +381,17 @@ class _Seen:
             size = struct.unpack_from("<q", body, offset)[0] if packed and length >= 8 else length
             if size < -1:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
+            # −1 says that a buffer is not compressed.
             total += length if size == -1 else size
+
         self._values += sum(nodes)
-        self._sent += total
+        self._buffer_bytes += total
         return max(total, 4 * sum(nodes))
 
-    def _bound(self, count: int, most: int | None, what: str) -> None:
-        if self._max_bytes is not None and most is not None and count > most:
-            raise LimitExceeded(f"the batch holds more than {most} {what}.", limit=most)
+    def _bound(self, count: int, limit: int | None, description: str) -> None:
+        """Raise LimitExceeded if the count is above the limit."""
+        if self._max_bytes is not None and limit is not None and count > limit:
+            raise LimitExceeded(f"the batch holds more than {limit} {description}.", limit=limit)
 
 
 def _utf8(text: memoryview) -> str:
@@ -315,8 +401,8 @@ def _utf8(text: memoryview) -> str:
         raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
 
 
-def not_taken(column: str, kind: object) -> SchemaMismatch:
-    """The error for a column of a type that no layout has."""
+def unsupported_type(column: str, kind: object) -> SchemaMismatch:
+    """Return the error for a column of a type that no layout has."""
     return SchemaMismatch(
         f"column {column} is {kind}, which is not taken; send numbers, strings, bools, dates, timestamps, lists of these, "
         "or dictionaries of labels.",

@@ -1,11 +1,14 @@
-"""arrow_rows: the feature columns of a batch ↔ rows of a Block.
+"""Feature columns of a record batch ↔ rows of a Block.
 
-Three layouts: `features` (dense), `indices` + `values` (sparse), plain numeric columns (dense, named).
+There are three numeric layouts: `features` (dense), `indices` and `values` (sparse), and plain
+numeric columns (dense, with names). Each error message names its column.
 
-Cost: no copy where numbers lie as a Block wants them; plain columns are copied once into a C-ordered array.
+Two list columns describe one CSR matrix only if their offsets agree. The offsets of a slice need
+not start at 0, and values outside the slice are not checked. Nulls are refused, because a null
+slot reads as 0.0.
 
-Why this way: a slice's offsets do not start at 0 and what lies outside it is not looked at; two list columns describe one
-CSR matrix only if their offsets agree; a null slot reads as 0.0, so nulls are refused. Each message names its column.
+Cost: plain columns are copied once into a C-ordered array. Other numbers are copied only if their
+type or order differs from a Block's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,48 +25,60 @@ from stream_dr.rows.table_rows import arrow_from_raw, numbers_of, plain
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-BESIDE = (*TARGET_COLUMNS, "weight", "id")
-"""Columns that may stand beside the features."""
+EXTRA_COLUMNS = (*TARGET_COLUMNS, "weight", "id")
+"""Columns allowed in addition to the features."""
 
-RESERVED = ("features", "indices", "values", *BESIDE)
-"""Names no feature may have."""
+RESERVED = ("features", "indices", "values", *EXTRA_COLUMNS)
+"""Names that no feature may have."""
 
-
-WIDEST = 2**31 - 1
-"""Width no sparse batch may pass: indices are int32."""
+# Indices are int32.
+MAX_WIDTH = 2**31 - 1
+"""Maximum number of columns of sparse rows."""
 
 
 def is_layout(names: Sequence[str]) -> bool:
-    """Whether these columns are rows as a shard has them: `features`, or `indices` and `values`."""
+    """Return True if the names include `features`, or `indices` and `values`."""
     return "features" in names or {"indices", "values"} <= set(names)
 
 
 def check_columns(names: list[str], dense: bool, sparse: bool) -> None:
-    """Refuse columns of no known layout, twice-named ones, and half a layout."""
+    """Raise SchemaMismatch unless the columns fit one layout.
+
+    Refused are repeated names, columns in addition to a layout, and half of the sparse layout.
+
+    Parameters
+    ----------
+    dense, sparse : bool
+        True if the batch has a column of that layout.
+    """
     if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise SchemaMismatch(f"column {twice} comes twice; name each column once.", column=twice)
+        repeated = next(name for i, name in enumerate(names) if name in names[:i])
+        raise SchemaMismatch(f"column {repeated} comes twice; name each column once.", column=repeated)
+
     if dense or sparse:
-        known = (*BESIDE, *(("features",) if dense else ("indices", "values")))
+        known = (*EXTRA_COLUMNS, *(("features",) if dense else ("indices", "values")))
         extra = next((name for name in names if name not in known), None)
         if extra is not None:
             raise SchemaMismatch(
                 f"column {extra} has no place beside {'features' if dense else 'indices and values'}; leave it out.",
                 column=extra,
             )
+
     if sparse and not ("indices" in names and "values" in names):
         missing = "values" if "indices" in names else "indices"
         raise SchemaMismatch(f"column {missing} is missing: sparse rows need indices and values.", column=missing)
 
 
 def dense_rows(column: pa.Array) -> np.ndarray:
-    """Rows (rows, d) float32 or float64 of column `features`, fixed_size_list<float|double, d>; a view where it can be.
+    """Return the rows of column `features`.
 
-    Raises SchemaMismatch (another type) and InvalidRows (a null).
+    The column is fixed_size_list<float|double, d>. The result is (rows, d) float32 or float64, a
+    view if possible. Raises SchemaMismatch for another type and InvalidRows for a null.
     """
     kind = column.type
     if not pa.types.is_fixed_size_list(kind) or kind.list_size == 0:
         raise SchemaMismatch(f"column features is {kind}; it must be fixed_size_list<double, d>.", column="features")
+
     d = kind.list_size
     flat = column.values.slice(column.offset * d, len(column) * d)
     refuse_null(column, "features")
@@ -73,33 +88,49 @@ def dense_rows(column: pa.Array) -> np.ndarray:
     return _numbers(flat, "features").reshape(len(column), d)
 
 
-def sparse_rows(batch: pa.RecordBatch, stated: int | None, max_features: int | None) -> "sp.csr_matrix":
-    """CSR rows (rows, `stated` or largest index + 1) of columns `indices` and `values`, sorted, without repeats.
+def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features: int | None) -> "sp.csr_matrix":
+    """Return the rows of columns `indices` and `values` as CSR.
 
-    Raises SchemaMismatch (another type), InvalidRows (nulls, lists of two lengths) and InvalidIndex (below 0, repeated, at
-    or past the stated width or max_features).
+    Indices are sorted and distinct. The width is `declared_width`, or the largest index + 1.
+
+    Raises
+    ------
+    SchemaMismatch
+        A column has another type.
+    InvalidRows
+        A value is null, or a row's lists differ in length.
+    InvalidIndex
+        An index is negative, repeated, or not below `declared_width` and `max_features`.
     """
     indices, indptr = _flat_list(batch.column("indices"), "indices")
     values, value_indptr = _flat_list(batch.column("values"), "values")
-    _refuse_lengths(indptr, value_indptr)
+    _check_lengths(indptr, value_indptr)
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
+
     columns = numbers_of(indices)
-    _refuse_outside(columns, indptr, min(stated or WIDEST, WIDEST if max_features is None else max_features))
-    width = stated or (int(columns.max()) + 1 if len(columns) else 0)
+    limit = min(declared_width or MAX_WIDTH, MAX_WIDTH if max_features is None else max_features)
+    _check_indices(columns, indptr, limit)
+    width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
     return canonical_csr(_numbers(values, "values"), columns.astype(np.int32, copy=False), indptr, width)
 
 
-@np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused in any case
+# The cast of a signalling NaN warns. The value is refused afterwards.
+@np.errstate(invalid="ignore")
 def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Rows (rows, features) and names of all numeric columns beside targets, weight and id; float32 if all are, else
-    float64. Copies. Raises SchemaMismatch (no column, or one without numbers) and InvalidRows (a null)."""
-    names = tuple(name for name in batch.schema.names if name not in BESIDE)
+    """Return rows (rows, features) and names of plain numeric columns.
+
+    Targets, weight and id are left out. The rows are a copy, float32 if all columns are, otherwise
+    float64. Raises SchemaMismatch if there is no column or one is not numeric, and InvalidRows for
+    a null.
+    """
+    names = tuple(name for name in batch.schema.names if name not in EXTRA_COLUMNS)
     if not names:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
     columns = [batch.column(name) for name in names]
     for name, column in zip(names, columns, strict=True):
         _check_plain(name, column)
+
     single = all(pa.types.is_float32(column.type) for column in columns)
     X = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
     for i, column in enumerate(columns):
@@ -107,25 +138,28 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     return X, names
 
 
-def numeric(batch: pa.RecordBatch) -> bool:
-    """Whether all columns beside targets, weight and id are numbers without gaps, which `plain_rows` takes."""
-    columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in BESIDE]
+def is_numeric(batch: pa.RecordBatch) -> bool:
+    """Return True if all features are numbers without nulls, as `plain_rows` needs."""
+    columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in EXTRA_COLUMNS]
     return all(plain(field.type) and not column.null_count for column, field in columns)
 
 
 def feature_columns(block: Block) -> dict[str, pa.Array]:
-    """A block's rows as the columns that the functions above read; sparse and unnamed dense ones share its memory.
+    """Return a Block's rows as columns of its layout.
 
-    Raises SchemaMismatch where a feature has a name of RESERVED.
+    Sparse rows and dense rows without names share the Block's memory. Raises SchemaMismatch if a
+    feature has a reserved name.
     """
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
         lists = (("indices", block.X.indices.astype(np.int32, copy=False)), ("values", block.X.data))
         return {name: pa.ListArray.from_arrays(offsets, pa.array(flat)) for name, flat in lists}
+
     if block.table:
         columns = arrow_from_raw(block.X)
         _refuse_reserved(columns)
         return columns
+
     if block.names is None:
         flat = pa.array(np.ascontiguousarray(block.X).ravel())
         return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
@@ -134,13 +168,15 @@ def feature_columns(block: Block) -> dict[str, pa.Array]:
 
 
 def _refuse_reserved(names: Iterable[str]) -> None:
-    taken = next((name for name in names if name in RESERVED), None)
-    if taken is not None:
-        raise SchemaMismatch(f"a feature is called {taken}, a name the layout uses itself; rename it.", column=taken)
+    reserved = next((name for name in names if name in RESERVED), None)
+    if reserved is not None:
+        raise SchemaMismatch(
+            f"a feature is called {reserved}, a name the layout uses itself; rename it.", column=reserved
+        )
 
 
 def refuse_null(column: pa.Array, name: str) -> None:
-    """Raise InvalidRows naming the first row in which the column is null."""
+    """Raise InvalidRows with the first row in which the column is null."""
     if column.null_count:
         row = first_null(column)
         raise InvalidRows(
@@ -149,16 +185,18 @@ def refuse_null(column: pa.Array, name: str) -> None:
 
 
 def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
-    """A list column's values and its offsets from 0."""
+    """Return a list column's values and its offsets, which start at 0."""
     if not is_list(column.type):
         raise SchemaMismatch(f"column {name} is {column.type}; it must be a list a row.", column=name)
     refuse_null(column, name)
+
     offsets = offsets_of(column)
     first, last = int(offsets[0]), int(offsets[-1])
     flat = column.values
     if first or last < len(flat):
         flat = flat.slice(first, last - first)
     indptr = offsets if first == 0 else offsets - first
+
     if flat.null_count:
         row = int(np.searchsorted(indptr, first_null(flat), side="right")) - 1
         raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
@@ -174,25 +212,29 @@ def _check_plain(name: str, column: pa.Array) -> None:
 
 
 def _numbers(flat: pa.Array, name: str) -> np.ndarray:
-    """Values without nulls as float32 or float64; integers and half floats are cast."""
+    """Return values without nulls as float32 or float64.
+
+    Integers and half floats are cast.
+    """
     if pa.types.is_float32(flat.type) or pa.types.is_float64(flat.type):
         return numbers_of(flat)
     if pa.types.is_integer(flat.type) or pa.types.is_float16(flat.type):
-        with np.errstate(invalid="ignore"):  # as above
+        # The cast of a signalling NaN warns. The value is refused afterwards.
+        with np.errstate(invalid="ignore"):
             return flat.to_numpy(zero_copy_only=False).astype(np.float64)
     raise SchemaMismatch(f"column {name} holds {flat.type}; it must hold float or double.", column=name)
 
 
-def _refuse_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
-    """Raise InvalidRows naming the first row whose values are not as many as its indices."""
-    other = np.flatnonzero(indptr != value_indptr)
-    if len(other):
-        row = int(other[0]) - 1
+def _check_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
+    """Raise InvalidRows with the first row whose lists differ in length."""
+    differing = np.flatnonzero(indptr != value_indptr)
+    if len(differing):
+        row = int(differing[0]) - 1
         raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
 
 
-def _refuse_outside(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
-    """Raise InvalidIndex naming the first entry that is not within 0 … limit − 1, if there is one."""
+def _check_indices(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
+    """Raise InvalidIndex with the first index outside 0 … limit − 1."""
     if columns.min(initial=0) >= 0 and columns.max(initial=0) < limit:
         return
     at = int(np.flatnonzero((columns < 0) | (columns >= limit))[0])
@@ -202,23 +244,35 @@ def _refuse_outside(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None
     )
 
 
-def sound_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
-    """CSR of that shape over arrays known to be sorted, distinct and within it; none is copied. O(1)."""
+def trusted_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
+    """Return a CSR matrix over arrays that need no check.
+
+    Indices must be sorted, distinct and within the shape. Nothing is copied. O(1).
+    """
     matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     matrix.has_canonical_format = True
     return matrix
 
 
 def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> "sp.csr_matrix":
-    """CSR (rows, width) over the given arrays, not copied when sorted; sorts within rows, refuses repeated indices.
+    """Return a CSR matrix (rows, width) with sorted indices.
 
-    data (entries,) float32 or float64; indices (entries,) int32 within 0 … width − 1; indptr (rows + 1,).
-    Raises InvalidIndex naming row and column.
+    Arrays that are sorted already are not copied. Raises InvalidIndex with row and column if an
+    index is repeated within a row.
+
+    Parameters
+    ----------
+    data : ndarray (entries,), float32 or float64
+    indices : ndarray (entries,), int32
+        Each within 0 … width − 1.
+    indptr : ndarray (rows + 1,)
+    width : int
     """
     shape = (len(indptr) - 1, width)
     matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     if matrix.has_canonical_format:
         return matrix
+
     matrix = _csr(data.copy(), indices.copy(), matrix.indptr, shape)
     matrix.sort_indices()
     if not _csr(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
@@ -226,11 +280,13 @@ def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, wid
         at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
         row, column = int(rows[at]), int(matrix.indices[at])
         raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)
+
     matrix.has_canonical_format = True
     return matrix
 
 
 def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
-    from scipy.sparse import csr_matrix  # not where rows are dense: a client loads none of it
+    # Imported here so that a client with dense rows loads no scipy.
+    from scipy.sparse import csr_matrix
 
     return csr_matrix((data, indices, indptr), shape=shape)

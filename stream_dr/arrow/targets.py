@@ -1,10 +1,11 @@
-"""arrow_targets: the columns `label`, `labels` and `target` of a batch ↔ Targets.
+"""Arrow targets: the columns `label`, `labels` and `target` of a batch ↔ Targets.
 
-Cost: O(rows + labels) in Arrow's own kernels; no loop over rows in Python.
+Arrow's dictionary encoding numbers values in order of first appearance and treats nulls apart, as
+Targets does. The codes of a dictionary column are renumbered, because its dictionary may hold
+unused or repeated labels. It is not unpacked, because a label of a megabyte in each of 10,000 rows
+would take 10 GB.
 
-Why this way: Arrow's dictionary encoding numbers values in order of first appearance and keeps nulls apart, which is what
-Targets asks for. A dictionary column's codes are numbered anew, because its own dictionary may hold labels no row has, or
-one label twice; it is not unpacked, because a label of a megabyte in each of 10,000 rows would be 10 GB.
+Cost: O(rows + labels) in Arrow's kernels. No Python loop runs over rows.
 """
 
 import numpy as np
@@ -18,25 +19,34 @@ from stream_dr.targets.label_codes import Label, by_appearance, distinct_within
 from stream_dr.targets.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
+"""Names of the columns that hold targets. A batch has at most one of them."""
 
 
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
-    """The batch's Targets by the column it has: label → class, labels → multilabel, target → continuous; None without.
+    """Return the batch's Targets, or None if it has no target column.
 
-    Null = a row without target. Raises SchemaMismatch (more than one such column, wrong type) or InvalidTargets.
+    Column `label` holds classes, `labels` several labels a row, and `target` numbers. A null is a
+    row without target. Raises SchemaMismatch for several target columns or a wrong type, and
+    InvalidTargets for a wrong value.
     """
     names = batch.schema.names
-    there = [name for name in TARGET_COLUMNS if name in names]
-    if not there:
+    target_names = [name for name in TARGET_COLUMNS if name in names]
+    if not target_names:
         return None
-    if len(there) > 1:
-        raise SchemaMismatch(f"the batch has the columns {' and '.join(there)}; send one of them.", column=there[1])
-    column = batch.column(there[0])
-    return {"label": _class, "labels": _multilabel, "target": _continuous}[there[0]](column)
+    if len(target_names) > 1:
+        raise SchemaMismatch(
+            f"the batch has the columns {' and '.join(target_names)}; send one of them.", column=target_names[1]
+        )
+
+    column = batch.column(target_names[0])
+    return {"label": _class, "labels": _multilabel, "target": _continuous}[target_names[0]](column)
 
 
 def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
-    """The column's name and values; labels keep their type (string, int64, bool), absent rows are null."""
+    """Return the name and the values of the column for these Targets.
+
+    Labels stay strings, integers or bools. A row without target is null.
+    """
     absent = None if targets.present is None else ~targets.present
     if targets.values is not None:
         k = targets.values.shape[1]
@@ -44,32 +54,33 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
         if k == 1:
             return "target", pa.array(targets.values[:, 0], mask=absent)
         return "target", pa.FixedSizeListArray.from_arrays(flat, k, mask=None if absent is None else pa.array(absent))
-    table = _label_array(targets.labels)
+
+    label_values = _label_array(targets.labels)
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)
-        return "label", table.take(codes)
+        return "label", label_values.take(codes)
+
     offsets = pa.array(targets.indptr.astype(np.int32))
     mask = None if absent is None else pa.array(absent)
-    return "labels", pa.ListArray.from_arrays(offsets, table.take(pa.array(targets.codes)), mask=mask)
+    return "labels", pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a type is list or large_list."""
+    """Return True if the type is list or large_list."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def first_null(array: pa.Array) -> int:
-    """Index of the first null; an array of the null type, which may say it is of any length, is not looked through."""
+    """Return the index of the first null. The array must have one."""
+    # An array of the null type may claim any length, so it is not scanned.
     if pa.types.is_null(array.type):
         return 0
     return int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
 
 
 def offsets_of(column: pa.Array) -> np.ndarray:
-    """Where each row of a list column begins in its values, and where the last one ends (rows + 1,); read-only.
-
-    Arrow lets a column of no rows be without the one offset that is due.
-    """
+    """Return the offsets (rows + 1,) of a list column. Read-only."""
+    # Arrow allows a column of no rows to have no offset at all.
     return numbers_of(column.offsets) if len(column) else np.zeros(1, np.int32)
 
 
@@ -91,25 +102,30 @@ def _multilabel(column: pa.Array) -> Targets:
             f"column labels is {column.type}; it holds a list of labels a row. Call a column of single labels label.",
             column="labels",
         )
-    indptr = _bounds(column)
-    flat = column.flatten()  # leaves out what lies under null slots
-    if pa.types.is_null(flat.type) and len(flat):  # it may say it is of any length
+
+    indptr = _row_bounds(column)
+    # flatten() leaves out values under null slots.
+    flat = column.flatten()
+    # An array of the null type may claim any length, so it is not encoded.
+    if pa.types.is_null(flat.type) and len(flat):
         raise _null_label(indptr, 0)
     labels, codes = _encode(flat, "labels")
     if len(codes) and codes.min() < 0:
         raise _null_label(indptr, int(codes.argmin()))
+
     codes, indptr = distinct_within(codes, indptr)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
 
 
 def _null_label(indptr: np.ndarray, at: int) -> InvalidTargets:
-    """The error that says that the label at a place of the flattened column is null."""
+    """Return the error for a null label at index `at` of the flattened column."""
     row = int(np.searchsorted(indptr, at, side="right")) - 1
     return InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
 
 
-@np.errstate(invalid="ignore")  # a signalling NaN warns when it is cast; it is refused in any case
+# The cast of a signalling NaN warns. The value is refused afterwards.
+@np.errstate(invalid="ignore")
 def _continuous(column: pa.Array) -> Targets:
     k = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 1
     flat = column.values.slice(column.offset * k, len(column) * k) if k != 1 or _nested(column) else column
@@ -119,13 +135,16 @@ def _continuous(column: pa.Array) -> Targets:
             "Call a column of labels label or labels.",
             column="target",
         )
+
     values = flat.to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(column), k)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     if present is not None:
         values = np.where(present[:, None], values, 0.0)
-    fine = np.abs(values) <= LARGEST
-    if not fine.all():
-        row = int(np.argwhere(~fine)[0][0])
+
+    # NaN compares false.
+    valid = np.abs(values) <= LARGEST
+    if not valid.all():
+        row = int(np.argwhere(~valid)[0][0])
         raise InvalidTargets(f"the target of row {row} is NaN, null or too large; targets must be finite.", row=row)
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=values, present=present)
 
@@ -135,7 +154,10 @@ def _nested(column: pa.Array) -> bool:
 
 
 def _encode(column: pa.Array, name: str) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Distinct labels in order of first appearance, and int32 codes (−1 where null)."""
+    """Return the distinct labels and int32 codes, −1 for null.
+
+    Labels are in order of first appearance.
+    """
     if pa.types.is_dictionary(column.type):
         return _encode_codes(column, name)
     if pa.types.is_null(column.type):
@@ -146,30 +168,40 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Label, ...], np.ndarray]
             "Call a column of numbers to regress on target.",
             column=name,
         )
+
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
     return tuple(encoded.dictionary.to_pylist()), numbers_of(indices)
 
 
 def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, ...], np.ndarray]:
-    """`_encode` of a dictionary column, whose dictionary may itself hold nulls, labels no row has, or one label twice."""
-    own, code_of = _encode(column.dictionary, name)
+    """Encode a dictionary column, see `_encode`.
+
+    The dictionary may hold nulls, unused labels and repeated labels.
+    """
+    labels, code_of = _encode(column.dictionary, name)
     if not len(column):
         return (), np.empty(0, dtype=np.int32)
+
     places = column.indices.fill_null(0) if column.indices.null_count else column.indices
-    codes = np.append(code_of, np.int32(-1))[places.to_numpy()]  # of nulls alone there may be no label
+    # The dictionary may be empty if all rows are null.
+    codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
     if column.indices.null_count:
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
-    used, codes = by_appearance(codes, len(own))
-    return tuple(own[i] for i in used.tolist()), codes
+
+    used, codes = by_appearance(codes, len(labels))
+    return tuple(labels[i] for i in used.tolist()), codes
 
 
 def _is_label(kind: pa.DataType) -> bool:
     return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
-def _bounds(column: pa.Array) -> np.ndarray:
-    """Where each row's labels begin and end in the flattened column (rows + 1,) int64; a null row has none."""
+def _row_bounds(column: pa.Array) -> np.ndarray:
+    """Return the offsets (rows + 1,) of each row's labels, int64.
+
+    They point into the flattened column. A null row has no labels.
+    """
     if column.null_count == 0:
         offsets = offsets_of(column)
         return offsets.astype(np.int64) - offsets[0]
@@ -185,6 +217,7 @@ def _label_array(labels: tuple[Label, ...]) -> pa.Array:
     least, largest = min(numbers, default=0), max(numbers, default=0)
     if largest < 2**63:
         return pa.array(labels)
+
     if least < 0:
         raise InvalidTargets(
             f"the labels {least} and {largest} are in one batch, and no Arrow type holds both; pass labels as strings."

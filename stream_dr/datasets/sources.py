@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_dr.arrow.rows import BESIDE, is_layout
+from stream_dr.arrow.rows import EXTRA_COLUMNS, is_layout
 from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.databases import read_duckdb, read_sqlite
@@ -237,7 +237,7 @@ def are_shards(path: Path) -> bool:
         return True
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
         return False  # a row group of many rows, to be read some rows at a time
-    features = [field for field in schema if field.name not in BESIDE]
+    features = [field for field in schema if field.name not in EXTRA_COLUMNS]
     return is_layout(schema.names) or all(plain(field.type) for field in features)
 
 

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.arrow.json_rows import check_gaps
-from stream_dr.arrow.rows import WIDEST
+from stream_dr.arrow.rows import MAX_WIDTH
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, quick_digest, sha256_of
 from stream_dr.log.ids import id_hashes
@@ -194,8 +194,8 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
 
     if len(indices) != len(values):
         raise InvalidRows(f"{len(indices)} indices and {len(values)} values; send as many of one as of the other.")
-    if len(indices) and not 0 <= min(indices) <= max(indices) < WIDEST:
-        raise InvalidIndex(f"index {min(indices)} … {max(indices)}; indices must be from 0 to {WIDEST - 1}.", row=0)
+    if len(indices) and not 0 <= min(indices) <= max(indices) < MAX_WIDTH:
+        raise InvalidIndex(f"index {min(indices)} … {max(indices)}; indices must be from 0 to {MAX_WIDTH - 1}.", row=0)
     columns, data = np.array(indices, dtype=np.int32), np.array(values, dtype=np.float64)
     order = np.argsort(columns, kind="stable")
     columns, data = columns[order], data[order]

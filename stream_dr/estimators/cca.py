@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
 from stream_dr.estimators.fitting.two_stage import TwoStage
-from stream_dr.rows.inputs import RowsLike, TargetsLike
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, symmetric
 from stream_dr.statistics.moments.accumulator import MomentState

@@ -4,9 +4,9 @@ from typing import Literal
 
 from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.dependence import criterion
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.moments import moments_of
 from stream_dr.estimators.spca import SPCA
-from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 
 
 def hsic(

@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from stream_dr.aliases import FileName
 from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, unknown_parameter
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.named_columns import in_learned_order
 from stream_dr.estimators.fitting.not_fitted import NotFitted
@@ -18,7 +19,6 @@ from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.rows.block import Block
-from stream_dr.rows.inputs import RowsLike, TargetsLike
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator

@@ -1,1 +1,1 @@
-"""How good a projection is: test-then-train, probes, scores."""
+"""Comparison of methods and projections by rows that they have not learned."""

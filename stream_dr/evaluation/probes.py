@@ -1,17 +1,19 @@
-"""probes: the small classifiers that stand behind a projection when it is evaluated.
+"""Probes: small classifiers on projected rows, by which a projection is evaluated.
 
-nearest class mean, k nearest neighbours among sampled rows, and a linear one (multinomial logistic regression; for
-several labels a row one least-squares solve for all labels). Each is fitted on projections of the same rows and
-predicts codes, or an indicator with scores in [−1, 1].
+There are three: the nearest class mean, the k nearest neighbours among sampled rows, and a linear
+one. The linear one is multinomial logistic regression, or for several labels a row one
+least-squares problem for all labels. All are fitted on projections of the same rows. They predict
+codes, or scores in [−1, 1] of each label.
 
-Cost of a fit on r sampled rows, p components, k labels: O(r p) mean and neighbours, O(r p k) an iteration linear; of a
-prediction: O(p k), O(r p), O(p k) a row.
+Papers use a projection in these ways. A probe fitted on the coordinates of an older projection
+says nothing about the new ones, so probes are fitted again whenever the projection is solved
+again.
 
-Why this way: they are how the papers use a projection. They are fitted anew whenever the projection is solved anew, on
-rows kept in full, because a classifier fitted on an older projection's coordinates says nothing about the new ones.
+Costs for r sampled rows, p components and k labels: a fit takes O(r p) for mean and neighbours,
+and O(r p k) an iteration for the linear probe. A prediction takes O(p k), O(r p) and O(p k) a row.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,11 +24,20 @@ from stream_dr.solve.nearest_mean import means_by_class, nearest, squared_distan
 
 
 class Sample(NamedTuple):
-    """What probes are fitted on.
+    """Rows that probes are fitted on.
 
-    Z: (rows, p) projected rows, dense or CSR. y: (rows,) codes or (rows, labels) bool. means: (labels, p) projected
-    class means, or None. others: (labels, p) means of the rows without each label, for several labels a row. labels:
-    how many.
+    Attributes
+    ----------
+    Z : ndarray or CSR (rows, components)
+        Projected rows.
+    y : ndarray
+        Codes (rows,), or for several labels a row an indicator (rows, labels) bool.
+    means : ndarray (labels, components) or None
+        Projected class means. None: those of the sampled rows.
+    others : ndarray (labels, components) or None
+        Projected means of the rows without each label, for several labels a row.
+    labels : int
+        Number of labels.
     """
 
     Z: Rows
@@ -37,104 +48,139 @@ class Sample(NamedTuple):
 
 
 class Probe(Protocol):
-    """A classifier: `predict` gives codes (rows,), or scores (rows, labels) in [−1, 1], above 0 where a label is
-    meant."""
+    """A fitted classifier of projected rows."""
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Codes or scores of projected rows (rows, p)."""
+        """Return codes (rows,), or for several labels scores (rows, labels).
+
+        Scores lie in [−1, 1]. A row has the labels whose score is above 0.
+        """
         ...
 
 
 class NearestMean:
-    """The nearest class mean; for several labels, whether the mean with a label is nearer than that without it."""
+    """Classifier by the nearest class mean.
+
+    For several labels, a row has a label if the mean of the rows with it is nearer than the mean
+    of the rows without it.
+    """
 
     def __init__(self, sample: Sample) -> None:
-        self._multi = sample.y.ndim == 2
+        self._multilabel = sample.y.ndim == 2
         if sample.means is not None:
             self._means, self._others = sample.means, sample.others
         else:
             self._means, self._others = sample_means(sample)
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """See Probe."""
-        if not self._multi or self._others is None:
+        """Return codes or scores, see Probe."""
+        if not self._multilabel or self._others is None:
             return nearest(Z, self._means)
-        near = squared_distances(Z, self._means)
-        far = squared_distances(Z, self._others)
+
+        # A label without a mean has the distance NaN, and no row gets it.
         with np.errstate(invalid="ignore"):
-            scores = (np.sqrt(far) - np.sqrt(near)) / (np.sqrt(far) + np.sqrt(near))
+            distance_with = np.sqrt(squared_distances(Z, self._means))
+            distance_without = np.sqrt(squared_distances(Z, self._others))
+            scores = (distance_without - distance_with) / (distance_without + distance_with)
         return np.where(np.isfinite(scores), scores, -1.0)
 
 
 class Neighbours:
-    """The k nearest sampled rows: their commonest label (the nearer one's where equal), or their share with a label."""
+    """Classifier by the k nearest sampled rows.
+
+    The most frequent label among them wins, and of equally frequent ones that of nearer rows. For
+    several labels the score is the share of neighbours with the label, scaled to [−1, 1].
+    """
 
     def __init__(self, sample: Sample, k: int) -> None:
-        self._sample, self._k = sample, min(k, len(sample.y))
+        self._sample = sample
+        self._k = min(k, len(sample.y))
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """See Probe."""
-        apart = squared_distances(Z, self._sample.Z)
-        near = np.argpartition(apart, self._k - 1, axis=1)[:, : self._k]
-        near = np.take_along_axis(near, np.argsort(np.take_along_axis(apart, near, 1), axis=1, kind="stable"), 1)
-        voters = self._sample.y[near]
+        """Return codes or scores, see Probe."""
+        distances = squared_distances(Z, self._sample.Z)
+        near = np.argpartition(distances, self._k - 1, axis=1)[:, : self._k]
+        order = np.argsort(np.take_along_axis(distances, near, 1), axis=1, kind="stable")
+        neighbour_targets = self._sample.y[np.take_along_axis(near, order, 1)]
+
         if self._sample.y.ndim == 2:
-            return 2.0 * voters.mean(1) - 1.0
-        votes = np.zeros((len(voters), self._sample.labels))
+            return 2.0 * neighbour_targets.mean(1) - 1.0
+
+        votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
-            votes[np.arange(len(voters)), voters[:, rank]] += 1.0 - rank * 1e-6
+            # The small difference between ranks decides ties for the nearer neighbours.
+            votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
         return np.argmax(votes, axis=1)
 
 
 class LinearProbe:
-    """Logistic regression on standardised coordinates; least squares on ±1 for several labels a row."""
+    """Logistic regression on standardised coordinates.
+
+    For several labels a row it is least squares on targets ±1.
+    """
 
     def __init__(self, sample: Sample) -> None:
-        self._scale = 1.0 / np.where((size := _deviation(sample.Z)) > 0, size, 1.0)
-        self._multi, self._labels = sample.y.ndim == 2, sample.labels
-        self._only: int | None = None
+        deviation = _deviation(sample.Z)
+        self._scale = 1.0 / np.where(deviation > 0, deviation, 1.0)
+        self._multilabel = sample.y.ndim == 2
+        self._labels = sample.labels
+        self._constant: int | None = None
+
+        self._model: LogisticRegression | Ridge
         Z = self._scaled(sample.Z)
-        if self._multi and Z.shape[1]:
-            self._model: Any = Ridge(alpha=1.0).fit(Z, 2.0 * sample.y - 1.0)
-        elif self._multi:
-            self._only = -1
+        if self._multilabel and Z.shape[1]:
+            self._model = Ridge(alpha=1.0).fit(Z, 2.0 * sample.y - 1.0)
+        elif self._multilabel:
+            self._constant = -1
         elif Z.shape[1] == 0 or len(np.unique(sample.y)) < 2:
-            self._only = int(np.argmax(np.bincount(sample.y)))
+            self._constant = int(np.argmax(np.bincount(sample.y)))
         else:
             self._model = LogisticRegression(max_iter=1_000).fit(Z, sample.y)
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """See Probe."""
-        if self._only is not None:
-            return np.full((Z.shape[0], self._labels) if self._multi else Z.shape[0], self._only)
-        found = np.asarray(self._model.predict(self._scaled(Z)))
-        return np.clip(found.reshape(Z.shape[0], -1), -1.0, 1.0) if self._multi else found
+        """Return codes or scores, see Probe."""
+        if self._constant is not None:
+            return np.full((Z.shape[0], self._labels) if self._multilabel else Z.shape[0], self._constant)
+
+        predicted = np.asarray(self._model.predict(self._scaled(Z)))
+        return np.clip(predicted.reshape(Z.shape[0], -1), -1.0, 1.0) if self._multilabel else predicted
 
     def _scaled(self, Z: Rows) -> Rows:
         return Z @ sp.diags(self._scale) if sp.issparse(Z) else Z * self._scale
 
 
 def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
-    """The probe called "mean", "knn" or "linear", fitted."""
+    """Return the probe "mean", "knn" or "linear", fitted on the sample.
+
+    `neighbours` is the number of neighbours of "knn".
+    """
     if name == "mean":
         return NearestMean(sample)
     return Neighbours(sample, neighbours) if name == "knn" else LinearProbe(sample)
 
 
 def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
-    """Class means of the sampled rows, and for several labels the means of the rows without each; NaN where there is
-    none."""
+    """Return the class means of the sampled rows.
+
+    For several labels a row, also return the means of the rows without each label. Both are
+    (labels, components), NaN for a label without such rows.
+    """
     if sample.y.ndim == 1:
         return means_by_class(sample.Z, sample.y, sample.labels), None
-    sums, counts = np.asarray(sample.Z.T @ sample.y.astype(float)).T, sample.y.sum(0)[:, None]
-    total, rows = np.asarray(sample.Z.sum(0)).ravel(), len(sample.y)
+
+    sums = np.asarray(sample.Z.T @ sample.y.astype(float)).T
+    counts = sample.y.sum(0)[:, None]
+    total = np.asarray(sample.Z.sum(0)).ravel()
+    rows = len(sample.y)
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums / counts, (total - sums) / (rows - counts)
 
 
 def _deviation(Z: Rows) -> np.ndarray:
-    """(p,) root mean square of each coordinate: about its mean where dense, about 0 where sparse (no shift is
-    applied)."""
+    """Return the root mean square (components,) of each coordinate.
+
+    It is taken about the mean for dense rows, and about 0 for sparse ones, which are not shifted.
+    """
     if sp.issparse(Z):
         return np.sqrt(np.asarray(Z.multiply(Z).mean(0)).ravel())
     return Z.std(0)

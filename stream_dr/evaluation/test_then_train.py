@@ -1,17 +1,20 @@
-"""Evaluate: test-then-train. Every batch is first classified with what was learned before it, then learned.
+"""Test-then-train evaluation: each batch is classified first, then learned.
 
-All models learn every batch. A uniform sample of rows is kept in full; each time the rows have grown by `solve_growth`,
-every model is solved, the sample projected, and the probes fitted on it; until then they classify. Class means are
-exact (of all rows) wherever a projection is linear. The baseline `full` classifies the rows themselves.
+All models learn every batch. A uniform sample of rows is stored in full. Each time the rows have
+grown by the factor `solve_growth`, every model is solved, the sample is projected, and the probes
+are fitted on it. These probes classify until the next time. Class means are exact (of all rows) if
+a projection is linear. The baseline `full` classifies the rows themselves.
 
-Memory: the models' states, the sample, O(d k) class means. Time beside learning: the probes.
+A batch is tested only with what came before it, so the figures are those of unseen rows. Probes
+are fitted whenever the projection is solved, so the coordinates of two projections are never
+mixed.
 
-Why this way: a batch is tested only with what came before it, so the figures are those of rows never seen; and
-classifiers that are fitted when the projection is solved never mix two projections' coordinates. It reads any Source.
+Memory: the models' states, the sample, and O(d k) for the class means of d features and k labels.
+Time in addition to learning: the probes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,16 +33,40 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import labelled_rows, refuse_kind
 
 PROBES = ("mean", "knn", "linear")
-_FULL = "full"
+"""Names of the probes."""
+
+FULL = "full"
+"""Name of the baseline that classifies the rows themselves."""
+
 NO_CHANGE = "no change"
-"""The baseline that says of each row what the row before it was."""
+"""Name of the baseline that predicts for each row the label of the row before it."""
+
+_NO_CHANGE_PROBE = "previous"
 
 
 class EvaluateSettings(NamedTuple):
-    """first: rows learned before the first solve. solve_growth: solve again when rows have grown by this factor.
-    reservoir: rows sampled. neighbours: of knn. probes: which. full: also the rows themselves. seed: of the sample.
-    baseline: also the line NO_CHANGE, with figures `unchanged` and `by_chance` of the order in which labels come; keeps 4
-    bytes a row of one label."""
+    """Settings of an evaluation.
+
+    Attributes
+    ----------
+    first : int
+        Number of rows learned before the first solve.
+    solve_growth : float
+        Models are solved again when the rows have grown by this factor.
+    reservoir : int
+        Number of rows in the sample.
+    neighbours : int
+        Number of neighbours of the probe "knn".
+    probes : tuple of str
+        Names of the probes.
+    full : bool
+        If True, the rows themselves are classified too.
+    seed : int
+        Seed of the sample.
+    baseline : bool
+        If True, there is a line NO_CHANGE with the figures `unchanged` and `by_chance`, about the
+        order of labels. It takes 4 bytes for each row of one label.
+    """
 
     first: int = 500
     solve_growth: float = 1.2
@@ -51,13 +78,24 @@ class EvaluateSettings(NamedTuple):
     baseline: bool = False
 
     def check(self) -> None:
-        """Raise InvalidParameter for probes that are none."""
+        """Raise InvalidParameter if a probe is unknown."""
         if unknown := [probe for probe in self.probes if probe not in PROBES]:
             raise InvalidParameter(f"there is no probe {', '.join(unknown)}; probes are {', '.join(PROBES)}.")
 
 
 class Point(NamedTuple):
-    """rows: learned before a batch. model, probe: which. tested: rows of the batch. accuracy: on it, as in Score."""
+    """Accuracy of one model and probe on one batch.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows learned before the batch.
+    model, probe : str
+    tested : int
+        Number of rows in the batch.
+    accuracy : float
+        Accuracy on the batch, defined as in Score.
+    """
 
     rows: int
     model: str
@@ -67,8 +105,17 @@ class Point(NamedTuple):
 
 
 class Score(NamedTuple):
-    """One line of the answer. figures: accuracy, micro_f1, macro_f1, rows tested; auc where rows have several
-    labels."""
+    """Figures of one model and probe.
+
+    Attributes
+    ----------
+    model, probe : str
+    components : int
+        Number of components of the last projection.
+    figures : dict
+        accuracy, micro_f1, macro_f1 and rows, the number of rows tested. For several labels a row,
+        auc too.
+    """
 
     model: str
     probe: str
@@ -84,62 +131,89 @@ def evaluate(
     test: Source | None = None,
     curve: Callable[[Point], object] | None = None,
 ) -> list[Score]:
-    """Scores of every model and probe over a source's rows that have targets.
+    """Return the scores of every model and probe.
 
-    models: name → unfitted estimator. progress(rows) after each batch. test: rows that all are tested with, once the source
-    has been learned, instead of its own. curve(point) for each batch, model and probe that was tested. Raises
-    TargetsRequired (no row has a target), TargetKindMismatch (continuous targets, or a kind a model does not learn from),
+    Rows without a target are left out. Raises TargetsRequired if no row has a target,
+    TargetKindMismatch for continuous targets or a kind that a model does not learn from,
     InvalidParameter, and what learning and solving raise.
+
+    Parameters
+    ----------
+    source : Source
+        Rows to test and learn.
+    models : mapping
+        Unfitted estimators by name.
+    settings : EvaluateSettings
+    progress : callable or None
+        Called after each batch with the number of rows learned.
+    test : Source or None
+        Rows that all models are tested with, after the source has been learned. The rows of the
+        source are then not tested.
+    curve : callable or None
+        Called for each batch, model and probe that was tested.
     """
     if settings.full:
-        models = {**models, _FULL: None}
+        models = {**models, FULL: None}
     settings.check()
     if not models:
         raise InvalidParameter("at least one model is needed; none was given.")
-    run = _Run(models, settings, curve or (lambda point: None))
+
+    evaluation = _Evaluation(models, settings, curve or (lambda point: None))
     for block in _labelled(source):
-        run.admit(block)
+        evaluation.admit(block)
         if test is None:
-            run.test(block)
-        run.train(block)
+            evaluation.test(block)
+        evaluation.train(block)
         if progress is not None:
-            progress(run.rows)
-    if run.rows == 0:
+            progress(evaluation.rows)
+    if evaluation.rows == 0:
         raise TargetsRequired("no row of the source has a target; test-then-train needs labelled rows.")
+
     if test is not None:
-        run.solve()
+        evaluation.solve()
         for block in _labelled(test):
-            run.admit(block)
-            run.test(block)
-    return run.scores()
+            evaluation.admit(block)
+            evaluation.test(block)
+    return evaluation.scores()
 
 
 def _labelled(source: Source) -> Iterator[Block]:
-    blocks = (labelled_rows(given)[0] for _, given in source.events())
+    """Return the rows with targets, in batches that are not empty."""
+    blocks = (labelled_rows(block)[0] for _, block in source.events())
     return (block for block in blocks if block.rows)
 
 
 class Shuffled:
-    """A Source's rows in random order, seeded, as small pieces of its batches; holds them all in memory."""
+    """Source of another source's rows in random order.
+
+    The batches are small pieces of the source's. All rows are held in memory.
+    """
 
     def __init__(self, source: Source, seed: int) -> None:
-        self._source, self._seed = source, seed
+        self._source = source
+        self._seed = seed
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """(number, Block) of pieces of batches, for after < number ≤ until."""
+        """Yield (number, Block) of pieces for after < number ≤ until."""
         rng = np.random.default_rng(self._seed)
         blocks = list(_labelled(self._source))
-        turns = max(64, len(blocks))  # in each comes a piece of every batch
-        places = [rng.integers(0, turns, block.rows) for block in blocks]
-        pieces = ((i, k) for k in range(turns) for i in rng.permutation(len(blocks)).tolist())
-        taken = ((i, rng.permutation(np.flatnonzero(places[i] == k))) for i, k in pieces)
-        for number, (i, rows) in enumerate((i, rows) for i, rows in taken if len(rows)):
+
+        # Each row is drawn into one turn. A turn has a piece of every batch, in random order.
+        turns = max(64, len(blocks))
+        turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
+        order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
+        pieces = ((i, rng.permutation(np.flatnonzero(turn_of_row[i] == turn))) for i, turn in order)
+
+        for number, (i, rows) in enumerate((i, rows) for i, rows in pieces if len(rows)):
             if number > after and (until is None or number <= until):
                 yield number, blocks[i].take(rows)
 
 
-class _Run:
-    """One evaluation under way."""
+class _Evaluation:
+    """State of one evaluation while it goes over the batches.
+
+    A row's truth is the list of its label codes, in the evaluation's own order of labels.
+    """
 
     def __init__(
         self,
@@ -147,23 +221,33 @@ class _Run:
         settings: EvaluateSettings,
         curve: Callable[[Point], object],
     ) -> None:
-        self.rows, self._kind, self._settings, self._curve = 0, "", settings, curve
-        self._before: list[int] | None = None
-        self._order: list[np.ndarray] = []
-        self._models, self._learners = models, {n: e.accumulator() for n, e in models.items() if e is not None}
+        self._models = models
+        self._settings = settings
+        self._curve = curve
+        self._accumulators = {name: e.accumulator() for name, e in models.items() if e is not None}
+
+        self.rows = 0
+        self._kind = ""
         self._labels: dict[Label, int] = {}
         self._moments = MomentAccumulator("indicator", scatter="none")
         self._sample = RowSample(settings.reservoir, settings.seed)
-        self._truth: dict[int, list[int]] = {}
-        self._next = settings.first
+        self._sample_truth: dict[int, list[int]] = {}
+        self._next_solve = settings.first
+
         self._probes: dict[tuple[str, str], Probe] = {}
-        self._projections: dict[str, Projection | _Rows] = {}
-        self._scores: dict[tuple[str, str], Any] = {}
+        self._projections: dict[str, Projection | _Identity] = {}
+        self._class_scores: dict[tuple[str, str], ClassScores] = {}
+        self._label_scores: dict[tuple[str, str], LabelScores] = {}
+
+        # For the baseline NO_CHANGE.
+        self._last_codes: list[int] = []
+        self._all_codes: list[np.ndarray] = []
 
     def test(self, block: Block) -> None:
-        """Classify a batch with the probes there are."""
-        if self.rows >= self._next:
+        """Classify a batch with the probes that exist."""
+        if self.rows >= self._next_solve:
             self.solve()
+
         truth = self._codes(block)
         for name, projection in self._projections.items():
             Z = projection.apply(block.X)
@@ -173,89 +257,111 @@ class _Run:
             self._count_no_change(truth)
 
     def solve(self) -> None:
-        """Solve every model and fit its probes on the sample; the next time when the rows have grown."""
+        """Solve every model, fit its probes, and plan the next solve."""
         self._fit()
-        self._next = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
+        self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
 
     def _count_no_change(self, truth: list[list[int]]) -> None:
-        before = [self._before or [], *truth[:-1]]
-        self._before = truth[-1]
+        """Count the baseline's predictions for a batch."""
+        previous = [self._last_codes, *truth[:-1]]
+        self._last_codes = truth[-1]
         if self._kind == "class":
-            found = np.array([codes[0] if codes else 0 for codes in before], np.int64)
+            predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
         else:
-            found = np.where(self._targets(before), 1.0, -1.0)
-        self._count((NO_CHANGE, "previous"), truth, found)
+            predicted = np.where(self._targets(previous), 1.0, -1.0)
+        self._count((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
 
     def train(self, block: Block) -> None:
         """Learn a batch."""
         truth = self._codes(block)
-        self._truth.update(enumerate(truth, self.rows))
+        self._sample_truth.update(enumerate(truth, self.rows))
         if self._kind == "class" and self._settings.baseline:
-            self._order.append(np.array([codes[0] for codes in truth], np.int32))
-        for learner in self._learners.values():
-            learner.add(block)
+            self._all_codes.append(np.array([codes[0] for codes in truth], np.int32))
+
+        for accumulator in self._accumulators.values():
+            accumulator.add(block)
         if not block.table:
             self._moments.add(block)
         self._sample.add(block)
         self.rows += block.rows
 
     def scores(self) -> list[Score]:
-        """Every model's and probe's figures so far."""
-        none = LabelScores() if self._kind == "multilabel" else ClassScores()
-        found = [
-            Score(name, probe, self._components(name), self._scores.get((name, probe), none).figures())
+        """Return the figures of every model and probe so far."""
+        scores = [
+            Score(name, probe, self._components(name), self._figures((name, probe)))
             for name in self._models
             for probe in self._settings.probes
         ]
         if self._settings.baseline:
-            figures = self._scores.get((NO_CHANGE, "previous"), none).figures()
-            found.append(Score(NO_CHANGE, "previous", 0, figures | self._runs()))
-        return found
+            figures = self._figures((NO_CHANGE, _NO_CHANGE_PROBE)) | self._order_figures()
+            scores.append(Score(NO_CHANGE, _NO_CHANGE_PROBE, 0, figures))
+        return scores
 
-    def _runs(self) -> dict[str, float]:
-        """unchanged: share of all rows, tested or not, with the label of the row before; by_chance: in random order."""
-        codes = np.concatenate(self._order) if self._order else np.zeros(0, np.int64)
+    def _figures(self, key: tuple[str, str]) -> dict[str, float]:
+        """Return the figures of a model and probe, NaN if nothing was tested."""
+        if self._kind == "multilabel":
+            return self._label_scores.get(key, LabelScores()).figures()
+        return self._class_scores.get(key, ClassScores()).figures()
+
+    def _order_figures(self) -> dict[str, float]:
+        """Return the figures about the order of labels.
+
+        `unchanged` is the share of all rows, tested or not, with the label of the row before.
+        `by_chance` is the share expected in random order.
+        """
+        codes = np.concatenate(self._all_codes) if self._all_codes else np.zeros(0, np.int64)
         if self._kind != "class" or len(codes) < 2:
             return {}
         shares = np.bincount(codes) / len(codes)
         return {"unchanged": float((codes[1:] == codes[:-1]).mean()), "by_chance": float(shares @ shares)}
 
     def admit(self, block: Block) -> None:
-        """Meet a batch's labels. Raises TargetKindMismatch for another kind than before."""
+        """Check a batch's targets and register its labels.
+
+        Raises TargetKindMismatch if the kind differs from before or cannot be evaluated.
+        """
         kind = block.y.kind
         if kind == "continuous":
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
         if self._settings.full:
             refuse_table(block.X)
+
         if self._kind not in ("", kind):
             raise TargetKindMismatch(f"targets are of kind {kind}; the first rows' were {self._kind}.")
         if self._kind == "":
             for estimator in self._models.values():
                 if estimator is not None and estimator.target_kinds and kind not in estimator.target_kinds:
                     refuse_kind(kind, estimator.target_kinds)
+
         self._kind = kind
         for label in block.y.labels:
             self._labels.setdefault(label, len(self._labels))
 
     def _codes(self, block: Block) -> list[list[int]]:
-        """Each row's codes in the run's own order of labels."""
-        own = np.array([self._labels[label] for label in block.y.labels], np.int64)
+        """Return each row's codes, in the evaluation's order of labels."""
+        new_codes = np.array([self._labels[label] for label in block.y.labels], np.int64)
         if block.y.indptr is None:
-            return own[block.y.codes][:, None].tolist()
-        flat, at = own[block.y.codes].tolist(), block.y.indptr.tolist()
-        return [flat[at[i] : at[i + 1]] for i in range(block.rows)]
+            return new_codes[block.y.codes][:, None].tolist()
+        flat = new_codes[block.y.codes].tolist()
+        offsets = block.y.indptr.tolist()
+        return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
 
     def _fit(self) -> None:
         """Solve every model and fit its probes on the sample."""
-        numbers = self._sample.numbers().tolist()
-        self._truth = {number: self._truth[number] for number in numbers}
-        y = self._targets(list(self._truth.values()))
+        # The truth of rows that have left the sample is dropped.
+        self._sample_truth = {number: self._sample_truth[number] for number in self._sample.numbers().tolist()}
+        y = self._targets(list(self._sample_truth.values()))
         means, others = self._class_means()
+
         for name, estimator in self._models.items():
-            projection = (
-                _Rows(self._sample.n_features) if estimator is None else estimator.solve(self._learners[name].freeze())
-            )
+            projection: Projection | _Identity
+            if estimator is None:
+                projection = _Identity(self._sample.n_features)
+            else:
+                projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
+
+            # The mean of projected rows is the projected mean only if the projection is linear.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
                 self._sample.projected(projection),
@@ -268,18 +374,24 @@ class _Run:
                 self._probes[name, probe] = make_probe(probe, sample, self._settings.neighbours)
 
     def _class_means(self) -> tuple[np.ndarray, np.ndarray]:
-        """(labels, d) means of the rows with each label, and of those without it, in the run's order; NaN where none is."""
-        c = self._moments.freeze().centred()
+        """Return the means of the rows with each label, and without it.
+
+        Both are (labels, features). They are in the evaluation's order of labels, NaN for a label
+        without such rows.
+        """
+        moments = self._moments.freeze().centred()
+        weights = moments.label_weights
         with np.errstate(invalid="ignore", divide="ignore"):
-            there = np.where(c.label_weights > 0, 1.0 / c.label_weights, np.inf)
-            absent = np.where(c.weight > c.label_weights, 1.0 / (c.weight - c.label_weights), np.inf)
-            means, others = c.mean + (c.cross * there).T, c.mean - (c.cross * absent).T
-        own = [self._labels[label] for label in c.labels]
-        order = np.argsort(own)
+            weight_with = np.where(weights > 0, 1.0 / weights, np.inf)
+            weight_without = np.where(moments.weight > weights, 1.0 / (moments.weight - weights), np.inf)
+            means = moments.mean + (moments.cross * weight_with).T
+            others = moments.mean - (moments.cross * weight_without).T
+
+        order = np.argsort([self._labels[label] for label in moments.labels])
         return means[order], others[order]
 
     def _targets(self, truth: list[list[int]]) -> np.ndarray:
-        """Codes (rows,), or an indicator (rows, labels) bool."""
+        """Return codes (rows,), or an indicator (rows, labels) bool."""
         if self._kind == "class":
             return np.array([codes[0] for codes in truth], np.int64)
         Y = np.zeros((len(truth), len(self._labels)), bool)
@@ -287,25 +399,33 @@ class _Run:
             Y[row, codes] = True
         return Y
 
-    def _count(self, key: tuple[str, str], truth: list[list[int]], found: np.ndarray) -> None:
+    def _count(self, key: tuple[str, str], truth: list[list[int]], predicted: np.ndarray) -> None:
+        """Count a batch's predictions by a model and probe.
+
+        `predicted` are codes, or scores of the labels known when the probe was fitted.
+        """
         y = self._targets(truth)
         if self._kind == "class":
-            right = y == found
-            self._scores.setdefault(key, ClassScores()).add(y, found, len(self._labels))
+            correct = y == predicted
+            self._class_scores.setdefault(key, ClassScores()).add(y, predicted, len(self._labels))
         else:
             scores = np.full(y.shape, -1.0)
-            scores[:, : found.shape[1]] = found
-            right = (y == (scores > 0)).all(1)
-            self._scores.setdefault(key, LabelScores()).add(y, scores > 0, scores)
-        self._curve(Point(self.rows, *key, len(y), float(right.mean())))
+            scores[:, : predicted.shape[1]] = predicted
+            correct = (y == (scores > 0)).all(1)
+            self._label_scores.setdefault(key, LabelScores()).add(y, scores > 0, scores)
+
+        self._curve(Point(self.rows, *key, len(y), float(correct.mean())))
 
     def _components(self, name: str) -> int:
         projection = self._projections.get(name)
         return 0 if projection is None else projection.n_components
 
 
-class _Rows(NamedTuple):
-    """The baseline's projection: rows (rows, n_features) as they are, features not seen when it was made left out."""
+class _Identity(NamedTuple):
+    """Projection of the baseline FULL, which returns rows (rows, n_features) as they are.
+
+    Features that appeared after it was made are left out.
+    """
 
     n_features: int
     kind: str = "columns"

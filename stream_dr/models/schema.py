@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.rows import sound_csr
+from stream_dr.arrow.rows import trusted_csr
 from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch, did_you_mean
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
@@ -181,7 +181,7 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
         block = block._replace(width_stated=schema.stated > 0)
         if block.features < schema.stated:
             X = block.X
-            block = block._replace(X=sound_csr(X.data, X.indices, X.indptr, (X.shape[0], schema.stated)))
+            block = block._replace(X=trusted_csr(X.data, X.indices, X.indptr, (X.shape[0], schema.stated)))
     return block
 
 

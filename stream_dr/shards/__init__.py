@@ -1,1 +1,1 @@
-"""Files of Arrow record batches: data sets, their manifests, writing them."""
+"""Shards, files of Arrow record batches, and their data sets."""

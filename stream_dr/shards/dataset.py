@@ -1,16 +1,17 @@
-"""shards: files of Arrow record batches, read a batch at a time; a batch is an event.
+"""Data sets of shards, read a batch at a time. Each batch is an event.
 
-A shard is an Arrow IPC file or stream, or a Parquet file (a row group is a batch). A data set is a folder, a manifest, or
-files, on this machine or in an object store (uri.py). Uncompressed IPC is memory-mapped: a Block's numbers are the file's
-pages, nothing is copied.
+A shard is an Arrow IPC file or stream, or a Parquet file, whose row groups are the batches. A data
+set is a folder, a manifest, or files, on this machine or in an object store (uri.py). Uncompressed
+IPC is memory-mapped. The numbers of a Block are then the pages of the file, and nothing is copied.
 
-Cost: the first read of a shard in a process reads it once more, for its seal or, where no manifest has one, for
-its SHA-256, which takes several times as long; after that a batch costs its validation. At most 16 files are
-open at a time. Mapped pages count as file memory, not as the process's own.
+An event of the log names (sha256, batch), so the bytes read must be the bytes admitted, however
+much later. The digest decides this and not the name of the file. It is cached by path, size and
+time of change, so that many models that read one shard pay for it one time.
 
-Why this way: an event of the log names (sha256, batch), so what is read must be what was admitted, today and in a year; the
-digest decides that, not the file's name. What a digest was taken of is remembered by path, size and time of change, so that
-many models reading one shard pay for it once.
+Cost: before the first batch of a shard, a process reads the whole file for its seal, or if no
+manifest has a seal for its SHA-256, which takes several times as long. After that a batch costs
+its validation. At most 16 files are open at a time. Mapped pages count as file memory and not as
+memory of the process.
 """
 
 import os
@@ -44,50 +45,64 @@ __all__ = ["Dataset", "Shard", "ShardWriter", "open_dataset", "open_shard"]
 _SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc", ".parquet")
 
 PathOrUri = str | os.PathLike[str]
+"""Path on this machine, or URI of an object store."""
 
 
 class Shard:
-    """One file of batches.
+    """One file of batches. Thread-safe.
 
-    path: the file. entry: what a manifest says of it, or None. n_features: a width stated for it, or None. Thread-safe.
-    A remote file is looked at once: what was fetched of it is what is read.
+    A remote file is fetched the first time it is needed. Later changes of it are not seen.
+
+    Parameters
+    ----------
+    path : Path or RemotePath
+    entry : ShardEntry or None
+        Entry of the file in a manifest.
+    n_features : int or None
+        Width of its rows, if it is known.
     """
 
     def __init__(self, path: AnyPath, entry: ShardEntry | None = None, n_features: int | None = None) -> None:
-        self.path, self.entry, self.n_features = path, entry, n_features
+        self.path = path
+        self.entry = entry
+        self.n_features = n_features
+        # State of the file that was checked last: its identity, or the token of a remote one.
         self._checked: object = None
         self._remote: Identity | None = None
 
     @cached_property
     def sha256(self) -> str:
-        """Hex digest: the manifest's, or else of the file as it is now."""
+        """SHA-256 in hex, from the manifest or else computed."""
         return self.entry.sha256 if self.entry is not None else digest_of(*self._identity())
 
     @cached_property
     def batch_rows(self) -> tuple[int, ...]:
-        """Rows of each batch. Raises DamagedShard or SourceMissing when no manifest says it and the file cannot be read."""
+        """Number of rows of each batch.
+
+        Without a manifest the file is read. Raises DamagedShard or SourceMissing.
+        """
         return self.entry.batch_rows if self.entry is not None else opened(*self._identity()).batch_rows
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the file's batches. Raises SourceMissing or DamagedShard."""
+        """Arrow schema of the batches. Raises SourceMissing or DamagedShard."""
         return opened(*self._identity()).schema
 
     @property
     def rows(self) -> int:
-        """Rows of all batches."""
+        """Number of rows of all batches."""
         return sum(self.batch_rows)
 
     @property
     def bytes(self) -> int:
-        """The file's size."""
+        """Size of the file in bytes."""
         return self.entry.bytes if self.entry is not None else self._identity()[1]
 
     def read(self, batch: int) -> Block:
-        """One batch as a Block, memory-mapped where the file allows.
+        """Return one batch as a Block, memory-mapped if possible.
 
-        Raises SourceMissing, DamagedShard (not the bytes of its digest, unreadable), IndexError, or what the codec raises
-        of its rows, naming the file.
+        Raises SourceMissing, IndexError, DamagedShard if the bytes do not have the digest or
+        cannot be read, and the errors of the codec with the file's name.
         """
         identity = self.check()
         batches = opened(*identity).read(batch)
@@ -99,23 +114,27 @@ class Shard:
             raise type(e)(f"{self.path}, batch {batch}: {e}", **e.details) from e
 
     def check(self) -> Identity:
-        """Compare the file's seal or digest with the shard's, and its batches' rows with the manifest's, once for each state
-        of the file; what the file is now.
+        """Check the file against its seal or digest and its manifest.
 
-        Raises SourceMissing or DamagedShard. `read` does it too; called from another thread it takes it off the reader.
+        Return its identity. Each state of the file is checked one time. `read` does this too, but
+        a call in another thread beforehand saves the reader the wait. Raises SourceMissing or
+        DamagedShard.
         """
         identity = self._identity()
         token = fetched(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
         if self._checked != token:
-            if not self._sealed(identity):
-                self._compare(identity)
-            self._count(identity)
+            if not self._is_sealed(identity):
+                self._check_digest(identity)
+            self._check_rows(identity)
             self._checked = token
         return identity
 
     def verify(self) -> None:
-        """Compare the file's digest with the shard's, whatever its seal says. Raises SourceMissing or DamagedShard."""
-        self._compare(self._identity())
+        """Check the file against its digest, even if its seal fits.
+
+        Raises SourceMissing or DamagedShard.
+        """
+        self._check_digest(self._identity())
 
     def _identity(self) -> Identity:
         if not isinstance(self.path, RemotePath):
@@ -124,32 +143,45 @@ class Shard:
             self._remote = identity_of(self.path)
         return self._remote
 
-    def _sealed(self, identity: Identity) -> bool:
-        """Whether the file has the bytes that were written with the digest and the seal that the manifest names.
-
-        Nothing of the file is interpreted before: flipped bytes are damage, not columns of a type that is refused.
-        """
+    def _is_sealed(self, identity: Identity) -> bool:
+        """Return True if the manifest has a seal and it fits the file."""
+        # Nothing of the file is interpreted before this. Otherwise flipped bytes could be reported
+        # as columns of an unsupported type and not as damage.
         seal = self.entry.seal if self.entry is not None else ""
         return bool(seal) and seal_of(bytes_of(*identity), self.sha256) == seal
 
-    def _count(self, identity: Identity) -> None:
-        """Compare the batches' rows with the manifest's: by those a replay knows what there is to read."""
-        found = opened(*identity).batch_rows
-        if self.entry is not None and found != self.entry.batch_rows:
+    def _check_rows(self, identity: Identity) -> None:
+        """Raise DamagedShard unless the batches have the manifest's numbers of rows."""
+        # A replay plans its reading by the manifest.
+        batch_rows = opened(*identity).batch_rows
+        if self.entry is not None and batch_rows != self.entry.batch_rows:
             raise damaged_shard(
                 self.path,
-                f"it has {len(found)} batches of {sum(found)} rows in all; the manifest says other ones "
+                f"it has {len(batch_rows)} batches of {sum(batch_rows)} rows in all; the manifest says other ones "
                 f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
             )
 
-    def _compare(self, identity: Identity) -> None:
+    def _check_digest(self, identity: Identity) -> None:
+        """Raise DamagedShard unless the file has the shard's digest."""
         if digest_of(*identity) != self.sha256:
             raise damaged_shard(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
 
 
 class Dataset(NamedTuple):
-    """Shards in order. n_features, target_kind, labels: from a manifest, else None, None and (). skipped: why each shard
-    that was left out was."""
+    """Shards in order.
+
+    Attributes
+    ----------
+    shards : tuple of Shard
+    n_features : int or None
+        Width, if a manifest has it.
+    target_kind : str or None
+        Kind of the targets, if a manifest has it.
+    labels : tuple
+        Labels, if a manifest has them.
+    skipped : tuple of str
+        Reason for each shard that was skipped.
+    """
 
     shards: tuple[Shard, ...]
     n_features: int | None = None
@@ -159,11 +191,14 @@ class Dataset(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows of all shards."""
+        """Number of rows of all shards."""
         return sum(shard.rows for shard in self.shards)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """(number, Block) of the batches in order, for after < number ≤ until: a `Source` for refine."""
+        """Yield (number, Block) of the batches, for after < number ≤ until.
+
+        So a Dataset is a `Source` for refine.
+        """
         number = -1
         for shard in self.shards:
             for batch in range(len(shard.batch_rows)):
@@ -175,60 +210,86 @@ class Dataset(NamedTuple):
 
 
 def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = False) -> Dataset:
-    """Open a data set: a folder, a manifest, a file, or a URI of one of these, or several of these in the order given.
+    """Open a data set.
 
-    Every shard is opened (without a manifest, to its footer). Raises SourceMissing (nothing there) and
-    DamagedShard naming the file; with skip_damaged such shards are left out and named in `skipped`; it raises only
-    where all are damaged. Raises
-    ForeignFile for a file of another format.
+    Every shard is opened. Without a manifest this reads its footer. Raises SourceMissing if
+    nothing is there, ForeignFile for a file of another format, and DamagedShard with the file's
+    name.
+
+    Parameters
+    ----------
+    sources : path, URI or a sequence of them
+        Folder, manifest or file. Several are read in this order.
+    skip_damaged : bool
+        If True, damaged shards are skipped and listed in `skipped`. If all are damaged, the error
+        is raised.
     """
-    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    parts = [_part(path_of(os.fspath(source))) for source in given]
-    kept, skipped = [], []
-    for shard in (shard for shards, _ in parts for shard in shards):
+    source_list = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    parts = [_part(path_of(os.fspath(source))) for source in source_list]
+    all_shards = [shard for shards, _ in parts for shard in shards]
+
+    usable: list[Shard] = []
+    skipped: list[str] = []
+    for shard in all_shards:
         try:
-            _usable(shard)
-            kept.append(shard)
+            _check_usable(shard)
+            usable.append(shard)
         except DamagedShard as e:
             if not skip_damaged:
                 raise
             skipped.append(str(e))
-            if len(skipped) == sum(len(shards) for shards, _ in parts):  # there is nothing else to read
+            if len(skipped) == len(all_shards):
                 raise
+
     manifests = [manifest for _, manifest in parts]
-    return Dataset(tuple(kept), *_agreed(manifests), tuple(skipped))
+    return Dataset(tuple(usable), *_common_description(manifests), tuple(skipped))
 
 
 def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
-    """One shard by path or URI; a manifest beside it says its width. With sha256 only those bytes are read from it."""
+    """Return one shard.
+
+    A manifest in the same folder gives its width. Raises SourceMissing.
+
+    Parameters
+    ----------
+    uri : path or URI
+    sha256 : str or None
+        Digest that the file must have when it is read.
+    """
     path = path_of(os.fspath(uri))
-    if not (path.is_file() or path.is_dir()):  # a FIFO would be waited for
+    # Opening a FIFO would wait for its writer.
+    if not (path.is_file() or path.is_dir()):
         raise SourceMissing(
             f"{path} is not there; check the path, or put a shard that was replayed back in its place, or replay it from "
             "where it is now.",
             path=str(path),
         )
-    manifest = _beside(path)
+
+    manifest = _manifest_of(path)
     entry = next((e for e in manifest.shards if e.file == path.name), None) if manifest else None
     if entry is not None and sha256 not in (None, entry.sha256):
         entry = None
+
     shard = Shard(path, entry, manifest.width if manifest and entry else None)
     if sha256 is not None:
         shard.sha256 = sha256
     return shard
 
 
-def _beside(path: AnyPath) -> Manifest | None:
+def _manifest_of(path: AnyPath) -> Manifest | None:
+    """Return the manifest in a file's folder, or None."""
+    manifest_path = path.parent / MANIFEST_NAME
     try:
-        return _manifest(*identity_of(path.parent / MANIFEST_NAME)) if (path.parent / MANIFEST_NAME).exists() else None
+        return _manifest(*identity_of(manifest_path)) if manifest_path.exists() else None
     except (DamagedFile, SourceMissing):
         raise
-    except StreamDRError:  # somebody else's manifest.json
+    # Another program may have written a manifest.json.
+    except StreamDRError:
         return None
 
 
 def _part(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
-    """The shards one source names, and its manifest."""
+    """Return the shards of one source, and its manifest if it has one."""
     if path.is_dir() and not (path / MANIFEST_NAME).exists():
         if (path / UNFINISHED).exists():
             raise DamagedFile(
@@ -241,36 +302,48 @@ def _part(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
                 f"{path} holds no shards ({', '.join(_SUFFIXES)}); name a folder that does.", path=str(path)
             )
         return [Shard(p) for p in files], None
+
     if path.is_dir() or path.suffix == ".json":
-        where = path / MANIFEST_NAME if path.is_dir() else path
-        manifest = read_manifest(where)
-        return [Shard(where.parent / e.file, e, manifest.width) for e in manifest.shards], manifest
+        manifest_path = path / MANIFEST_NAME if path.is_dir() else path
+        manifest = read_manifest(manifest_path)
+        return [Shard(manifest_path.parent / e.file, e, manifest.width) for e in manifest.shards], manifest
+
     if path.is_file() and path.suffix not in _SUFFIXES and not begins_as_shard(path):
         raise ForeignFile(
             f"{path} is no shard of Arrow record batches. Make shards of it first, with stream-dr convert {path} --out "
             f"DIR, or learn it as it is, with stream-dr learn {path}.",
             path=str(path),
         )
-    return [open_shard(path)], _beside(path)
+    return [open_shard(path)], _manifest_of(path)
 
 
-def _usable(shard: Shard) -> None:
-    """Raise DamagedShard unless the file is there, of its size, and can be opened."""
+def _check_usable(shard: Shard) -> None:
+    """Raise DamagedShard unless the file has its size and can be opened.
+
+    Raises SourceMissing if it does not exist.
+    """
     try:
         size = shard.path.stat().st_size
     except FileNotFoundError as e:
         raise SourceMissing(f"{shard.path} is not there, and the manifest names it.", path=str(shard.path)) from e
+
     if shard.entry is None:
         opened(*identity_of(shard.path))
     elif size != shard.entry.bytes:
         raise damaged_shard(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 
 
-def _agreed(manifests: list[Manifest | None]) -> tuple[int | None, str | None, tuple[Label, ...]]:
-    """Width (the largest), target kind and labels, as far as every part has a manifest that says so."""
+def _common_description(
+    manifests: list[Manifest | None],
+) -> tuple[int | None, str | None, tuple[Label, ...]]:
+    """Return width, target kind and labels of all parts.
+
+    The width is the largest. They are unknown if a part has no manifest.
+    """
     known = [m for m in manifests if m is not None]
     if not known or len(known) < len(manifests):
         return None, None, ()
+
     widths = [m.width for m in known]
     width = None if None in widths else max(w for w in widths if w is not None)
     return width, known[0].target_kind, tuple(dict.fromkeys(label for m in known for label in m.labels))

@@ -1,26 +1,26 @@
-"""shard_file: one open file of record batches, whatever its format.
+"""Open shard files, whatever their format.
 
-Arrow IPC files and streams are memory-mapped; Parquet's row groups are decoded one at a time. At most 16 files are kept open
-in a process; the batches handed out keep their pages mapped as long as they live. A file of an object store is fetched
-whole, into a temporary file that takes room on this machine's disk as long as it is open: its digest is of all its bytes.
+Arrow IPC files and streams are memory-mapped. Row groups of Parquet are decoded one at a time. A
+process has at most 16 files open. Batches that were returned keep their pages mapped as long as
+they exist. A file of an object store is fetched as a whole, because its digest covers all its
+bytes. It is stored in a temporary file, which takes disk space as long as it is open.
 
-Parquet's pages are checked by their own checksums where they have them (many writers leave them out), so that
-damage in a file whose digest nobody wrote down is found as far as it can be.
+Pages of Parquet are checked by their own checksums if they have them. Many writers leave them out.
+Damage in a file without a known digest is found only by these.
 
-Cost: opening reads the footer, and of an IPC file what each batch says of itself.
+A file is identified by path, size and time of change. If a shard was replaced, it is opened and
+its digest is computed again.
 
-Why this way: what tells whether a file is still the one looked at is its path, size and time of change, so a shard that was
-replaced is opened, and its digest taken, anew.
+Cost: opening reads the footer, and the metadata of each batch of an IPC file.
 """
 
 import hashlib
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,10 +31,11 @@ from stream_dr.errors import DamagedShard, LimitExceeded, MalformedInput, Schema
 from stream_dr.shards.uri import AnyPath, RemotePath
 
 Identity = tuple[AnyPath, int, int]
+"""Path, size in bytes, and time of change in nanoseconds, which identify the state of a file."""
 
 
 def identity_of(path: AnyPath) -> Identity:
-    """What tells whether a file is still the one looked at before."""
+    """Return the identity of a file as it is now. Raises SourceMissing."""
     try:
         status = path.stat()
     except FileNotFoundError as e:
@@ -43,7 +44,10 @@ def identity_of(path: AnyPath) -> Identity:
 
 
 def digest_of(path: AnyPath, size: int, changed: int) -> str:
-    """Hex sha256 of a file, taken once a process for one identity. O(bytes)."""
+    """Return the SHA-256 of a file in hex.
+
+    It is computed one time for each identity in a process. O(bytes).
+    """
     if isinstance(path, RemotePath):
         return fetched(path, size, changed).sha256
     return _digest(path, size, changed)
@@ -56,7 +60,10 @@ def _digest(path: Path, _size: int, _changed: int) -> str:
 
 
 def begins_as_shard(path: AnyPath) -> bool:
-    """Whether a file begins as an Arrow IPC file or stream or a Parquet file does; a remote one is taken for a shard."""
+    """Return True if a file starts as Arrow IPC or Parquet.
+
+    The start of a remote file is not read, and True is returned.
+    """
     if isinstance(path, RemotePath):
         return True
     with open(path, "rb") as file:
@@ -64,7 +71,10 @@ def begins_as_shard(path: AnyPath) -> bool:
 
 
 def bytes_of(path: AnyPath, size: int, changed: int) -> pa.Buffer:
-    """A file's bytes, memory-mapped. Raises DamagedShard when it cannot be read."""
+    """Return a file's bytes, memory-mapped.
+
+    Raises DamagedShard if it cannot be read.
+    """
     if isinstance(path, RemotePath):
         return fetched(path, size, changed).data
     with _unreadable(path):
@@ -72,20 +82,25 @@ def bytes_of(path: AnyPath, size: int, changed: int) -> pa.Buffer:
 
 
 def _mapped(path: Path) -> pa.Buffer:
+    # An empty file cannot be mapped.
     return pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
 
 
 class Fetched:
-    """The bytes that a remote file had when it was fetched. Thread-safe."""
+    """Content of a remote file at the time it was fetched. Thread-safe.
+
+    token: identifies this fetch. A later fetch of the same file has another one.
+    """
 
     def __init__(self, path: RemotePath) -> None:
-        self._path, self._lock = path, threading.Lock()
+        self._path = path
+        self._lock = threading.Lock()
         self._data: pa.Buffer | None = None
         self.token = object()
 
     @property
     def data(self) -> pa.Buffer:
-        """All of them, mapped from a temporary file that has no name any more."""
+        """All bytes of the file, mapped from a deleted temporary file."""
         with self._lock:
             if self._data is None:
                 with tempfile.NamedTemporaryFile(prefix="stream_dr-") as file:
@@ -100,69 +115,100 @@ class Fetched:
 
     @cached_property
     def sha256(self) -> str:
-        """Hex digest."""
+        """SHA-256 in hex."""
         return hashlib.sha256(self.data).hexdigest()
 
     @cached_property
     def file(self) -> "ShardFile":
-        """The shard."""
+        """The open shard."""
         return ShardFile(self._path, self.data)
 
 
 @lru_cache(maxsize=16)
 def fetched(path: RemotePath, _size: int, _changed: int) -> Fetched:
-    """What was fetched of an identity; fetched once more, and so another object, once 16 others were."""
+    """Return the fetched content of an identity.
+
+    At most 16 are stored. A dropped one is fetched again, and has another token.
+    """
     return Fetched(path)
 
 
 class ShardFile:
-    """An open shard: its batches by number. data: its bytes. schema: their Arrow schema. batch_rows: rows of each."""
+    """Open shard, whose batches are read by number.
+
+    Parameters
+    ----------
+    path : Path or RemotePath
+    data : Buffer or None
+        Bytes of the file. None: they are mapped from the path.
+
+    Attributes
+    ----------
+    schema : pa.Schema
+        Arrow schema of the batches.
+    batch_rows : tuple of int
+        Number of rows of each batch.
+    """
 
     schema: pa.Schema
+    batch_rows: tuple[int, ...]
+    _read_batch: Callable[[int], list[pa.RecordBatch]]
 
     def __init__(self, path: AnyPath, data: pa.Buffer | None = None) -> None:
-        self._path, self._lock = path, threading.Lock()
+        self._path = path
+        self._lock = threading.Lock()
         with _unreadable(path):
             self._open(pa.BufferReader(_mapped(Path(path)) if data is None else data))
 
-    def _open(self, source: Any) -> None:
+    def _open(self, source: pa.BufferReader) -> None:
+        """Open the file by the format that its first bytes show."""
         data = source.read_buffer()
         start = bytes(data[:6])
         source.seek(0)
+
         if start == b"ARROW1":
             self.batch_rows = check_file(data)
             reader = pa.ipc.open_file(source)
-            self._get, self.schema = lambda n: [reader.get_batch(n)], reader.schema
+            self.schema = reader.schema
+            self._read_batch = lambda number: [reader.get_batch(number)]
         elif start[:4] == b"PAR1":
             self._open_parquet(source)
         elif start[:4] == b"\xff\xff\xff\xff":
             batches = read_arrow(data)
-            self._get, self.schema = lambda n: [batches[n]], batches[0].schema if batches else pa.schema([])
+            self.schema = batches[0].schema if batches else pa.schema([])
             self.batch_rows = tuple(batch.num_rows for batch in batches)
+            self._read_batch = lambda number: [batches[number]]
         else:
             raise MalformedInput("it is neither an Arrow nor a Parquet file")
 
-    def _open_parquet(self, source: Any) -> None:
+    def _open_parquet(self, source: pa.BufferReader) -> None:
         file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
         self.schema = file.schema_arrow
         self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
 
-        def batches_of(number: int) -> list[pa.RecordBatch]:
+        def read_row_group(number: int) -> list[pa.RecordBatch]:
             return file.read_row_group(number).to_batches() or [pa.RecordBatch.from_pylist([], schema=self.schema)]
 
-        self._get = batches_of
+        self._read_batch = read_row_group
 
     def read(self, batch: int) -> list[pa.RecordBatch]:
-        """The record batches of one event. Raises IndexError, DamagedShard or SchemaMismatch."""
+        """Return the record batches of one event.
+
+        Raises IndexError, DamagedShard or SchemaMismatch.
+        """
         if not 0 <= batch < len(self.batch_rows):
             raise IndexError(f"{self._path} has {len(self.batch_rows)} batches; batch {batch} was asked for")
         with self._lock, _unreadable(self._path):
-            check_types(self.schema)  # before anything is decoded
-            return self._get(batch)
+            # Types are checked before anything is decoded.
+            check_types(self.schema)
+            return self._read_batch(batch)
 
 
 def opened(path: AnyPath, size: int, changed: int) -> ShardFile:
-    """The open file of an identity. Raises DamagedShard when it is no file of batches, SchemaMismatch for other columns."""
+    """Return the open file of an identity.
+
+    Raises DamagedShard if it is no file of batches, and SchemaMismatch for other columns.
+    """
     return fetched(path, size, changed).file if isinstance(path, RemotePath) else _opened(path, size, changed)
 
 
@@ -173,7 +219,10 @@ def _opened(path: Path, _size: int, _changed: int) -> ShardFile:
 
 @contextmanager
 def _unreadable(path: AnyPath) -> Iterator[None]:
-    """Turn whatever reading a shard raises into DamagedShard; columns of other types are told with the file's name."""
+    """Turn errors of reading a shard into DamagedShard.
+
+    SchemaMismatch and LimitExceeded stay, with the path in their message.
+    """
     try:
         yield
     except (pa.ArrowException, OSError, MemoryError, MalformedInput, OverflowError, UnicodeError) as e:
@@ -183,7 +232,7 @@ def _unreadable(path: AnyPath) -> Iterator[None]:
 
 
 def damaged_shard(path: AnyPath, why: str) -> DamagedShard:
-    """The error that says that a shard cannot be used."""
+    """Return the error for a shard that cannot be used."""
     return DamagedShard(
         f"{path} cannot be used: {why}. Restore or rewrite it; replay and evaluate leave it out with --skip-damaged.",
         path=str(path),

@@ -1,14 +1,16 @@
-"""manifest: what a data set's shards are, in one JSON file beside them.
+"""Manifest: the JSON file that describes a data set's shards.
 
-    {"stream_dr": "shards", "format": 1, "rows": 804414, "width": 47236, "target_kind": "multilabel", "labels": ["CCAT", …],
-     "shards": [{"file": "part-00000.arrow", "rows": 100000, "batch_rows": [1000, …], "bytes": 92000000, "sha256": "…",
-                 "seal": "…"}, …]}
+    {"stream_dr": "shards", "format": 1, "rows": 804414, "width": 47236,
+     "target_kind": "multilabel", "labels": ["CCAT", …],
+     "shards": [{"file": "part-00000.arrow", "rows": 100000, "batch_rows": [1000, …],
+                 "bytes": 92000000, "sha256": "…", "seal": "…"}, …]}
 
-`width` is null when it is not known (rows of named columns have their names in each shard). `seal` may be missing: then the
-file is told by its digest alone.
+`width` is null if it is unknown. Shards with named columns have the names in their own schemas.
+`seal` may be missing. The file is then identified by its digest alone.
 
-Why this way: a digest that was written with the shard tells damage from difference, and rows a batch need no file opened.
-The manifest is written last, so a folder that has one is whole.
+A digest that was written with the shard tells a damaged file from a different one. The rows of
+each batch are known without opening a file. The manifest is written last, so a folder that has one
+is complete.
 """
 
 import json
@@ -23,17 +25,35 @@ from stream_dr.shards.uri import AnyPath
 from stream_dr.targets.label_codes import Label
 
 MANIFEST_NAME = "manifest.json"
+"""Name of the manifest in its folder."""
+
 MANIFEST_FORMAT = 1
+"""Version of the format."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 UNFINISHED = "part-unfinished.tmp"
-"""Lies in a folder while shards are written into it."""
+"""Name of the file that marks a folder while shards are written into it."""
 
 
 class ShardEntry(NamedTuple):
-    """One shard of a manifest: file name relative to it, rows, rows of each batch, size in bytes, hex sha256, hex seal (see
-    seal.py; "": none)."""
+    """One shard of a manifest.
+
+    Attributes
+    ----------
+    file : str
+        File name, relative to the manifest.
+    rows : int
+        Number of rows.
+    batch_rows : tuple of int
+        Number of rows of each batch.
+    bytes : int
+        Size of the file.
+    sha256 : str
+        Digest in hex.
+    seal : str
+        Seal in hex, see seal.py. "": none.
+    """
 
     file: str
     rows: int
@@ -44,7 +64,20 @@ class ShardEntry(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """rows: of all shards. width: columns, or None. target_kind, labels: as in Targets, or None and ()."""
+    """Description of a data set.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows of all shards.
+    width : int or None
+        Number of columns, if it is known.
+    target_kind : str or None
+        Kind as in Targets, None without targets.
+    labels : tuple
+        Labels as in Targets.
+    shards : tuple of ShardEntry
+    """
 
     rows: int
     width: int | None
@@ -54,43 +87,55 @@ class Manifest(NamedTuple):
 
 
 def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> Path:
-    """Write `folder/manifest.json`, whole or not at all; its path."""
+    """Write `folder/manifest.json` atomically, and return its path."""
     path = Path(folder) / MANIFEST_NAME
     write_atomically(path, lambda handle: handle.write(manifest_bytes(manifest)), point="manifest")
     return path
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """What `write_manifest` writes."""
-    facts = {"stream_dr": "shards", "format": MANIFEST_FORMAT, **manifest._asdict()}
-    facts["shards"] = [entry._asdict() for entry in manifest.shards]
-    return json.dumps(facts, ensure_ascii=False, indent=None, separators=(",", ":")).encode()
+    """Return a manifest as JSON."""
+    obj = {"stream_dr": "shards", "format": MANIFEST_FORMAT, **manifest._asdict()}
+    obj["shards"] = [entry._asdict() for entry in manifest.shards]
+    return json.dumps(obj, ensure_ascii=False, indent=None, separators=(",", ":")).encode()
 
 
 def read_manifest(path: AnyPath) -> Manifest:
-    """The manifest in a file. Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile."""
+    """Return the manifest in a file.
+
+    Raises SourceMissing, ForeignFile, UnknownFormat or DamagedFile.
+    """
     try:
-        facts = json.loads(path.read_bytes())
+        obj = json.loads(path.read_bytes())
     except FileNotFoundError as e:
         raise SourceMissing(f"{path} is not there; give a folder of shards, a manifest or shard files.") from e
     except ValueError as e:
         raise DamagedFile(f"{path} is not JSON ({e}); write the shards anew.", path=str(path)) from e
-    if not isinstance(facts, dict) or facts.get("stream_dr") != "shards":
+
+    if not isinstance(obj, dict) or obj.get("stream_dr") != "shards":
         raise ForeignFile(f"{path} is not a manifest of stream_dr shards.", path=str(path))
-    if facts.get("format") != MANIFEST_FORMAT:
+    if obj.get("format") != MANIFEST_FORMAT:
         raise UnknownFormat(
-            f"{path} has format {facts.get('format')!r}; this release reads {MANIFEST_FORMAT}.", path=str(path)
+            f"{path} has format {obj.get('format')!r}; this release reads {MANIFEST_FORMAT}.", path=str(path)
         )
+
     try:
-        entries = tuple(_entry(entry) for entry in facts["shards"])
-        return Manifest(facts["rows"], facts["width"], facts["target_kind"], tuple(facts["labels"]), entries)
+        entries = tuple(_entry(entry) for entry in obj["shards"])
+        return Manifest(obj["rows"], obj["width"], obj["target_kind"], tuple(obj["labels"]), entries)
     except (KeyError, TypeError, ValueError) as e:
         raise DamagedFile(f"{path} lacks {e}; write the shards anew.", path=str(path)) from e
 
 
-def _entry(facts: dict[str, Any]) -> ShardEntry:
-    batch_rows = tuple(int(n) for n in facts["batch_rows"])
-    told = (int(facts["bytes"]), str(facts["sha256"]), str(facts.get("seal", "")))
-    if not _DIGEST.fullmatch(told[1]):
+def _entry(obj: dict[str, Any]) -> ShardEntry:
+    """Return one shard's entry. Raises KeyError, TypeError or ValueError."""
+    sha256 = str(obj["sha256"])
+    if not _DIGEST.fullmatch(sha256):
         raise ValueError("a sha256 of 64 hex digits")
-    return ShardEntry(str(facts["file"]), int(facts["rows"]), batch_rows, *told)
+    return ShardEntry(
+        file=str(obj["file"]),
+        rows=int(obj["rows"]),
+        batch_rows=tuple(int(n) for n in obj["batch_rows"]),
+        bytes=int(obj["bytes"]),
+        sha256=sha256,
+        seal=str(obj.get("seal", "")),
+    )

@@ -1,10 +1,12 @@
-"""uri: files that are not on this machine, named by a URI that pyarrow.fs knows (s3://bucket/key, gs://…, abfs://…).
+"""Files in object stores, named by a URI that pyarrow.fs knows.
 
-Credentials come from the environment alone, as the store's own tools read them (AWS_ACCESS_KEY_ID …). A URI goes into logs,
-manifests and messages, so one that holds a user's name, a password or an option other than region, scheme and
-endpoint_override is refused, and what it held is not repeated.
+Examples are s3://bucket/key, gs://… and abfs://…. RemotePath has the methods of a Path that shards
+need, so that no other module has to know where a shard is.
 
-Why this way: RemotePath has what shards ask of a Path, so that nothing else knows where a shard is.
+Credentials come from the environment alone, as the store's own tools read them (AWS_ACCESS_KEY_ID
+and so on). A URI goes into logs, manifests and messages. So a URI with a user's name, a password
+or an option other than region, scheme and endpoint_override is refused, and the message does not
+repeat it.
 """
 
 import os
@@ -23,28 +25,40 @@ from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SourceMissing
 
 OPTIONS = ("region", "scheme", "endpoint_override")
-"""What a URI may say beside the place."""
+"""Options that a URI may have."""
 
 ATTEMPTS = 10
-"""Number of times that S3 is asked before an error, unless AWS_MAX_ATTEMPTS is set. With the waits this takes minutes."""
+"""Number of attempts at an S3 request, unless AWS_MAX_ATTEMPTS is set.
+
+With the waits between them they take minutes.
+"""
 
 
 class Status(NamedTuple):
-    """Size in bytes, and time of change in nanoseconds."""
+    """Status of a file, with the names that os.stat has.
+
+    Attributes
+    ----------
+    st_size : int
+        Size in bytes.
+    st_mtime_ns : int
+        Time of the last change in nanoseconds since 1970.
+    """
 
     st_size: int
     st_mtime_ns: int
 
 
 class RemotePath(os.PathLike[str]):
-    """A file or folder of an object store, with those of Path's methods that shards need.
+    """File or folder of an object store.
 
-    All that asks the store raises SourceMissing when it does not answer or refuses.
+    It has the methods of Path that shards need. Methods that access the store raise SourceMissing
+    if it does not answer or refuses.
     """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self._parts = _plain(uri)
+        self._parts = _checked_parts(uri)
 
     def __str__(self) -> str:
         return self.uri
@@ -68,68 +82,68 @@ class RemotePath(os.PathLike[str]):
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Last part of the path."""
         return unquote(self._parts.path.rstrip("/").rpartition("/")[2])
 
     @property
     def suffix(self) -> str:
-        """The end of the name, from its last dot on."""
+        """End of the name, from its last dot on."""
         return Path(self.name).suffix
 
     @property
     def parent(self) -> "RemotePath":
-        """The folder it is in."""
+        """Folder that contains it."""
         return self._at(self._parts.path.rstrip("/").rpartition("/")[0])
 
     def absolute(self) -> "RemotePath":
-        """Itself."""
+        """Return the path itself."""
         return self
 
     def as_uri(self) -> str:
-        """Its URI."""
+        """Return its URI."""
         return self.uri
 
     def stat(self) -> Status:
-        """Size and time of change. Raises FileNotFoundError where there is no such file."""
+        """Return size and time of change. Raises FileNotFoundError."""
         info = self._info()
         if info.type != fs.FileType.File:
             raise FileNotFoundError(self.uri)
         return Status(info.size, info.mtime_ns or 0)
 
     def exists(self) -> bool:
-        """Whether there is a file or folder."""
+        """Return True if there is such a file or folder."""
         return bool(self._info().type != fs.FileType.NotFound)
 
     def is_file(self) -> bool:
-        """Whether it is a file."""
+        """Return True if it is a file."""
         return bool(self._info().type == fs.FileType.File)
 
     def is_dir(self) -> bool:
-        """Whether it is a folder."""
+        """Return True if it is a folder."""
         return bool(self._info().type == fs.FileType.Directory)
 
     def iterdir(self) -> Iterator["RemotePath"]:
-        """The files and folders in it."""
+        """Return the files and folders in it."""
         system, path = filesystem(self.uri)
-        with _asked(self.uri):
-            found = system.get_file_info(fs.FileSelector(path))
-        return (self / info.base_name for info in found)
+        with _reachable(self.uri):
+            infos = system.get_file_info(fs.FileSelector(path))
+        return (self / info.base_name for info in infos)
 
     def read_bytes(self) -> bytes:
-        """The file's bytes. Raises FileNotFoundError."""
+        """Return the bytes of the file. Raises FileNotFoundError."""
         system, path = filesystem(self.uri)
-        with _asked(self.uri), system.open_input_file(path) as file:
+        with _reachable(self.uri), system.open_input_file(path) as file:
             return bytes(file.read())
 
     def copy_to(self, path: Path) -> None:
-        """Copy the file to one on this machine. Raises FileNotFoundError."""
-        system, there = filesystem(self.uri)
-        with _asked(self.uri):
-            fs.copy_files(there, str(path), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+        """Copy it to a file on this machine. Raises FileNotFoundError."""
+        system, source = filesystem(self.uri)
+        with _reachable(self.uri):
+            fs.copy_files(source, str(path), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
 
     def _info(self) -> fs.FileInfo:
         system, path = filesystem(self.uri)
-        with _asked(self.uri):
+        with _reachable(self.uri):
             return system.get_file_info(path)
 
     def _at(self, path: str) -> "RemotePath":
@@ -137,71 +151,91 @@ class RemotePath(os.PathLike[str]):
 
 
 AnyPath = Path | RemotePath
+"""Path on this machine or in an object store."""
 
 
 def path_of(text: str) -> AnyPath:
-    """A path, a file: URI or another store's URI as what reads it. Raises InvalidParameter."""
+    """Return a path or URI as a Path or RemotePath.
+
+    A URI that starts with file: is a Path. Raises InvalidParameter.
+    """
     if text.startswith("file:"):
         return Path(unquote(urlsplit(text).path))
     return RemotePath(text) if "://" in text else Path(text)
 
 
 def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a URI or a path, and the path in it. Raises InvalidParameter, SourceMissing."""
+    """Return the file system of a URI or path, and the path in it.
+
+    Raises InvalidParameter or SourceMissing.
+    """
     if "://" not in uri or uri.startswith("file:"):
         return fs.LocalFileSystem(), str(Path(path_of(uri)).absolute())
-    parts = _plain(uri)
-    system, top = _opened(urlunsplit(parts._replace(path="", fragment="")))
-    return system, f"{top}/{unquote(parts.path).strip('/')}".strip("/")
+    parts = _checked_parts(uri)
+    system, root = _opened(urlunsplit(parts._replace(path="", fragment="")))
+    return system, f"{root}/{unquote(parts.path).strip('/')}".strip("/")
 
 
 def write_whole(folder: str, name: str, content: bytes) -> None:
-    """Create or replace a file in a folder, made where it is not there, or under a URI: it is there as a whole, or not at
-    all. Raises InsufficientStorage, and as `filesystem`."""
-    system, at = filesystem(folder)
-    path = f"{at}/{name}"
+    """Create or replace a file in a folder or under a URI, atomically.
+
+    A folder that does not exist is created. Raises InsufficientStorage, and the errors of
+    `filesystem`.
+    """
+    system, folder_path = filesystem(folder)
+    path = f"{folder_path}/{name}"
     if isinstance(system, fs.LocalFileSystem):
-        Path(at).mkdir(parents=True, exist_ok=True)
+        Path(folder_path).mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: file.write(content))
         return
+
+    # An object store makes an object visible when its stream is closed.
     with system.open_output_stream(path) as stream:
         stream.write(content)
 
 
 @lru_cache(maxsize=64)
 def _opened(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a store, and the path of its root."""
     try:
-        with _asked(uri):
+        with _reachable(uri):
             system, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, NotImplementedError) as e:
         raise InvalidParameter(f"{uri} names no store that can be read ({first_line(e)}); give s3://bucket/key.") from e
-    if system.type_name == "s3":  # once more, with more attempts; of the environment, from_uri alone takes the endpoint
-        said = {name: value[0] for name, value in parse_qs(urlsplit(uri).query).items()}
+
+    # S3 is opened again, with more attempts. pyarrow's constructor does not read the endpoint from
+    # the environment, which from_uri does.
+    if system.type_name == "s3":
+        options = {name: value[0] for name, value in parse_qs(urlsplit(uri).query).items()}
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        known = {"region": system.region, "endpoint_override": endpoint, **said}
+        arguments = {"region": system.region, "endpoint_override": endpoint, **options}
         attempts = int(os.environ.get("AWS_MAX_ATTEMPTS", ATTEMPTS))
-        system = fs.S3FileSystem(**known, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts))
+        system = fs.S3FileSystem(**arguments, retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=attempts))
     return system, path
 
 
-def _plain(uri: str) -> SplitResult:
+def _checked_parts(uri: str) -> SplitResult:
+    """Return the parts of a URI. Raises InvalidParameter if it holds a secret."""
     parts = urlsplit(uri)
-    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    # Without user and password, for messages.
+    location = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if "@" in parts.netloc:
         raise InvalidParameter(
-            f"the URI of {where} holds a user or password; leave them out and put the credentials into the environment."
+            f"the URI of {location} holds a user or password; leave them out and put the credentials into the environment."
         )
-    other = set(parse_qs(parts.query, keep_blank_values=True)) - set(OPTIONS)
-    if other:
+
+    unknown = set(parse_qs(parts.query, keep_blank_values=True)) - set(OPTIONS)
+    if unknown:
         raise InvalidParameter(
-            f"the URI of {where} says {', '.join(sorted(other))}; it may say {', '.join(OPTIONS)}. Credentials belong into "
-            "the environment."
+            f"the URI of {location} says {', '.join(sorted(unknown))}; it may say {', '.join(OPTIONS)}. Credentials belong "
+            "into the environment."
         )
     return parts
 
 
 @contextmanager
-def _asked(uri: str) -> Iterator[None]:
+def _reachable(uri: str) -> Iterator[None]:
+    """Turn errors of a store into SourceMissing, except FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:

@@ -1,12 +1,15 @@
-"""shard_writer: Blocks of any size → shards of even batches and a manifest.
+"""Writer of shards: Blocks of any size → shards and a manifest.
 
-Cost: each row is copied once into the file; memory is one batch (rows_per_batch rows, fewer where they fill half of
-128 MiB) plus the Block given.
+The form in which rows come in (a line, a file, a generator's chunk) must not decide where events
+end. So rows are divided again, and the same rows always give the same batches.
 
-Why this way: where rows come in (a line, a file, a generator's chunk) must not decide where events lie, so rows are cut
-anew: the same rows give the same batches. A shard is renamed into place when it is whole, the manifest is written last.
-After an error nothing is left; after a kill a mark is, by which readers refuse the folder, so that some of the rows are
-never taken for all of them, and by which the next writer knows that it may remove what is left. Who writes has it locked.
+A shard gets its name when it is complete, and the manifest is written last. After an error no file
+remains. After a kill a mark remains. Readers refuse a folder with a mark, so that a part of the
+rows is never used as all of them. The next writer sees from the mark that it may remove the files.
+A writer locks the mark.
+
+Cost: each row is copied into the file one time. Memory is the Block that is written, plus one
+batch: rows_per_batch rows, or fewer if they fill half of 128 MiB.
 """
 
 import fcntl
@@ -16,7 +19,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 
@@ -29,7 +32,7 @@ from stream_dr.shards.seal import seal_of
 from stream_dr.targets.label_codes import Label
 
 WriteProgress = Callable[[int], object]
-"""Called after each block with the rows so far."""
+"""Callback that receives the number of rows so far, after each block."""
 
 
 def write_shards(
@@ -41,7 +44,11 @@ def write_shards(
     n_features: int | None = None,
     progress: WriteProgress | None = None,
 ) -> Manifest:
-    """Write blocks as shards into a folder; its manifest. Raises what ShardWriter does."""
+    """Write blocks as shards into a folder, and return its manifest.
+
+    Parameters are those of ShardWriter. `progress` is called after each block. Raises the errors
+    of ShardWriter.
+    """
     with ShardWriter(directory, rows_per_shard, rows_per_batch, n_features) as writer:
         for block in blocks:
             writer.write(block)
@@ -51,26 +58,46 @@ def write_shards(
 
 
 def check_empty(directory: str | os.PathLike[str]) -> list[Path]:
-    """The files that an interrupted write has left there. Raises OutputExists where there are shards."""
+    """Return the files that an interrupted write has left in a folder.
+
+    Raises OutputExists if the folder has shards.
+    """
     folder = Path(directory)
     mark = folder / UNFINISHED
-    left = [path for path in folder.glob("part-*") if path != mark]
-    if (folder / MANIFEST_NAME).exists() or (left and not mark.exists()):
+    leftovers = [path for path in folder.glob("part-*") if path != mark]
+    if (folder / MANIFEST_NAME).exists() or (leftovers and not mark.exists()):
         raise OutputExists(f"{directory} holds shards already; give an empty or a new folder.", path=str(directory))
-    return left
+    return leftovers
 
 
 _BATCH_BYTES = 128 << 20
-"""Bytes of waiting rows above which they are written as a batch of fewer rows."""
+"""Waiting rows of more than this many bytes are written as a batch of fewer rows."""
 
 
 class ShardWriter:
-    """Writes `directory/part-00000.arrow` … and, on a clean end, `directory/manifest.json`. A context manager.
+    """Context manager that writes shards and a manifest into a folder.
 
-    rows_per_shard, rows_per_batch: rows a file and an event hold (the last of each may hold fewer). n_features: width of
-    sparse rows where it is known from the start; else the manifest's width is the largest seen.
-    Attributes: rows (given so far), manifest (once it is closed). Raises OutputExists when the directory has shards,
-    SchemaMismatch when a later Block has other columns than the first, InsufficientStorage.
+    The shards are `part-00000.arrow` and so on. `manifest.json` is written at the end, if there
+    was no error.
+
+    Raises OutputExists if the folder has shards, SchemaMismatch if a Block has other columns than
+    the first, and InsufficientStorage.
+
+    Parameters
+    ----------
+    directory : path
+        Folder, which is created if needed.
+    rows_per_shard, rows_per_batch : int
+        Number of rows of a file and of an event. The last of each may have fewer.
+    n_features : int or None
+        Width of sparse rows. None: the largest width of a Block.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows so far.
+    manifest : Manifest
+        Available after `close`.
     """
 
     def __init__(
@@ -81,56 +108,69 @@ class ShardWriter:
         n_features: int | None = None,
     ) -> None:
         self.directory = Path(directory)
-        self.rows_per_shard, self.rows_per_batch = rows_per_shard, rows_per_batch
+        self.rows_per_shard = rows_per_shard
+        self.rows_per_batch = rows_per_batch
         self.manifest: Manifest
         self.rows = 0
+
         self._n_features = n_features
         self._width = n_features or 0
         self._labels: dict[Label, None] = {}
         self._target_kind: str | None = None
         self._schema: pa.Schema = None
+
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = self._waiting_bytes = 0
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+
         self._entries: list[ShardEntry] = []
-        self._batches: list[int] = []
-        self._writer: Any = None
+        self._batch_rows: list[int] = []
+        self._writer: pa.RecordBatchFileWriter | None = None
         self._mark: IO[bytes] | None = None
-        left = check_empty(self.directory)
+
+        leftovers = check_empty(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
-        if left:
-            self._locked().close()
-            for path in left:
+        if leftovers:
+            self._locked_mark().close()
+            for path in leftovers:
                 path.unlink()
 
     def write(self, block: Block) -> None:
-        """Add a Block's rows; whole batches go to the file at once."""
+        """Add the rows of a Block. Complete batches are written immediately."""
         batch = arrow_from_block(block)
-        self._note(block, batch)
+        self._add_schema(block, batch)
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         self._waiting_bytes += batch.nbytes
         self.rows += batch.num_rows
+
         while self._waiting_rows >= self.rows_per_batch:
             self._write_batch(self.rows_per_batch)
             self._waiting_bytes = sum(part.nbytes for part in self._waiting)
+
         # Long texts make a batch of fewer rows.
         if self._waiting_bytes > _BATCH_BYTES:
             self._write_batch(self._waiting_rows)
             self._waiting_bytes = 0
 
     def close(self) -> Manifest:
-        """Write what is left and the manifest; what is in the directory afterwards."""
+        """Write the remaining rows and the manifest, and return it."""
         if self._waiting_rows:
             self._write_batch(self._waiting_rows)
         self._end_shard()
-        about = (self._width or None, self._target_kind, tuple(self._labels))
-        self.manifest = Manifest(self.rows, *about, tuple(self._entries))
+
+        self.manifest = Manifest(
+            self.rows, self._width or None, self._target_kind, tuple(self._labels), tuple(self._entries)
+        )
         write_manifest(self.directory, self.manifest)
-        self._end()
+        self._remove_mark()
         return self.manifest
 
-    def _locked(self) -> IO[bytes]:
-        """The mark, locked until it is closed. Raises OutputExists where another process writes."""
+    def _locked_mark(self) -> IO[bytes]:
+        """Return the mark, locked until it is closed.
+
+        Raises OutputExists if another process writes.
+        """
         mark = (self.directory / UNFINISHED).open("ab")
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -142,7 +182,7 @@ class ShardWriter:
             ) from e
         return mark
 
-    def _end(self) -> None:
+    def _remove_mark(self) -> None:
         if self._mark is not None:
             (self.directory / UNFINISHED).unlink(missing_ok=True)
             self._mark.close()
@@ -151,7 +191,7 @@ class ShardWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close; after an error all shards are removed and no manifest is written."""
+        """Close. After an error, remove all shards and write no manifest."""
         if kind is None:
             try:
                 self.close()
@@ -162,21 +202,24 @@ class ShardWriter:
             self._undo()
 
     def _undo(self) -> None:
-        """Leave nothing, unless all of it is there."""
+        """Remove all shards, unless there is a manifest already."""
         if self._writer is not None:
-            with suppress(Exception):  # of a file that goes anyway
+            # An error about a file that is removed next is no use to the caller.
+            with suppress(Exception):
                 self._writer.close()
             self._sink.close()
+
         if self._mark is not None and not (self.directory / MANIFEST_NAME).exists():
             for path in self.directory.glob("part-*"):
                 path.unlink(missing_ok=True)
-        self._end()
+        self._remove_mark()
 
-    def _note(self, block: Block, batch: pa.RecordBatch) -> None:
-        """Remember width and labels; refuse other columns than the first Block's."""
+    def _add_schema(self, block: Block, batch: pa.RecordBatch) -> None:
+        """Update width and labels. Raises SchemaMismatch for columns that differ."""
         if self._schema is None:
             metadata = {"n_features": str(self._n_features)} if self._n_features and block.sparse else None
             self._schema = batch.schema.with_metadata(metadata)
+
         if not batch.schema.equals(self._schema):
             odd = next((f.name for f in batch.schema if f not in self._schema), "")
             raise SchemaMismatch(
@@ -184,6 +227,7 @@ class ShardWriter:
                 "of the same types. Write them to another folder.",
                 column=odd,
             )
+
         self._width = max(self._width, block.features)
         if block.y is not None:
             self._target_kind = block.y.kind
@@ -192,40 +236,51 @@ class ShardWriter:
     def _write_batch(self, rows: int) -> None:
         """Write the first `rows` waiting rows as one batch."""
         table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in self._waiting])
-        empty = table.slice(0, 0)  # two parts make pyarrow copy: a mere slice is written with some of what follows it
-        head, rest = pa.concat_tables([table.slice(0, rows), empty]).combine_chunks(), table.slice(rows)
+        # A slice alone is written with some of the bytes after it. With a second part, here an
+        # empty one, combine_chunks copies the slice.
+        empty = table.slice(0, 0)
+        head = pa.concat_tables([table.slice(0, rows), empty]).combine_chunks()
+        rest = table.slice(rows)
         self._waiting = [b for b in rest.to_batches() if b.num_rows]
         self._waiting_rows -= rows
+
         try:
             if self._writer is None:
-                self._begin_shard()
+                self._writer = self._open_shard()
             self._writer.write_table(head.replace_schema_metadata(self._schema.metadata))
         except OSError as e:
             if is_full(e):
                 raise no_room(self._temporary, str(e)) from e
             raise
-        self._batches.append(rows)
-        if sum(self._batches) >= self.rows_per_shard:
+
+        self._batch_rows.append(rows)
+        if sum(self._batch_rows) >= self.rows_per_shard:
             self._end_shard()
 
-    def _begin_shard(self) -> None:
-        self._mark = self._mark or self._locked()
+    def _open_shard(self) -> pa.RecordBatchFileWriter:
+        """Open the next shard's file, under a temporary name."""
+        self._mark = self._mark or self._locked_mark()
         self._path = self.directory / f"part-{len(self._entries):05d}.arrow"
         self._temporary = self._path.with_name(self._path.name + TEMPORARY)
         self._sink = pa.OSFile(str(self._temporary), "wb")
-        self._writer = pa.ipc.new_file(self._sink, self._schema)
+        return pa.ipc.new_file(self._sink, self._schema)
 
     def _end_shard(self) -> None:
-        """Close the file, make it durable, give it its name."""
+        """Close the file, make it durable, and rename it."""
         if self._writer is None:
             return
         self._writer.close()
         self._sink.close()
+
         with open(self._temporary, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as written:
+            size = len(written)
             digest = hashlib.sha256(written).hexdigest()
-            known = (len(written), digest, seal_of(written, digest))
+            seal = seal_of(written, digest)
             os.fsync(file.fileno())
         self._temporary.rename(self._path)
         fsync_directory(self.directory)
-        self._entries.append(ShardEntry(self._path.name, sum(self._batches), tuple(self._batches), *known))
-        self._writer, self._batches = None, []
+
+        batch_rows = tuple(self._batch_rows)
+        self._entries.append(ShardEntry(self._path.name, sum(batch_rows), batch_rows, size, digest, seal))
+        self._writer = None
+        self._batch_rows = []

@@ -16,7 +16,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stream_dr.arrow.messages import check_messages, stream_in
+from stream_dr.arrow.messages import check_messages, ipc_stream
 from stream_dr.datasets.readers.columns import Roles, blocks_of_batches, feature_columns
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, PACKED, open_bytes
 from stream_dr.disk import FileName
@@ -59,7 +59,7 @@ def _whole(path: FileName, packed: IO[bytes]) -> IO[bytes]:
             shutil.copyfileobj(packed, copy)
             copy.flush()
             file = pa.memory_map(copy.name)
-    check_messages(stream_in(memoryview(file.read_buffer()).cast("B")))
+    check_messages(ipc_stream(memoryview(file.read_buffer()).cast("B")))
     file.seek(0)
     return file
 

@@ -9,9 +9,9 @@ from typing import ClassVar, Self, cast
 from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import same_parameters
 from stream_dr.rows.batches import as_block, split
-from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.statistics.protocol import AdditiveState
 
 

@@ -17,6 +17,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
+from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import (
     StateType,
     add_map,
@@ -31,7 +32,6 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
-from stream_dr.rows.inputs import RefineSource
 from stream_dr.solve.spectral import canonical, signed
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.encoding import Encoding

@@ -27,6 +27,7 @@ from stream_dr.estimators.fitting.dask_collections import learn_collections, pro
 from stream_dr.estimators.fitting.documented import documented
 from stream_dr.estimators.fitting.fewer_components import warn_fewer_components, warn_fewer_components_early
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
+from stream_dr.estimators.fitting.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import StateType, takes_tables, warn_other_columns
 from stream_dr.estimators.fitting.named_columns import in_learned_order, parse_rows, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
@@ -37,7 +38,6 @@ from stream_dr.projection import LinearProjection, Projection
 from stream_dr.rows.batches import as_block, batches, split
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import tables_of
-from stream_dr.rows.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.rows.kinds import DASK, Kind, kind_of
 from stream_dr.rows.raw_rows import places
 from stream_dr.statistics.protocol import Accumulator, State

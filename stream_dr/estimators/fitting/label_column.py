@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from stream_dr.rows.inputs import TargetsLike
+from stream_dr.estimators.fitting.inputs import TargetsLike
 
 
 def one_label_a_row(y: TargetsLike, stacklevel: int) -> TargetsLike:

@@ -14,13 +14,13 @@ from scipy.special import log_softmax
 
 from stream_dr.errors import Uncalibrated
 from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.projection import LinearProjection
 from stream_dr.readout import LOG_POSTERIORS, Readout
-from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Targets
 

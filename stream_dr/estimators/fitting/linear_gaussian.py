@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.mapping import add_map
 from stream_dr.estimators.fitting.moments import unscaled
 from stream_dr.rows.block import Rows
-from stream_dr.rows.inputs import RowsLike, TargetsLike
 from stream_dr.solve.spectral import EPS
 
 

@@ -23,6 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr.checks import WIDEST, finite, matrix, within
 from stream_dr.errors import CannotRefine, InvalidParameter
+from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import add_map, inner_projection
 from stream_dr.estimators.fitting.moments import Moments, moments_of, unscaled
 from stream_dr.estimators.fitting.not_fitted import NotFitted
@@ -30,7 +31,6 @@ from stream_dr.estimators.fitting.parameter_checks import check_number, check_po
 from stream_dr.estimators.fitting.refining_methods import METHODS
 from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums, unmapped
 from stream_dr.projection import Projection
-from stream_dr.rows.inputs import RefineSource
 from stream_dr.rows.source import as_source
 from stream_dr.solve.conjugate_gradient import BlockSolve, angle
 from stream_dr.solve.subspace import Subspace

@@ -19,11 +19,11 @@ from sklearn.base import clone
 
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.fitting.fitted_state import FittedState
+from stream_dr.estimators.fitting.inputs import EventSource
 from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import add, emptied, mapped_rows
 from stream_dr.rows.block import Block
-from stream_dr.rows.inputs import EventSource
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState

@@ -15,6 +15,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotUnlearn, InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import (
     StateType,
     check_feature_map,
@@ -27,7 +28,6 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
-from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.solve.laplacian_eigenmaps import Eigenmap
 from stream_dr.solve.lle import Barycentre
 from stream_dr.statistics.protocol import Accumulator, State

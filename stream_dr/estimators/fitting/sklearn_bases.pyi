@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.utils import Tags
 
-from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 
 class BaseEstimator:
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...

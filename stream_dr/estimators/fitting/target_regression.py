@@ -17,13 +17,13 @@ from sklearn.utils import ClassifierTags, Tags
 
 from stream_dr.errors import EmptyInput, InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.readout import TARGETS, Readout
 from stream_dr.rows.batches import as_block, split
 from stream_dr.rows.block import as_weights, row_weights
-from stream_dr.rows.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.targets import Targets

@@ -1,6 +1,6 @@
 """Types of the rows, targets and weights that callers may pass.
 
-`kinds.py` decides which of them a value is. The protocols name the interface by which a library's
+`stream_dr/rows/kinds.py` decides which of them a value is. The protocols name the interface by which a library's
 tables are recognised, so that no such library is imported.
 """
 
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import RawRows
+from stream_dr.targets.targets import Targets
 
 
 class ArrowStream(Protocol):
@@ -63,7 +64,7 @@ RowsLike: TypeAlias = (
 """Rows (rows, features) as callers may pass them: arrays, sparse matrices, tables, lists of dicts or
 texts, streams of tables, Dask collections."""
 
-TargetsLike = ArrayLike | Sequence[Sequence[str | int]] | TableLike | DaskCollection | None
+TargetsLike = ArrayLike | Sequence[object] | Targets | TableLike | DaskCollection | None
 """One target a row, or the name of the table's column of targets, or None."""
 
 WeightsLike = ArrayLike | TableLike | DaskCollection | None
