@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import RawRows
 from stream_dr.targets.targets import Targets
 
 
@@ -59,7 +58,7 @@ TableLike = ArrowStream | ArrowScanner | LazyFrame
 """A table with named columns, whole or batch by batch."""
 
 RowsLike: TypeAlias = (
-    ArrayLike | Sequence[Mapping[str, object]] | sp.sparray | sp.spmatrix | TableLike | DaskCollection | Block | RawRows
+    ArrayLike | Sequence[Mapping[str, object]] | sp.sparray | sp.spmatrix | TableLike | DaskCollection | Block
 )
 """Rows (rows, features) as callers may pass them: arrays, sparse matrices, tables, lists of dicts or
 texts, streams of tables, Dask collections."""
