@@ -20,7 +20,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence, Set
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -58,6 +58,7 @@ from stream_dr.models.schema import (
     with_table,
 )
 from stream_dr.rows.block import Block
+from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import (
     Label,
@@ -523,7 +524,7 @@ class Group:
         admitted: set[frozenset[Label]] = self._admitted.get(model.id, set())
 
         # Counting an upper bound is cheap. The sets are compared only near the limit.
-        accumulator: Any = getattr(model.accumulator, "inner", model.accumulator)
+        accumulator = cast(MomentAccumulator, model.accumulator.inner)
         if accumulator.label_set_count + len(admitted) + len(self.label_sets) + len(label_sets) <= most:
             return
 

@@ -313,7 +313,7 @@ class Directory(AbstractContextManager["Directory"]):
         if not isinstance(estimator, Estimator):
             raise InvalidParameter(f"{type(estimator).__name__} is no projection, so no model can begin with it.")
         spec = Spec(**plain_spec(spec_of(estimator)))
-        if getattr(estimator, "fitted_", None) is None:
+        if "fitted_" not in vars(estimator):
             return self.add_model(name, spec.estimator, spec.params, "now", policy)
         spec = spec._replace(saved=state_sha256(estimator.state_))
 

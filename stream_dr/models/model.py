@@ -291,7 +291,7 @@ class Model:
     @property
     def classes(self) -> tuple[Label, ...]:
         """Labels learned so far of which a row is left, sorted."""
-        return tuple(sorted(getattr(self.accumulator, "labels_left", self.accumulator.labels)))
+        return tuple(sorted(self.accumulator.labels_left))
 
     @property
     def published_version(self) -> int:
@@ -309,7 +309,7 @@ class Model:
 
         The state must be a sum, in which older rows weigh as much as new ones.
         """
-        return self.estimator.additive and getattr(self.estimator, "decay", 1.0) == 1.0
+        return self.estimator.additive and self.estimator.decay == 1.0
 
     @property
     def is_snapshotted(self) -> bool:
@@ -547,7 +547,7 @@ class Model:
         return {
             "name": self.name,
             "estimator": self.spec.estimator,
-            "params": self.spec.params | getattr(accumulator, "decided", {}),
+            "params": self.spec.params | accumulator.decided,
             "state": self.state,
             "position": self.position,
             "rows": self.rows,
@@ -568,7 +568,7 @@ class Model:
                 self.estimator,
                 accumulator.n_features,
                 len(accumulator.labels) or 1,
-                getattr(accumulator, "table", None),
+                accumulator.table,
             ),
             "stale_rows": self.stale_rows,
             "publish": self.policy._asdict() if self.policy else None,

@@ -54,7 +54,7 @@ def _contents(estimator: Any) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a saved estimator."""
     arrays: Arrays = {}
     metadata: JsonDict = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
-    fitted: FittedState | None = getattr(estimator, "fitted_", None)
+    fitted: FittedState | None = vars(estimator).get("fitted_")
     if fitted is not None:
         fitted.check(estimator)
         arrays, described = packed("state", fitted.accumulator.freeze())

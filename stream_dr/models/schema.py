@@ -13,7 +13,7 @@ see the same numbers.
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -268,12 +268,12 @@ def block_for(estimator: Estimator, block: Block) -> Block:
     return block if y is block.y else block._replace(y=y)
 
 
-def class_rows(accumulator: Any, classes: Sequence[Label]) -> list[int] | None:
+def class_rows(accumulator: Accumulator, classes: Sequence[Label]) -> list[int] | None:
     """Return the number of rows of each class, or None if they are not counted.
 
     A class that another thread is just learning may have 0.
     """
-    counts = getattr(accumulator, "label_rows", None)
+    counts = accumulator.label_rows
     if counts is None:
         return None
     rows = dict(zip(accumulator.labels, counts.tolist(), strict=False))

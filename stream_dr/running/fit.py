@@ -49,7 +49,7 @@ def fit(
 
     Raises what reading and learning raise.
     """
-    options = options if getattr(estimator, "feature_map", None) else {"raw": False} | options
+    options = options if estimator.feature_map else {"raw": False} | options
     blocks = _blocks(source, label, format, options)
     learned = type(estimator)(**estimator.get_params())
 

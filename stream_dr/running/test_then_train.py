@@ -348,8 +348,7 @@ class TestThenTrain:
         """
         if not seconds:
             estimator, accumulator = model.estimator, model.accumulator
-            table = getattr(accumulator, "table", None)
-            size = state_bytes(estimator, accumulator.n_features, len(accumulator.labels) or 1, table)
+            size = state_bytes(estimator, accumulator.n_features, len(accumulator.labels) or 1, accumulator.table)
             return size + estimator.solve_bytes() <= CHEAP_BYTES
         spent = self._solving_spent + seconds
         return spent <= FREE_SECONDS or SOLVING_SHARE * spent <= time.monotonic() - self._started

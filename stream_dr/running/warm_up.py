@@ -80,7 +80,7 @@ def _use(estimator: Estimator, block: Block) -> None:
             accumulator.add(block_for(estimator, block))
             estimator.solve(accumulator.freeze()).apply(block.X)
             # Refining has a loop of its own over sparse rows.
-            if block.sparse and getattr(estimator, "refined_by", None) is not None:
+            if block.sparse and estimator.refined_by is not None:
                 refined = clone(estimator).set_params(scatter="diagonal").fit(block_for(estimator, block))
                 refined.refine([block], max_passes=1)
     except StreamDRError as e:

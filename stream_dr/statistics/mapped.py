@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH, WIDEST, same, within, wrong
 from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map, whole_spec
@@ -32,7 +33,7 @@ from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_part
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, check_rows
 from stream_dr.rows.raw_rows import raw_of
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import Accumulator, nested_state
 from stream_dr.statistics.renumbered import renumbered
 from stream_dr.targets.label_codes import Label
 
@@ -142,7 +143,10 @@ class MappedAccumulator:
     - state: state to continue from.
     """
 
-    def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
+    table: TableState | None = None
+    """Statistics of a table's columns, None without a map of tables."""
+
+    def __init__(self, spec: JsonDict, build: Callable[[Any], Accumulator], state: MappedState | None = None) -> None:
         self._spec = canonical_spec(spec)
         self._map = feature_map(spec)
         learned = None if state is None else getattr(state, "feature_map", None)
@@ -151,12 +155,13 @@ class MappedAccumulator:
         if state is not None and learned != self._spec and (learned is None or canonical_spec(learned) != self._spec):
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
         self._initial_spec = canonical_spec(spec)
-        self._build, self.inner = build, build(None if state is None else state.inner)
+        self._build = build
+        self.inner = build(None if state is None else state.inner)
         self.n_features = 0 if state is None else state.n_features
         self._names = None if state is None else state.names
 
     @property
-    def decided(self) -> dict[str, Any]:
+    def decided(self) -> JsonDict:
         """Parameter `feature_map` as the first batch has decided it.
 
         Empty if it was complete from the start.
@@ -166,33 +171,32 @@ class MappedAccumulator:
     @property
     def rows(self) -> int:
         """Number of rows learned."""
-        return int(self.inner.rows)
+        return self.inner.rows
 
     @property
     def rows_skipped(self) -> int:
         """Number of rows left out because they had no target."""
-        return int(self.inner.rows_skipped)
+        return self.inner.rows_skipped
 
     @property
     def target_kind(self) -> str | None:
         """Kind of targets, or None."""
-        kind: str | None = self.inner.target_kind
-        return kind
+        return self.inner.target_kind
 
     @property
     def labels(self) -> tuple[Label, ...]:
         """Vocabulary in order of first appearance."""
-        return tuple(self.inner.labels)
+        return self.inner.labels
 
     @property
-    def label_rows(self) -> np.ndarray:
-        """Number of rows (labels,) int64 of each label, if the accumulator counts them."""
-        return np.asarray(self.inner.label_rows)
+    def label_rows(self) -> np.ndarray | None:
+        """Number of rows (labels,) int64 of each label, or None if they are not counted."""
+        return self.inner.label_rows
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
         """Labels with a row that was not unlearned."""
-        return tuple(self.inner.labels_left)
+        return self.inner.labels_left
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -202,7 +206,7 @@ class MappedAccumulator:
     @property
     def scatter(self) -> str:
         """Part of Cxx that the inner accumulator keeps."""
-        return str(self.inner.scatter)
+        return self.inner.scatter
 
     def add(self, block: Block) -> None:
         """Learn one batch, mapped, some rows at a time.
@@ -292,7 +296,7 @@ class LandmarkAccumulator(MappedAccumulator):
     A batch's landmarks are drawn first.
     """
 
-    def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
+    def __init__(self, spec: JsonDict, build: Callable[[Any], Accumulator], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
         landmarks = None if state is None else state.landmarks
         self.landmarks: Landmarks = self._map.begin() if landmarks is None else landmarks
@@ -346,7 +350,7 @@ class TableAccumulator(MappedAccumulator):
     by them. `n_features` is the number of the table's columns.
     """
 
-    def __init__(self, spec: dict[str, Any], build: Callable[[Any], Any], state: MappedState | None = None) -> None:
+    def __init__(self, spec: JsonDict, build: Callable[[Any], Accumulator], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
         self.table = None if state is None else state.table
 

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.checks import typed
 from stream_dr.errors import CannotUnlearn
+from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block
 from stream_dr.targets.label_codes import Label
 
@@ -114,6 +116,26 @@ class Accumulator(Protocol):
         """Part of Cxx that is kept: "auto", "exact", "diagonal", "none", or "" if none is ever."""
         ...
 
+    @property
+    def label_rows(self) -> np.ndarray | None:
+        """Number of rows (labels,) int64 of each label, or None if they are not counted."""
+        ...
+
+    @property
+    def table(self) -> TableState | None:
+        """Statistics of a table's columns, or None without a map of tables."""
+        ...
+
+    @property
+    def decided(self) -> JsonDict:
+        """Parameters that the first batch has decided."""
+        ...
+
+    @property
+    def inner(self) -> "Accumulator":
+        """Accumulator of the rows that are learned from, mapped ones if there is a map."""
+        ...
+
     def add(self, block: Block) -> None:
         """Learn one batch, whose targets are a Targets value if there are any."""
         ...
@@ -136,6 +158,22 @@ class AccumulatorBase:
     labels: tuple[Label, ...]
     table_names: tuple[str, ...] = ()
     scatter: str = ""
+    table: TableState | None = None
+
+    @property
+    def label_rows(self) -> np.ndarray | None:
+        """Number of rows of each label. None, since they are not counted."""
+        return None
+
+    @property
+    def decided(self) -> JsonDict:
+        """Parameters that the first batch has decided. Empty."""
+        return {}
+
+    @property
+    def inner(self) -> Self:
+        """The accumulator itself, since there is no map."""
+        return self
 
     @property
     def labels_left(self) -> tuple[Label, ...]:

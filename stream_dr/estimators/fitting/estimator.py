@@ -105,6 +105,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     radius: float | None = None
     random_state: int | None = None
     target: str = ""
+    decay: float = 1.0
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Complete the class's docstring with inherited parameters and attributes."""
