@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from stream_dr.solve.spectral import EPS, algebraic
+from stream_dr.solve.spectral import EPS, indefinite_eigenpairs
 
 SEEDED: dict[str, Any] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}
 """Where Lanczos has used up its space it goes on from a random vector, which scipy draws from the system since 1.17."""
@@ -28,7 +28,7 @@ def combined(G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float 
     G: (features, c). total: (features, features) St = Cxx/N. floor: eigenvalues of St at or below it are rounding.
     Eigenvalues within rounding of zero are left out. O(d³) time, O(d²) memory.
     """
-    values, vectors = algebraic(b * (G @ G.T) + w * total, abs(w) * floor)
+    values, vectors = indefinite_eigenpairs(b * (G @ G.T) + w * total, abs(w) * floor)
     return vectors, values
 
 

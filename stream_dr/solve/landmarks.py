@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import WIDEST, at_least, csr, finite, shaped, within
 from stream_dr.projection import check_width
-from stream_dr.solve.neighbours import distances, fit_width, middle, norms, shifted
+from stream_dr.solve.neighbours import column_medians, distance_chunks, fit_width, shifted, squared_norms
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -61,12 +61,14 @@ class Kept(NamedTuple):
 def kept(rows: Any) -> Kept:
     """Rows (r, features) as plain arrays."""
     if not rows.shape[0]:
-        by, same = np.zeros(rows.shape[1]), 0.0
+        medians, same = np.zeros(rows.shape[1]), 0.0
     else:
-        by = middle(rows)
-        same = 1e-20 * float(norms(shifted(rows, by)).mean())
+        medians = column_medians(rows)
+        same = 1e-20 * float(squared_norms(shifted(rows, medians)).mean())
     if sp.issparse(rows):
-        return Kept(rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], by, same)
+        return Kept(
+            rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], medians, same
+        )
     return Kept(rows, None, None, rows.shape[1], np.zeros(0), same)
 
 
@@ -93,7 +95,7 @@ def placed(landmarks: Kept, places: np.ndarray, X: Any, rule: Rule) -> np.ndarra
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out
-    for part, squared in distances(X, landmarks.rows, landmarks.middle):
+    for part, squared in distance_chunks(X, landmarks.rows, landmarks.middle):
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]

@@ -21,7 +21,7 @@ from stream_dr.checks import WIDEST, at_least, finite, matrix, one_of, shaped, w
 from stream_dr.projection import SOLUTIONS
 from stream_dr.solve.graph import Graph
 from stream_dr.solve.landmarks import Kept, kept, of_variance_1, placed
-from stream_dr.solve.spectral import signed
+from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_MU = 1e-6
@@ -114,7 +114,7 @@ def laplacian_eigenmaps(
         root = np.sqrt(np.where(graph.degrees > 0, graph.degrees, 1.0))
         normal = sp.diags(1.0 / root) @ graph.weights @ sp.diags(1.0 / root)
         values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[first, last - 1])
-        places = signed(vectors / root[:, None])
+        places = with_fixed_signs(vectors / root[:, None])
         places = of_variance_1(places) if unit else places
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0

@@ -20,8 +20,8 @@ from scipy.sparse.csgraph import connected_components
 from stream_dr.checks import at_least, finite, matrix, one_of, shaped, within
 from stream_dr.projection import SOLUTIONS
 from stream_dr.solve.landmarks import Kept, kept, of_variance_1, placed
-from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest
-from stream_dr.solve.spectral import EPS, signed
+from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest_landmarks
+from stream_dr.solve.spectral import EPS, with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -97,7 +97,7 @@ def locally_linear(rows: Any, n_components: int, n_neighbors: int, reg: float, u
     if last == parts:
         return Barycentre(kept(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
     values, places = eigh(lle_alignment(W).toarray(), subset_by_index=[parts, last - 1])
-    places = signed(of_variance_1(places) if unit else places)
+    places = with_fixed_signs(of_variance_1(places) if unit else places)
     return Barycentre(kept(rows), places, np.maximum(values, 0.0), k, reg)
 
 
@@ -111,7 +111,7 @@ def weight_matrix(rows: Any, n_neighbors: int, reg: float, codes: np.ndarray | N
     starts, ends, weights = [], [], []
     for group in groups:
         k = min(n_neighbors, len(group) - 1)
-        near = group[nearest(rows[group], k, with_self=False)] if k else group[:, None]
+        near = group[nearest_landmarks(rows[group], k, with_self=False)] if k else group[:, None]
         starts.append(np.repeat(group, near.shape[1]))
         ends.append(near.ravel())
         weights.append(barycentric_weights(rows[group], rows, near, reg).ravel())

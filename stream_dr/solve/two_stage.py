@@ -23,7 +23,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpocon
 
 from stream_dr.solve.rounding import Rounding, exact_rounding
-from stream_dr.solve.spectral import EPS, left_singular, rank_cut, signed, symmetric
+from stream_dr.solve.spectral import EPS, left_singular, rank_cut, semidefinite_eigenpairs, with_fixed_signs
 
 _SMALLEST = 1e-10
 """Components with an eigenvalue below this share of the first are left out [mathematics §3, rule 4]."""
@@ -45,7 +45,7 @@ def two_stage(
     vectors, values = left_singular(root_t(xh))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
-    return signed(root(vectors[:, :p])), eigenvalues[:p]
+    return with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p]
 
 
 def condition(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
@@ -86,7 +86,7 @@ def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply,
 
 def _root_spectral(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """M = V (e + γ)^(−1/2) with the eigenpairs above the rank cut (rule 1)."""
-    values, vectors = symmetric(scatter, rounding.floor(np.diagonal(scatter)))
+    values, vectors = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
     return (lambda p: M @ p), (lambda b: M.T @ b)
 
