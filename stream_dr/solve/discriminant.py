@@ -23,10 +23,12 @@ SEEDED: dict[str, Any] = {"rng": 0} if "rng" in signature(eigsh).parameters else
 
 
 def combined(G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of b·G Gᵀ + w·St by algebraic value: vectors (features, r), values (r,).
+    """Return the eigenpairs of b·G Gᵀ + w·St by algebraic value.
+
+    Returns vectors (features, r) and values (r,). Costs O(d³) time and O(d²) memory.
 
     G: (features, c). total: (features, features) St = Cxx/N. floor: eigenvalues of St at or below it are rounding.
-    Eigenvalues within rounding of zero are left out. O(d³) time, O(d²) memory.
+    Eigenvalues within rounding of zero are dropped.
     """
     values, vectors = indefinite_eigenpairs(b * (G @ G.T) + w * total, abs(w) * floor)
     return vectors, values

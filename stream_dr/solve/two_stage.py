@@ -52,8 +52,8 @@ def condition(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None
     """Condition number of Cxx + γI on the part of the space that is kept; scatter (features, features). O(d³)."""
     floor = 0.0 if rounding is None else rounding.floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
-    kept = values[values > rank_cut(values, floor)]
-    return float((kept[-1] + gamma) / (kept[0] + gamma)) if len(kept) else 1.0
+    nonzero = values[values > rank_cut(values, floor)]
+    return float((nonzero[-1] + gamma) / (nonzero[0] + gamma)) if len(nonzero) else 1.0
 
 
 Apply = Callable[[np.ndarray], np.ndarray]
