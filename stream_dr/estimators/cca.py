@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
 from stream_dr.estimators.fitting.two_stage import TwoStage
 from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import EPS, symmetric
+from stream_dr.solve.spectral import EPS, semidefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 
 
@@ -105,7 +105,7 @@ class CCA(TargetRegression, TwoStage):
 
         # Scaled to unit diagonal, so that the cut does not depend on the units of the targets.
         scale = 1.0 / np.sqrt(diagonal[varying])
-        values, vectors = symmetric(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
+        values, vectors = semidefinite_eigenpairs(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
         keep = values > 1e-10 * values.max(initial=0.0)
         root = np.zeros((len(diagonal), int(keep.sum())))
         root[varying] = scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])

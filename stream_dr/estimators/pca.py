@@ -13,7 +13,7 @@ from stream_dr.estimators.fitting.moments import Moments, rescaled, unscaled
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
-from stream_dr.solve.spectral import symmetric
+from stream_dr.solve.spectral import semidefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.protocol import State
 
@@ -150,7 +150,7 @@ class PCA(LinearGaussian, ClosedForm):
                 "PCA keeps only the diagonal of Cxx here (scatter is diagonal past 4,096 features), and principal axes "
                 "cannot be had from it. Call refine(source), give scatter='exact', or use CCIPCA."
             )
-        values, vectors = symmetric(moments.scatter, moments.rounding.floor(moments.diagonal))
+        values, vectors = semidefinite_eigenpairs(moments.scatter, moments.rounding.floor(moments.diagonal))
         return vectors, values
 
 

@@ -13,7 +13,7 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.solve.discriminant import combined_diagonal
-from stream_dr.solve.spectral import EPS, algebraic
+from stream_dr.solve.spectral import EPS, indefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.targets.label_codes import Label
@@ -141,7 +141,7 @@ class WMV(ClosedForm):
         C = self.class_pairs(moments)
         scatter = moments.scatter
         floor = float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.floor(moments.diagonal)
-        values, vectors = algebraic(scatter - moments.cross @ C @ moments.cross.T, floor)
+        values, vectors = indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
 

@@ -1,9 +1,11 @@
-"""Block conjugate gradient: (Cxx + γI) W1 = XH for all columns at once, when the matrix is only to be had as a product.
+"""Block conjugate gradient: solve (Cxx + γI) W1 = XH for all columns at once.
 
-What is remembered between products: the solution, the residual's orthonormal basis, the search directions, each
-(features, r) with r ≤ the rank of the right-hand sides, and three (r, k) matrices. One product a step is the whole cost of
-data; the rest is O(features · r²). No preconditioner: on text Jacobi's does not help, and at γ = 0 it converges to an
-answer that is not of minimum norm; started from 0 this one stays in the range of the matrix and so is [mathematics §4].
+The matrix is only available as a product. The state between products is the solution, the
+orthonormal basis of the residual and the search directions, each (features, r) with r ≤ the rank of
+the right-hand sides, and three (r, k) matrices. Data is read once a step, and the rest costs
+O(features · r²). There is no preconditioner. On text Jacobi's does not help, and at γ = 0 it
+converges to an answer that is not of minimum norm. Started from 0, this one stays in the range of
+the matrix, so its answer is [mathematics §4].
 
 The recurrence is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12, 2001) with the block
 allowed to shrink:
@@ -11,11 +13,12 @@ allowed to shrink:
     [Q, C] = svd(B); P = Q; W = 0;   loop:  T = A P;  a = (PᵀT)⁻¹;  s = a PᵀQ;  W += P s C;
                                             [Q, z] = qr(Q − T s);  C = z C;  P = orth(Q − P a TᵀQ)
 
-Why this way: the residual Q C is kept in factors, so the block may lose rank (equal columns, a column that has converged)
-without a division by nothing: after each step C is rotated to its singular values and directions whose part of the
-residual is rounding are dropped. Directions are orthonormalised (Ji & Li's breakdown-free form, BIT 57, 2017), so that a
-combination in the null space of A shows in PᵀT and is left out; P = Q + P zᵀ hides it once P has grown. `advance` takes
-the product as an array: the caller decides where rows come from, may stop, save the state and go on elsewhere.
+The residual Q C is stored in factors, so the block may lose rank (equal columns, a column that has
+converged) without a division by zero. After each step C is rotated to its singular values, and
+directions whose part of the residual is rounding are dropped. Directions are orthonormalised (Ji &
+Li's breakdown-free form, BIT 57, 2017), so that a combination in the null space of A shows in PᵀT
+and is dropped. P = Q + P zᵀ hides it once P has grown. `advance` takes the product as an array, so
+the caller decides where rows come from, and may stop, save the state and continue elsewhere.
 """
 
 from typing import NamedTuple
@@ -29,7 +32,7 @@ from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
 
 RANK_CUT = 1e-10
-"""Singular values of the right-hand sides, and eigenvalues, below this part of the largest are left out."""
+"""Singular values of the right-hand sides, and eigenvalues, below this part of the largest are dropped."""
 
 _NOISE = 1e-14
 """Directions whose residual is below this part of ‖B‖ carry rounding only, unless a larger part is stated."""
@@ -39,12 +42,27 @@ _NOISE = 1e-14
 class BlockSolve(NamedTuple):
     """A block solve between two steps.
 
-    solution: (features, r0) for the compressed right-hand sides; see `solution`.
-    directions: (features, r) the columns whose product with the matrix the next step needs; r = 0: nothing is left.
-    basis: (features, r) orthonormal, the residual is basis @ coefficients.
-    coefficients: (r, r0). expand: (r0, k) from the compressed columns back to the given ones.
-    size: ‖B‖ (Frobenius). noise: part of it below which a residual is rounding. largest: largest eigenvalue of A seen in
-    the directions. steps: taken so far. guessing: the directions are a guess' span, no gradients yet.
+    Attributes
+    ----------
+    solution : (features, r0) float64
+        Solution for the compressed right-hand sides.
+    directions : (features, r) float64
+        The next step needs their product with the matrix. With r = 0 the solve has ended.
+    basis : (features, r) float64
+        Orthonormal. The residual is basis @ coefficients.
+    coefficients : (r, r0) float64
+    expand : (r0, k) float64
+        From the compressed columns back to the original ones.
+    size : float
+        ‖B‖ (Frobenius).
+    noise : float
+        Part of `size` below which a residual is rounding.
+    largest : float
+        Largest eigenvalue of A seen in the directions.
+    steps : int
+        Number of steps so far.
+    guessing : bool
+        True if the directions span a guess and are no gradients yet.
     """
 
     solution: np.ndarray
@@ -59,7 +77,10 @@ class BlockSolve(NamedTuple):
     guessing: bool = False
 
     def check(self, features: int | None = None) -> None:
-        """Raise DamagedFile unless it is a solve for so many features; None: of as many as its directions."""
+        """Raise DamagedFile unless the arrays are a solve for `features` features.
+
+        If None, for as many features as its directions have.
+        """
         features = len(self.directions) if features is None else features
         (r0, k), r = matrix(self, "expand"), matrix(self, "basis")[1]
         searched = matrix(self, "directions")[1]
@@ -70,17 +91,22 @@ class BlockSolve(NamedTuple):
 
 
 def start(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = None) -> BlockSolve:
-    """The solve of A W = right, from W = 0, right (features, k) compressed to its rank; O(features · k²).
+    """Return the solve of A W = right, from W = 0, with `right` compressed to its rank.
 
-    guess: (features, p) columns in whose span the first step looks for W; the gradients are conjugate from there on.
+    Costs O(features · k²). If `right` is zero or has no columns, the solve has ended already.
 
-    noise: relative size of what in `right` may be rounding (8·eps·max|x̄|/σ for sums about a mean). It matters where A is
-    singular: rounding outside A's range, if taken for a residual, is divided by almost nothing. A right of zeros (or of
-    no columns) gives a solve with nothing left to do.
+    Parameters
+    ----------
+    right : (features, k)
+    noise : float
+        Relative size of the rounding in `right` (8·eps·max|x̄|/σ for sums about a mean). It matters if
+        A is singular. Rounding outside A's range would be divided by almost nothing.
+    guess : (features, p) or None
+        Columns in whose span the first step searches W. Later gradients are conjugate.
     """
-    left, values, expand = singular(right)
+    vectors, values, expand = singular(right)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
-    basis = np.ascontiguousarray(left[:, :rank])
+    basis = np.ascontiguousarray(vectors[:, :rank])
     guessing = guess is not None and rank > 0 and bool(np.any(guess))
     return BlockSolve(
         solution=np.zeros_like(basis),
@@ -95,9 +121,13 @@ def start(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = N
 
 
 def advance(state: BlockSolve, product: np.ndarray) -> BlockSolve:
-    """One step, given product = A @ state.directions (features, r). O(features · r²); `state` is left alone."""
+    """Return the solve after one more step.
+
+    product: A @ state.directions (features, r). Costs O(features · r²).
+    """
     if state.directions.shape[1] == 0:
         return state
+
     inverse, largest = _inverse(state.directions, product, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
     basis, coefficients = _shrink(state.basis - product @ step, state.coefficients, state.noise * state.size)
@@ -114,12 +144,12 @@ def advance(state: BlockSolve, product: np.ndarray) -> BlockSolve:
 
 
 def solution(state: BlockSolve) -> np.ndarray:
-    """W (features, k) for the right-hand sides as they were given."""
+    """Return W (features, k) for the original right-hand sides."""
     return state.solution @ state.expand
 
 
 def residual(state: BlockSolve) -> float:
-    """‖B − A W‖ / ‖B‖ by the recurrence; 0 where nothing was to be solved."""
+    """Return ‖B − A W‖ / ‖B‖ by the recurrence, or 0 if B is zero."""
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
 
@@ -127,7 +157,7 @@ def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.n
     """W = W1 U Σ^(−1/2) (features, p) and Σ (p,), largest first, from D = W1ᵀ XH = U Σ Uᵀ [2S, Algorithm 2].
 
     first: (features, k) W1, also of an unfinished solve: then D is still positive semi-definite. right: (features, k) XH.
-    Components with Σ_i ≤ 1e-10 Σ_1 are left out [mathematics §3, rule 4]. O(features · k²).
+    Components with Σ_i ≤ 1e-10 Σ_1 are dropped [mathematics §3, rule 4]. O(features · k²).
     """
     small = first.T @ right
     values, vectors = np.linalg.eigh((small + small.T) / 2)
@@ -149,7 +179,7 @@ def angle(before: np.ndarray, after: np.ndarray) -> float:
 
 
 def sine(first: np.ndarray, second: np.ndarray) -> float:
-    """Sine of the largest principal angle between two orthonormal (features, p) bases. O(features · p²)."""
+    """Return the sine of the largest principal angle between two orthonormal (features, p) bases."""
     rest = second - first @ (first.T @ second)
     return float(np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1]))))
 
@@ -158,7 +188,7 @@ def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tup
     """(PᵀAP)⁻¹ (r, r) on the range A has in double precision, and the largest eigenvalue of A seen.
 
     A combination of directions with sᵀAs / sᵀs ≤ features·eps·largest lies in A's null space up to rounding (rule 1 of
-    mathematics §3): dividing by it would blow up the noise of the right-hand sides, so it is left out.
+    mathematics §3): dividing by it would blow up the noise of the right-hand sides, so it is dropped.
     """
     gram = directions.T @ product
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
@@ -170,6 +200,6 @@ def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tup
 def _shrink(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """The new residual rest @ coefficients as (basis, coefficients), basis orthonormal and without noise directions."""
     basis, turn = tall_qr(rest)
-    left, values, right = singular(turn @ coefficients)
+    vectors, values, right = singular(turn @ coefficients)
     keep = values > noise
-    return basis @ left[:, keep], values[keep, None] * right[keep]
+    return basis @ vectors[:, keep], values[keep, None] * right[keep]

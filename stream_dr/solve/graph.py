@@ -1,37 +1,50 @@
-"""graph: the weighted neighbourhood graph of a reservoir's rows, for LaplacianEigenmaps and LPP.
+"""Weighted neighbourhood graph of a reservoir's rows, for LaplacianEigenmaps and LPP.
 
-An edge joins i and j where one is among the k nearest of the other; its weight is 1 [GLPLS eq. 2.25] or the heat kernel
-exp(−|x_i − x_j|²/t) [GLPLS eq. 2.35]. By edges "average" it is half of that where only one of the two counts the other
-among its nearest, and a row is the first of its own k; by "or" every edge has its whole weight and a row has k others, as
-in those equations. With a radius ε an edge joins rows at most ε apart instead.
-Label-aware: an edge between rows of different classes is cut. No row has an edge to itself.
+An edge joins i and j if one is among the k nearest of the other. Its weight is 1 [GLPLS eq. 2.25]
+or the heat kernel exp(−|x_i − x_j|²/t) [GLPLS eq. 2.35]. With a radius ε, an edge joins rows at
+most ε apart instead.
 
-Cost: the neighbour search, then O(r k features).
+With edges "average", the weight is halved if only one of the two counts the other among its
+nearest, and a row is the first of its own k. scikit-learn's SpectralEmbedding does the same, so
+one can be checked against the other. With "or", every edge has its whole weight and a row has k
+others, as in those equations.
 
-Why this way: averaging the two directions and counting a row among its own k is what scikit-learn's SpectralEmbedding
-does, so one can be checked against the other.
+If there are classes, edges between rows of different classes are cut. It costs the neighbour
+search, and O(r k features).
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.solve.neighbours import nearest, pair_distances, within
+from stream_dr.rows.block import Rows
+from stream_dr.solve.neighbours import nearest_landmarks, pair_distances, pairs_within
 
 Edges = Literal["average", "or"]
-"""How one-sided edges are weighed; see the module's text."""
+"""Weighting of one-sided edges, described in the module's docstring."""
 
 SLACK = 1.0 + 1e-9
-"""A row this near to the edge of a neighbourhood is in it: distances are rounded."""
+"""Factor by which squared radii are widened, because distances are rounded."""
 
 
 class Graph(NamedTuple):
-    """The graph and what is needed to attach a new row to it.
+    """The graph, and the numbers that attach a new row to it.
 
-    weights: (r, r) CSR float64, symmetric, zero diagonal. degrees: (r,). radii: (r,) squared distance to the farthest
-    of a row's k nearest. temperature: t of the heat kernel, None for weights of 1. neighbours: others a row counts, k, k − 1
-    or, within a radius, none. one_sided: share of its weight that an edge has which only one end counts.
+    Attributes
+    ----------
+    weights : (r, r) CSR float64
+        Symmetric, zero diagonal.
+    degrees : (r,) float64
+        Row sums of the weights.
+    radii : (r,) float64
+        Squared distance to the farthest of a row's k nearest.
+    temperature : float or None
+        t of the heat kernel. None for weights of 1.
+    neighbours : int
+        Number of others that a row counts, k or k − 1. 0 with a radius.
+    one_sided : float
+        Share of its weight that an edge has if only one end counts the other.
     """
 
     weights: sp.csr_matrix
@@ -43,7 +56,7 @@ class Graph(NamedTuple):
 
 
 def neighbourhood_graph(
-    rows: Any,
+    rows: Rows,
     n_neighbors: int,
     heat: bool,
     temperature: float | None,
@@ -51,24 +64,40 @@ def neighbourhood_graph(
     edges: Edges = "average",
     radius: float | None = None,
 ) -> Graph:
-    """The graph of rows (r, features), dense or CSR.
+    """Return the graph of rows (r, features), dense or CSR.
 
-    n_neighbors: k, at most r. heat: heat kernel or 1. temperature: t; None takes the mean squared length of the edges.
-    codes: (r,) classes, edges between different ones being cut; None keeps all. radius: ε, in place of n_neighbors.
+    Parameters
+    ----------
+    n_neighbors : int
+        k, at most r.
+    heat : bool
+        True for weights by the heat kernel, False for weights of 1.
+    temperature : float or None
+        t. None means the mean squared length of the edges.
+    codes : (r,) int or None
+        Classes. Edges between different classes are cut.
+    radius : float or None
+        ε, in place of n_neighbors.
     """
-    r, average = rows.shape[0], edges == "average" and radius is None
+    r = rows.shape[0]
+    average = edges == "average" and radius is None
     if r < 2:
         return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
     k = min(n_neighbors, r if average else r - 1)
-    starts, ends = within(rows, radius) if radius is not None else _pairs(nearest(rows, k, with_self=average))
+    starts, ends = (
+        pairs_within(rows, radius) if radius is not None else _pairs(nearest_landmarks(rows, k, with_self=average))
+    )
     lengths = pair_distances(rows, starts, ends)
     radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * SLACK
+
+    # No row has an edge to itself.
     others = starts != ends
     starts, ends, lengths = starts[others], ends[others], lengths[others]
     t = _temperature(lengths, temperature) if heat else None
     weights = np.exp(-lengths / t) if t is not None else np.ones(len(lengths))
     if codes is not None:
         weights = weights * (codes[starts] == codes[ends])
+
     directed = sp.csr_matrix((weights, (starts, ends)), shape=(r, r))
     graph = (0.5 * (directed + directed.T) if average else directed.maximum(directed.T)).tocsr()
     graph.eliminate_zeros()
@@ -78,12 +107,13 @@ def neighbourhood_graph(
 
 
 def _pairs(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and ends (r · k,) of the edges to neighbours (r, k)."""
+    """Return the starts and ends (r · k,) of the edges to neighbours (r, k)."""
     return np.repeat(np.arange(len(near)), near.shape[1]), near.ravel()
 
 
-def _temperature(lengths: np.ndarray, given: float | None) -> float:
-    if given is not None:
-        return float(given)
+def _temperature(lengths: np.ndarray, temperature: float | None) -> float:
+    """Return the temperature, by default the mean squared length of the edges."""
+    if temperature is not None:
+        return float(temperature)
     mean = float(lengths.mean()) if len(lengths) else 0.0
     return mean if mean > 0 else 1.0

@@ -1,35 +1,42 @@
-"""Landmarks: the projection of a method that places the reservoir's rows themselves, and new rows relative to them.
+"""Landmarks: the projection of a method that places the reservoir's rows themselves.
 
-`places` are the landmarks' own coordinates. A row that equals a landmark gets the landmark's place; any other row is
-placed by the method's rule: `Eigenmap` (laplacian_eigenmaps.py) by Nyström's formula, `Barycentre` (lle.py) as the
-weighted mean of its nearest landmarks.
+`places` are the landmarks' own coordinates. A row that equals a landmark gets the landmark's place.
+Any other row is placed by the method's rule: `Eigenmap` (laplacian_eigenmaps.py) by Nyström's
+formula, `Barycentre` (lle.py) as the weighted mean of its nearest landmarks.
 
-Cost of apply: O(r · features) a row (distances to all r landmarks). Memory: the landmarks, 8 · r · features bytes
-dense.
-
-Why this way: the rows are held as plain arrays, as in the reservoir's State, so a projection can be written to a file
-as it is.
+A row costs O(r · features), for its distances to all r landmarks. Landmarks take
+8 · r · features bytes if dense. They are plain arrays, as in the reservoir's State, so a projection
+can be written to a file as it is.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import WIDEST, at_least, csr, finite, shaped, within
 from stream_dr.projection import check_width
-from stream_dr.solve.neighbours import distances, fit_width, middle, norms, shifted
+from stream_dr.rows.block import Rows
+from stream_dr.solve.neighbours import column_medians, distance_chunks, fit_width, shifted, squared_norms
 from stream_dr.statistics.protocol import nested_state
 
 
 @nested_state
 class Kept(NamedTuple):
-    """The landmarks: values (r, features), or CSR values (entries,) with indices and indptr; width: features.
+    """Landmarks as plain arrays.
 
-    middle: (features,) what sparse rows are shifted by before distances. same: squared distance up to which a row is a
-    landmark, 1e-10 of how far landmarks are from their middle: what a map makes of a row differs in its last digits with the
-    rows that come with it.
+    Attributes
+    ----------
+    values : (r, features) float64, or (entries,) for CSR
+    indices, indptr : arrays or None
+        Those of CSR rows. None for dense rows.
+    width : int
+        Number of features.
+    middle : (features,) float64
+        Shift of sparse rows before distances are computed.
+    same : float
+        Squared distance up to which a row is a landmark.
     """
 
     values: np.ndarray
@@ -40,7 +47,10 @@ class Kept(NamedTuple):
     same: float = 0.0
 
     def check(self) -> int:
-        """The number of landmarks. Raises DamagedFile unless their arrays are rows of `width` features."""
+        """Return the number of landmarks.
+
+        Raises DamagedFile unless their arrays are rows of `width` features.
+        """
         within(self, 0, WIDEST, "width")
         rows = len(self.values) if self.indptr is None else max(len(self.indptr) - 1, 0)
         csr(self, rows, self.width)
@@ -50,42 +60,50 @@ class Kept(NamedTuple):
         return rows
 
     @property
-    def rows(self) -> Any:
-        """(r, features) ndarray or CSR."""
+    def rows(self) -> Rows:
+        """Landmarks (r, features), ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         shape = (len(self.indptr) - 1, self.width)
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=shape)
 
 
-def kept(rows: Any) -> Kept:
-    """Rows (r, features) as plain arrays."""
+def to_landmarks(rows: Rows) -> Kept:
+    """Return rows (r, features) as landmarks."""
     if not rows.shape[0]:
-        by, same = np.zeros(rows.shape[1]), 0.0
+        medians, same = np.zeros(rows.shape[1]), 0.0
     else:
-        by = middle(rows)
-        same = 1e-20 * float(norms(shifted(rows, by)).mean())
+        medians = column_medians(rows)
+        # 1e-10 of the landmarks' distance from their medians. What a feature map makes of a row
+        # differs in its last digits with the rows that come with it.
+        same = 1e-20 * float(squared_norms(shifted(rows, medians)).mean())
     if sp.issparse(rows):
-        return Kept(rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], by, same)
+        return Kept(
+            rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], medians, same
+        )
     return Kept(rows, None, None, rows.shape[1], np.zeros(0), same)
 
 
 def of_variance_1(places: np.ndarray) -> np.ndarray:
-    """Places (r, components) divided by their standard deviation along each component; a constant one stays."""
+    """Return places (r, components) divided by their standard deviation along each component.
+
+    Constant components stay as they are.
+    """
     if not len(places):
         return places
-    spread = places.std(axis=0)
-    return places / np.where(spread > 1e-9 * np.abs(places).max(axis=0), spread, 1.0)
+    deviations = places.std(axis=0)
+    return places / np.where(deviations > 1e-9 * np.abs(places).max(axis=0), deviations, 1.0)
 
 
-Rule = Callable[[Any, np.ndarray], np.ndarray]
-"""Places (rows, components) of rows at squared distances (rows, r) from the landmarks."""
+Rule = Callable[[Rows, np.ndarray], np.ndarray]
+"""Function of rows and their squared distances (rows, r) that returns places (rows, components)."""
 
 
-def placed(landmarks: Kept, places: np.ndarray, X: Any, rule: Rule) -> np.ndarray:
-    """Places (rows, components) of rows X: a landmark's own for a row that equals one, else the method's rule.
+def placed(landmarks: Kept, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:
+    """Return the places (rows, components) of rows X.
 
-    Raises WidthMismatch.
+    A row that equals a landmark gets the landmark's place, any other the place by `rule`. Raises
+    WidthMismatch.
     """
     if sp.issparse(X):
         X = fit_width(X, landmarks.width)
@@ -93,7 +111,8 @@ def placed(landmarks: Kept, places: np.ndarray, X: Any, rule: Rule) -> np.ndarra
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out
-    for part, squared in distances(X, landmarks.rows, landmarks.middle):
+
+    for part, squared in distance_chunks(X, landmarks.rows, landmarks.middle):
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]

@@ -1,6 +1,7 @@
-"""nearest_mean: the class whose mean is nearest, by which a projection is judged while it learns and when it is evaluated.
+"""Nearest mean: classify rows by the class whose mean is nearest.
 
-Cost: O(rows p) for means, O(rows k p) for distances of rows (rows, p) to k means.
+Models are judged by it while they learn, and so is a projection when it is evaluated. Means cost
+O(rows p). Distances of rows (rows, p) to k means cost O(rows k p).
 """
 
 import numpy as np
@@ -10,27 +11,38 @@ from stream_dr.rows.block import Rows
 
 
 def means_by_class(Z: Rows, codes: np.ndarray, labels: int) -> np.ndarray:
-    """Means (labels, p) of rows Z (rows, p), dense or CSR, by their codes (rows,) below `labels`; NaN where none is."""
+    """Return the mean (labels, p) of each class of rows Z (rows, p), dense or CSR.
+
+    codes: (rows,) class of each row, below `labels`. A class without rows has NaN.
+    """
     rows = len(codes)
     indicator = sp.csr_matrix((np.ones(rows), (codes, np.arange(rows))), shape=(labels, rows))
     sums = indicator @ Z
     counts = np.bincount(codes, minlength=labels)[:, None]
+    # Classes without rows are 0 / 0.
     with np.errstate(invalid="ignore"):
         return np.asarray((sums.toarray() if sp.issparse(sums) else sums) / counts)
 
 
 def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
-    """(rows, points) squared Euclidean distances, never negative; infinite for points that are not finite."""
+    """Return the squared Euclidean distances (rows, points), never negative.
+
+    Infinite for points that are not finite.
+    """
     products = Z @ points.T
     products = products.toarray() if sp.issparse(products) else np.asarray(products)
-    apart = _squares(Z)[:, None] + _squares(points) - 2.0 * products
-    return np.where(np.isnan(apart), np.inf, np.maximum(apart, 0.0))
+    squared = _squares(Z)[:, None] + _squares(points) - 2.0 * products
+    return np.where(np.isnan(squared), np.inf, np.maximum(squared, 0.0))
 
 
 def nearest(Z: Rows, means: np.ndarray) -> np.ndarray:
-    """Codes (rows,) of the means (labels, p) nearest to rows Z (rows, p); the first where several are."""
+    """Return the code (rows,) of the mean nearest to each row.
+
+    Z: (rows, p). means: (labels, p). The first of several means at the same distance is taken.
+    """
     return np.argmin(squared_distances(Z, means), axis=1)
 
 
 def _squares(Z: Rows) -> np.ndarray:
+    """Return the squared length (rows,) of each row."""
     return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)

@@ -1,16 +1,13 @@
-"""Orientation: keep a projection's components comparable with those of the one before it (mathematics §9).
+"""Orientation: make a projection's components comparable with the previous projection's.
 
-An eigenvector's sign is arbitrary, and two of nearly equal eigenvalue may come out swapped. `orient` picks the signs
-and, among components whose eigenvalues are within 5 % of one another, the order that agree best with the predecessor;
-`alignment` is the least-squares map between the two, which carries what rotation is left.
+An eigenvector's sign is arbitrary, and two of nearly equal eigenvalue may come out swapped.
+`orient` picks the signs and, among components whose eigenvalues are within 5 % of one another, the
+order that agrees best with the previous projection. `alignment` is the least-squares map between
+the two, which carries the rest of the rotation [mathematics §9].
 
-Two components agree as far as what they project rows to is correlated: wᵀ Cxx w'. The loadings' own inner product would be
-that of the features of least variance, whose loadings are largest where Cxx is inverted and mostly noise.
-
-Cost: O(d p q) for the overlap of (d, q) with (d, p), and Cxx times p + q columns.
-
-Why this way: order is changed only where the eigenvalues do not decide it, so components stay sorted wherever that
-means anything; the very first projection makes its largest loading positive.
+Two components w and w' agree as far as the rows' projections onto them are correlated, wᵀ Cxx w',
+where Cxx is the scatter of the rows. It costs O(d p q) for the overlap of (d, q) with (d, p), and
+Cxx times p + q columns.
 """
 
 from collections.abc import Callable
@@ -19,24 +16,35 @@ from typing import Any
 import numpy as np
 
 Product = Callable[[np.ndarray], np.ndarray]
-"""Columns (features, m) → Cxx @ columns, up to a factor."""
+"""Function of columns (features, m) that returns Cxx @ columns, up to a factor."""
 
 GAP = 0.05
-"""Relative distance of two eigenvalues below which their order is not decided by them."""
+"""Relative distance of two eigenvalues below which they do not decide the order."""
 
 
 def orient(
-    loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None, spread: Product | None = None
+    loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None, product: Product | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """An order (p,) int and signs (p,) ±1.0 such that loadings[:, order] * signs agrees with `previous`.
+    """Return the order and signs in which components agree best with `previous`.
 
-    loadings: (d, p) float64. eigenvalues: (p,). previous: (d', q) float64 or None; missing rows count as 0. spread: the
-    product with Cxx, by which they are compared; None: the loadings themselves are.
+    Returns order (p,) int and signs (p,) of ±1.0, to be used as loadings[:, order] * signs.
+
+    Parameters
+    ----------
+    loadings : (d, p) float64
+    eigenvalues : (p,)
+    previous : (d', q) float64 or None
+        Previous loadings. Missing rows count as 0. If None, the largest entry of each component is
+        made positive.
+    product : callable or None
+        Product with Cxx, by which components are compared. If None, the loadings themselves are.
     """
     p = loadings.shape[1]
-    cosines = _cosines(previous, loadings, spread) if previous is not None else np.zeros((0, p))
+    cosines = _cosines(previous, loadings, product) if previous is not None else np.zeros((0, p))
     order = _order(cosines, eigenvalues)
-    towards, shared = np.zeros(p), min(cosines.shape)
+
+    shared = min(cosines.shape)
+    towards = np.zeros(p)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
     if not towards.all():
         towards = np.where(towards != 0, towards, largest_entries(loadings)[order])
@@ -44,59 +52,77 @@ def orient(
 
 
 def largest_entries(loadings: np.ndarray) -> np.ndarray:
-    """Each column's entry of largest size (p,), the first of several; of no rows 0. Two passes over (d, p), no copy."""
+    """Return the entry of largest size (p,) of each column of loadings (d, p).
+
+    The first of several of the same size is taken. It is 0 if there are no rows. Costs two passes
+    and no copy.
+    """
     if len(loadings) == 0:
         return np.zeros(loadings.shape[1])
-    low, high = _down(np.minimum, loadings), _down(np.maximum, loadings)
+    low = _column_extremes(np.minimum, loadings)
+    high = _column_extremes(np.maximum, loadings)
     largest = np.where(high > -low, high, low)
     for j in np.flatnonzero(high == -low):
         largest[j] = loadings[np.abs(loadings[:, j]).argmax(), j]
     return largest
 
 
-def _down(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
-    """Each column's extreme (columns,), of at least one row.
-
-        Some rows of a C-ordered array are taken as one long one first: numpy goes down it row by row, and for few
-    columns spends nearly all of its time on beginning each row.
-    """
+def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
+    """Return the extreme (columns,) of each column of an array of one row or more."""
     rows, columns = array.shape
     if not array.flags.c_contiguous or not columns:
         return np.asarray(extreme.reduce(array, axis=0))
+
+    # Several rows are first taken as one long row. numpy reduces row by row, and with few columns
+    # it would spend nearly all of its time on starting rows.
     together = min(rows, max(1, 256 // columns))
     whole = rows // together * together
     long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)
     return np.asarray(extreme.reduce(np.concatenate([long, array[whole:]]), axis=0))
 
 
-def oriented(projection: Any, previous: Any, spread: Product | None = None) -> Any:
-    """`projection` with its components in the order and with the signs of `previous`; as it is where it has none to choose.
+def loadings_of(projection: object) -> np.ndarray | None:
+    """Return the loadings (features, components) of a projection, or None if it is not linear."""
+    loadings: np.ndarray | None = getattr(projection, "loadings", None)
+    return loadings
 
-    spread: the product with Cxx of the rows it was solved from; loadings are compared by it. Landmarks (reservoir methods)
-    are compared by their places with those that `previous` gives the same rows: O(r² · features).
+
+def oriented(projection: Any, previous: Any, product: Product | None = None) -> Any:
+    """Return `projection` with the order and the signs of the components of `previous`.
+
+    A projection without loadings and without places is returned as it is. Places of landmarks
+    (reservoir methods) are compared with the places where `previous` puts the same rows, which
+    costs O(r² · features).
+
+    product: product with Cxx of the rows that the projection was solved from. Loadings are compared
+    by it.
     """
     now, before = _compared(projection, previous)
     if now is None or not hasattr(projection, "oriented"):
         return projection
-    order, signs = orient(now, projection.eigenvalues, before, spread if hasattr(projection, "loadings") else None)
+    by_product = product if loadings_of(projection) is not None else None
+    order, signs = orient(now, projection.eigenvalues, before, by_product)
     return projection.oriented(order, signs)
 
 
 def places(previous: Any, projection: Any) -> np.ndarray:
-    """Where each column of the rows that `previous` is of stands among those that `projection` is of, (columns then,)
-    int64: by name where a feature map names the columns that it makes, else by number. Those that are gone come after all
-    others."""
+    """Return the index in `projection` of each feature of `previous`.
+
+    Returns (previous features,) int64. Features match by name if a feature map names the columns
+    that it makes, and otherwise by number. Features that `projection` lacks come after all others.
+    """
     old, new = getattr(previous, "feature_names", None), getattr(projection, "feature_names", None)
     if old is None or new is None:
         return np.arange(len(previous.loadings))
     at = {name: number for number, name in enumerate(new)}
     for name in old:
-        at.setdefault(name, len(at))  # one that is gone
+        # A feature that `projection` lacks.
+        at.setdefault(name, len(at))
     return np.array([at[name] for name in old], dtype=np.int64)
 
 
 def placed(array: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """An array's rows at other places (rows,), zeros between them."""
+    """Return an array with its rows moved to the indices `at` (rows,), and zeros between them."""
     if np.array_equal(at, np.arange(len(array))):
         return array
     moved = np.zeros((int(at.max(initial=-1)) + 1, *array.shape[1:]))
@@ -105,13 +131,19 @@ def placed(array: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _compared(projection: Any, previous: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Columns, one a component, that tell how the two agree: loadings, or the landmarks' places."""
-    loadings = getattr(projection, "loadings", None)
+    """Return the columns, one a component, by which both projections are compared.
+
+    They are the loadings, or the places of the landmarks. Both are None if the projection has
+    neither. The second is None if `previous` cannot be compared.
+    """
+    loadings = loadings_of(projection)
     if loadings is not None:
-        before = getattr(previous, "loadings", None)
+        before = loadings_of(previous)
         if before is None:
             return loadings, None
-        return loadings, placed(before, places(previous, projection))[: len(loadings)]  # but for columns that are gone
+        # Features that `projection` lacks are dropped.
+        return loadings, placed(before, places(previous, projection))[: len(loadings)]
+
     inner, last = getattr(projection, "inner", projection), getattr(previous, "inner", previous)
     landmarks = getattr(inner, "places", None)
     if landmarks is None or getattr(last, "places", None) is None:
@@ -120,30 +152,36 @@ def _compared(projection: Any, previous: Any) -> tuple[np.ndarray | None, np.nda
 
 
 def alignment(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
-    """The map (q, p) that minimises ‖old · map − new‖, and that norm relative to ‖new‖.
+    """Return the map (q, p) that minimises ‖old · map − new‖, and that norm relative to ‖new‖.
 
-    old: (d', q), new: (d, p) float64; missing rows count as 0. 0 means new lies in old's span, 1 that nothing of it
-    does.
+    old: (d', q) float64. new: (d, p) float64. Missing rows count as 0. The norm is 0 if new lies in
+    the span of old, and 1 if it is orthogonal to it.
     """
     old, new = _same_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
         return np.zeros((old.shape[1], new.shape[1])), 1.0
+
     scales = column_norms(old)
     scales[scales == 0] = 1.0
-    found = np.linalg.lstsq(old.T @ old / np.outer(scales, scales), old.T @ new / scales[:, None], rcond=None)[0]
-    found /= scales[:, None]
-    left = float(np.linalg.norm(old @ found - new))
+    mapping = np.linalg.lstsq(old.T @ old / np.outer(scales, scales), old.T @ new / scales[:, None], rcond=None)[0]
+    mapping /= scales[:, None]
+
+    rest = float(np.linalg.norm(old @ mapping - new))
     size = float(np.linalg.norm(new))
-    return found, left / size if size else 0.0
+    return mapping, rest / size if size else 0.0
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:
-    """Lengths (columns,) of the columns of (rows, columns): np.linalg.norm's, in a third of the time."""
+    """Return the length (columns,) of each column of an array (rows, columns)."""
+    # A third of the time of np.linalg.norm.
     return np.sqrt(np.einsum("ij,ij->j", array, array))
 
 
 def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """A permutation that moves a component only to a place whose eigenvalue is within GAP of its own."""
+    """Return the order (p,) of components that agrees best with the previous ones.
+
+    A component moves only to a place whose eigenvalue is within GAP of its own.
+    """
     from scipy.optimize import linear_sum_assignment
 
     q, p = cosines.shape
@@ -158,14 +196,21 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     return order
 
 
-def _cosines(old: np.ndarray, new: np.ndarray, spread: Product | None = None) -> np.ndarray:
-    """(q, p) cosines of the angles between columns; with `spread` correlations of what rows are projected to by them."""
+def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -> np.ndarray:
+    """Return the cosines (q, p) of the angles between columns of old and new.
+
+    With `product`, they are the correlations of the rows' projections onto these columns.
+    """
     old, new = _same_rows(old, new)
-    if spread is None:
+    if product is None:
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
-    both, q = np.hstack([old, new]), old.shape[1]
-    products = both.T @ spread(both)
+
+    # The loadings' own inner product would be that of the features of least variance. Where Cxx is
+    # inverted their loadings are the largest, and mostly noise.
+    both = np.hstack([old, new])
+    q = old.shape[1]
+    products = both.T @ product(both)
     lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
     sizes = np.outer(lengths[:q], lengths[q:])
     return products[:q, q:] / np.where(sizes > 0, sizes, 1.0)

@@ -9,8 +9,6 @@ Why this way: rows are never read again; the rotations r are what transforms cen
 Deflating S alone (not Cxx) is enough, because r is made orthogonal to the earlier loadings ℓ.
 """
 
-from typing import Any
-
 import numpy as np
 
 from stream_dr.solve.spectral import EPS, left_singular
@@ -19,15 +17,27 @@ _SMALLEST = 1e-12
 """A component whose covariance is below this share of the first one's is rounding."""
 
 
-def rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Rotations r (features, p) and squared covariances σ² (p,), p ≤ most.
+def rotations(
+    spread: np.ndarray, cross: np.ndarray, most: int, noise: np.ndarray | float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rotations r (features, p) and squared covariances σ² (p,).
 
-    spread: (features, features) Cxx or (features,) its diagonal. cross: (features, k) Cxy. ‖w‖ = 1, not ‖r‖; the largest
-    entry of w is positive. noise: (features,) sizes up to which a column's covariances are rounding. Stops where nothing
-    of S, or no variance along r, is left but rounding.
+    Stops early if the rest of S, or the variance along r, is only rounding.
+
+    Parameters
+    ----------
+    spread : (features, features) or (features,)
+        Cxx or its diagonal.
+    cross : (features, k)
+        Cxy. ‖w‖ = 1, not ‖r‖, and the largest entry of w is positive.
+    most : int
+        Maximum number of components p.
+    noise : (features,) or float
+        Size up to which a column's covariances are rounding.
     """
-    S, largest = cross.copy(), 0.0
-    found: list[np.ndarray] = []
+    S = cross.copy()
+    largest = 0.0
+    vectors: list[np.ndarray] = []
     loads: list[np.ndarray] = []
     sizes: list[float] = []
     for _ in range(most):
@@ -35,24 +45,29 @@ def rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: Any = 0.0
         w, sigma = _leading(S)
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
+
         r = w.copy()
-        for load, earlier in zip(loads, found, strict=True):
+        for load, earlier in zip(loads, vectors, strict=True):
             r -= (load @ r) * earlier
         c = spread @ r if spread.ndim == 2 else spread * r
         t = float(r @ c)
         if t <= len(r) * EPS * largest * float(r @ r):
             break
+
         largest = max(largest, t / float(r @ r))
         load = c / t
         S -= np.outer(load, r @ S)
-        found.append(r)
+        vectors.append(r)
         loads.append(load)
         sizes.append(sigma)
-    return np.array(found).reshape(len(found), len(cross)).T, np.array(sizes) ** 2
+    return np.array(vectors).reshape(len(vectors), len(cross)).T, np.array(sizes) ** 2
 
 
 def _leading(S: np.ndarray) -> tuple[np.ndarray, float]:
-    """Leading left singular vector (features,), its largest entry positive, and the singular value."""
+    """Return the leading left singular vector (features,) and its singular value.
+
+    The largest entry of the vector is positive.
+    """
     vectors, values = left_singular(S)
     if len(values) == 0:
         return np.zeros(len(S)), 0.0

@@ -1,10 +1,9 @@
-"""Rounding: what in a state's centred sums is no more than rounding [mathematics §3, rules 1 and 3].
+"""Rounding: bounds below which parts of a state's centred sums are noise.
 
-A centred sum is as exact as the means it was formed with: its error grows with how far from zero the rows were (`shift`)
-and with what unlearning has cancelled (`lost`). Below that a column does not vary, an eigenvalue is zero, a cross sum says
-nothing; treating it as more makes components of noise.
-
-Why this way: every solver asks the same three questions, so the constants stand here once.
+A centred sum is as exact as the means that it was formed with. Its error grows with the distance of
+the rows from zero (`shift`) and with the cancellation by unlearning (`lost`). Below that error a
+column does not vary, an eigenvalue is zero, and a cross sum means nothing. Components made of it
+would be noise [mathematics §3, rules 1 and 3].
 """
 
 from typing import NamedTuple
@@ -16,10 +15,16 @@ from stream_dr.solve.spectral import EPS
 
 
 class Rounding(NamedTuple):
-    """How exact the sums are.
+    """Exactness of the sums.
 
-    shift: (features,) √N·|x̄|, how far from zero the rows were. lost: relative error of the scatter that unlearning has
-    left (0: nothing was unlearned). cancelled: √(N before / N now), by which that left more in the cross sums.
+    Attributes
+    ----------
+    shift : (features,) float64
+        √N·|x̄|, the distance of the rows from zero.
+    lost : float
+        Relative error of the scatter by unlearning. 0 if nothing was unlearned.
+    cancelled : float
+        √(N before / N now), the factor by which unlearning raised the error of the cross sums.
     """
 
     shift: np.ndarray
@@ -27,53 +32,60 @@ class Rounding(NamedTuple):
     cancelled: float = 1.0
 
     def varying(self, diagonal: np.ndarray) -> np.ndarray:
-        """Mask (features,) of the columns whose scatter, diagonal (features,), is more than a constant's rounding."""
+        """Return the mask (features,) of the columns that vary.
+
+        diagonal: (features,) scatter of each column. That of a constant column is only rounding.
+        """
         return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
 
     def floor(self, diagonal: np.ndarray) -> float:
-        """Eigenvalues of the scatter at or below this are rounding: eps·‖√N x̄‖·√(tr Cxx), and what was lost.
+        """Return the size up to which eigenvalues of the scatter are rounding.
 
-        Smaller than the rank cut unless the rows' offset is large beside their spread; there it keeps directions in
-        which no row differs from passing for small ones.
+        It is eps·‖√N x̄‖·√(tr Cxx) plus the part lost by unlearning. It is below the rank cut unless
+        the rows' offset is large beside their standard deviation. diagonal: (features,).
         """
         total = float(diagonal.sum())
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
     def cross_floor(self, target_size: float, diagonal: np.ndarray) -> float:
-        """Cross sums of at most this norm are rounding, as all of them are when every row is of one class (rule 3).
+        """Return the norm up to which cross sums are rounding (rule 3).
 
-        target_size: √(tr HᵀH) of what the rows were multiplied with, not centred.
+        If every row is of one class, all cross sums are. target_size: √(tr HᵀH) of the factor H that
+        rows were multiplied by, not centred.
         """
-        spread, offset = float(np.sqrt(diagonal.sum())), float(np.abs(self.shift).max(initial=0.0))
+        spread = float(np.sqrt(diagonal.sum()))
+        offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
         return float(scale * self.cancelled * target_size)
 
     def noise(self, diagonal: np.ndarray) -> np.ndarray:
-        """What each column's cross sums (features,) with targets of size 1 may be off by, measured by its own size."""
+        """Return the error (features,) of each column's cross sums with targets of size 1.
+
+        It is relative to the size of the column itself.
+        """
         own = 1e-12 * np.sqrt(np.count_nonzero(self.varying(diagonal)) * diagonal) + 8 * EPS * np.abs(self.shift)
         return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
 
     def cleaned(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Cross sums (features, k) with zeros for the columns that show nothing but rounding. O(d k).
-
-        Beside columns of small scale the rounding of a large one would else be taken for what they show.
-        """
+        """Return cross sums (features, k) with zeros for columns of rounding only. Costs O(d k)."""
+        # Beside columns of small scale, the rounding of a large one would pass for a signal.
         shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Cross sums (features, k) turned to (features, r), r ≤ k, without the combinations of targets that are rounding.
+        """Return cross sums rotated to (features, r), r ≤ k, without rounding.
 
-        M Mᵀ stays what it was, less rounding. Every column is measured by rounding of its own size, so that what shows in
-        columns of small scale only is kept beside large ones, to as many digits. O(d k min(d, k)).
+        Combinations of targets that are rounding are dropped, so M Mᵀ stays the same for the cross
+        sums M. Each column is measured by rounding of its own size, so signals in columns of small
+        scale stay beside large ones. Costs O(d k min(d, k)).
         """
         varying = self.varying(diagonal)
         noise = self.noise(diagonal)[varying]
         _, values, targets = singular(cross[varying] / noise[:, None])
-        kept = values > max(target_size, EPS * max(cross.shape) * float(values.max(initial=0.0)))
-        return cross if kept.sum() == cross.shape[1] else cross @ targets[kept].T
+        real = values > max(target_size, EPS * max(cross.shape) * float(values.max(initial=0.0)))
+        return cross if real.sum() == cross.shape[1] else cross @ targets[real].T
 
 
 def exact_rounding(features: int) -> Rounding:
-    """Rounding of sums whose rows lay about zero."""
+    """Return the rounding of sums of rows about zero."""
     return Rounding(np.zeros(features))

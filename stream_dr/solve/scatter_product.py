@@ -12,7 +12,6 @@ itself at 1,000 rows a block. Dense rows are centred before the product, a chunk
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,11 +20,11 @@ from stream_dr.compiled import compiled, readonly
 from stream_dr.rows.block import Block
 
 CHUNK = 1 << 20
-"""Values of a dense block that are centred at once (8 MB)."""
+"""Maximum number of values of a dense block to centre at a time (8 MB)."""
 
 
 class ScatterProduct:
-    """Adds up A P block by block.
+    """Sum of A P over blocks.
 
     mean: (features,) x̄. columns: (features, r) P. scale: (features,) or None: with it, A is diag(scale) A diag(scale), the
     scatter of standardised features. threads: they take the blocks in turn, each into a (features, r) sum of its own, so
@@ -49,7 +48,10 @@ class ScatterProduct:
             self._pool.shutdown()
 
     def add(self, block: Block, weights: np.ndarray | None = None) -> None:
-        """Add one block's rows (rows, ≤ features), weighted by `weights` (rows,) where given."""
+        """Add the rows (rows, ≤ features) of one block.
+
+        weights: (rows,), or None for weights of 1.
+        """
         if self._pool is None:
             self._parts[0].add(block, weights)
             return
@@ -59,7 +61,7 @@ class ScatterProduct:
         self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
-        """A P (features, r) float64."""
+        """Return A P (features, r) float64."""
         for turn in range(len(self._parts)):
             self._wait(turn)
         out = self._parts[0].result()
@@ -74,7 +76,7 @@ class ScatterProduct:
 
 
 class _Part:
-    """The product of some of the blocks. One owner."""
+    """Product of some of the blocks, owned by one thread at a time."""
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
         self._mean, self._columns = mean, columns
@@ -90,10 +92,10 @@ class _Part:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """A P of these blocks, not scaled."""
+        """Return A P of these blocks, not scaled."""
         return self._out - np.outer(self._mean, self._total)
 
-    def _add_sparse(self, X: Any, weights: np.ndarray | None) -> None:
+    def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
         w = np.ones(X.shape[0]) if weights is None else weights
         rows = map(readonly, (X.indptr, X.indices, X.data, w))
         _sparse(*rows, self._columns, self._shift, self._out, self._total)
@@ -106,12 +108,19 @@ class _Part:
             if weights is not None:
                 z *= weights[at : at + rows, None]
             self._out += centred.T @ z
-        # centred on both sides already: nothing is left for the closing rank-one term
+        # Centred on both sides already, so the closing rank-one term gets nothing.
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _sparse(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
-    """Adds Xᵀ(w ∘ Z) to out and wᵀZ to total, row by row, Z's row in cache."""
+    """Add Xᵀ(w ∘ Z) to out and wᵀZ to total, row by row.
+
+    indptr: (rows + 1,).
+    indices, data: (entries,).
+    weights: (rows,).
+    columns, out: (features, r).
+    shift, total: (r,).
+    """
     r = columns.shape[1]
     z = np.empty(r)
     for i in range(len(indptr) - 1):

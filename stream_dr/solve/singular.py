@@ -1,6 +1,7 @@
-"""singular: singular values of what is finite.
+"""Singular values of finite matrices.
 
-Why this way: LAPACK's factorisation does not end on some matrices that hold an infinity, as sums of huge numbers may.
+LAPACK's factorisation does not return for some matrices that have an infinity, and sums of huge
+numbers may have one.
 """
 
 import numpy as np
@@ -9,9 +10,10 @@ from stream_dr.errors import NotFinite
 
 
 def singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Left singular vectors (m, r), singular values (r,) and right ones (r, k) of (m, k), r = min(m, k).
+    """Return the thin singular value decomposition of a matrix (m, k).
 
-    Raises NotFinite.
+    Returns left singular vectors (m, r), singular values (r,) and right singular vectors (r, k), for
+    r = min(m, k). Raises NotFinite if the matrix is not finite.
     """
     if not np.isfinite(matrix).all():
         raise NotFinite("sums of the rows are so large that they overflow: there is no solution. Scale the rows.")

@@ -1,10 +1,11 @@
-"""Symmetric eigenproblems and thin singular value decompositions, with one rank cut and one convention for signs.
+"""Symmetric eigenproblems and thin singular value decompositions.
 
-Everything is float64, largest first. An eigenvalue is kept when it is above `order · eps` of the largest: below that it
-is the rounding of the sums it was computed from.
+All share one rank cut and one convention for signs. Everything is float64, largest first. An
+eigenvalue counts if it is above m · eps of the largest, for a matrix of order m. Below that it is
+the rounding of the sums it was computed from.
 
-Why this way: numpy's drivers release the GIL and give the same bits for the same input; what differs between libraries
-(order, sign, what counts as zero) is fixed here once, so no solver decides it again.
+numpy's drivers release the GIL and give the same bits for the same input. Order, sign and what
+counts as zero differ between libraries, so they are fixed here and no solver decides them again.
 """
 
 from itertools import pairwise
@@ -16,12 +17,14 @@ from stream_dr.solve.orientation import largest_entries
 from stream_dr.solve.singular import singular
 
 EPS = float(np.finfo(np.float64).eps)
+"""Distance from 1 to the next float64."""
 
 
-def symmetric(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of a positive semidefinite matrix (m, m) above the rank cut: values (r,), vectors (m, r). O(m³).
+def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenpairs of a positive semidefinite matrix (m, m) above the rank cut.
 
-    floor: eigenvalues at or below it are rounding too, whatever the largest is.
+    Returns values (r,), largest first, and vectors (m, r). Eigenvalues at or below `floor` count as
+    rounding too. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -30,48 +33,60 @@ def symmetric(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.nd
 
 
 def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
-    """Where eigenvalues (m,) of a positive semidefinite (m, m) matrix are rounding and no more [mathematics §3, rule 1]."""
+    """Return the size up to which eigenvalues are only rounding [mathematics §3, rule 1].
+
+    values: all eigenvalues (m,) of a positive semidefinite matrix (m, m).
+    """
     return max(floor, len(values) * EPS * max(float(values.max(initial=0.0)), 0.0))
 
 
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Left singular vectors (m, r) and singular values (r,) of (m, k), r ≤ min(m, k), above the rank cut.
+    """Return left singular vectors (m, r) and singular values (r,) above the rank cut.
 
-    O(m k min(m, k)). A large tall matrix goes through its Gram matrix (k, k), which is faster than a QR, where its rank
-    is plain to see there; otherwise LAPACK's factorisation, which squares neither side.
+    matrix: (m, k), so r ≤ min(m, k). Costs O(m k min(m, k)).
     """
     m, k = matrix.shape
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
-    found = _by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
-    if found is None:
+
+    # The Gram matrix (k, k) of a large tall matrix is faster than a QR, and good enough if its rank
+    # is plain. LAPACK's factorisation of the matrix itself squares nothing.
+    pairs = _by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
+    if pairs is None:
         vectors, values, _ = singular(matrix)
-        found = vectors, values
-    vectors, values = found
+    else:
+        vectors, values = pairs
+
     r = int(np.count_nonzero(values > max(m, k) * EPS * values[:1].sum()))
     return vectors[:, :r], values[:r]
 
 
 def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """The same as U = Q u, M = Q R by two Gram steps (CholeskyQR2: orthogonal to 1e-15), R = u s vᵀ. O(4 m k²).
+    """Return left singular vectors and values from the Gram matrix, or None.
 
-    None where a singular value lies below 1e-5 of the largest and is not rounding of zero: squared, it would lose digits.
+    The matrix M is factorised as Q R by two Gram steps (CholeskyQR2), which leaves Q orthogonal to
+    1e-15. With R = u s vᵀ the vectors are Q u. Costs O(4 m k²).
+
+    None if a singular value lies below 1e-5 of the largest and is not the rounding of zero. Squared,
+    it would lose digits.
     """
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
-    kept = values > 1e-10 * values[-1]
-    if not kept.any() or (~kept & (values > 1e-13 * values[-1])).any():
+    nonzero = values > 1e-10 * values[-1]
+    if not nonzero.any() or (~nonzero & (values > 1e-13 * values[-1])).any():
         return None
-    roots = np.sqrt(values[kept])
-    first = matrix @ (vectors[:, kept] / roots)
+
+    roots = np.sqrt(values[nonzero])
+    first = matrix @ (vectors[:, nonzero] / roots)
     lower = np.linalg.cholesky(first.T @ first)
     u, s, _ = singular(lower.T * roots)
     return first @ solve_triangular(lower, u, lower=True, trans="T", check_finite=False), s
 
 
-def algebraic(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of a symmetric indefinite matrix (m, m), by algebraic value, without those that are rounding. O(m³).
+def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenpairs of a symmetric indefinite matrix (m, m), by algebraic value.
 
-    floor: eigenvalues of at most this size are rounding too.
+    Returns values (r,), largest first, and vectors (m, r). Eigenvalues within rounding of zero, and
+    those of at most size `floor`, are dropped. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -79,19 +94,25 @@ def algebraic(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.nd
     return values[keep], vectors[:, keep]
 
 
-def canonical(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Loadings (features, components) with every set of equal eigenvalues (components,) turned to a basis of its own.
+def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    """Return loadings with each set of equal eigenvalues turned to a basis of its own.
 
-    In an eigenspace of several dimensions any basis is as good, and which one comes out is decided by rounding (LDA of
-    perfectly separated classes has only eigenvalues 1). Here the first vector of such a set is the one that carries all of
-    the space's largest row, the next all that is left of the next largest, and so on: a pivoted QR, O(d m²) for m equal
-    eigenvalues. Equal: closer than 1e-9 of themselves, or than rounding of the largest.
+    loadings: (features, components). eigenvalues: (components,). In an eigenspace of several
+    dimensions every basis is as good, and rounding decides which one a solver returns. LDA of
+    perfectly separated classes, for example, has only eigenvalues 1.
+
+    The basis is that of a pivoted QR. Its first vector carries all of the largest row of the space,
+    the next one all that remains of the next largest, and so on. Costs O(d m²) for d features and m
+    equal eigenvalues. Eigenvalues are equal if they differ by less than 1e-9 of themselves, or by
+    less than the rounding of the largest.
     """
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
     if not equal.any():
         return loadings
-    out, bounds = loadings.copy(), [0, *(np.flatnonzero(~equal) + 1).tolist(), len(eigenvalues)]
+
+    out = loadings.copy()
+    bounds = [0, *(np.flatnonzero(~equal) + 1).tolist(), len(eigenvalues)]
     for start, stop in pairwise(bounds):
         if stop - start > 1:
             rotation, _, _ = qr(loadings[:, start:stop].T, mode="economic", pivoting=True)
@@ -99,8 +120,11 @@ def canonical(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     return out
 
 
-def signed(loadings: np.ndarray) -> np.ndarray:
-    """Loadings (features, components), C-ordered, each column's entry of largest size made positive."""
+def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
+    """Return C-ordered loadings with the largest entry of each column made positive.
+
+    loadings: (features, components). The largest entry is the one of largest size.
+    """
     if loadings.size == 0:
         return np.ascontiguousarray(loadings)
     return np.ascontiguousarray(loadings * np.where(largest_entries(loadings) < 0, -1.0, 1.0))

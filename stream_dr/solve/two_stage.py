@@ -23,7 +23,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpocon
 
 from stream_dr.solve.rounding import Rounding, exact_rounding
-from stream_dr.solve.spectral import EPS, left_singular, rank_cut, signed, symmetric
+from stream_dr.solve.spectral import EPS, left_singular, rank_cut, semidefinite_eigenpairs, with_fixed_signs
 
 _SMALLEST = 1e-10
 """Components with an eigenvalue below this share of the first are left out [mathematics §3, rule 4]."""
@@ -35,32 +35,47 @@ WELL_CONDITIONED = 1e-5
 def two_stage(
     scatter: np.ndarray, xh: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Loadings (features, components) and eigenvalues (components,), largest first, signs fixed.
+    """Return loadings (features, components) and eigenvalues (components,), largest first.
 
-    scatter: (features, features) centred, or (features,) its diagonal. xh: (features, k). gamma ≥ 0: ridge, in the units
-    of scatter. rounding: how exact scatter is (None: its rows lay about zero). Components: at most min(rank, k).
+    There are at most min(rank, k) components. Their signs are fixed.
+
+    Parameters
+    ----------
+    scatter : (features, features) or (features,)
+        Centred Cxx, or its diagonal.
+    xh : (features, k)
+    gamma : float
+        Ridge ≥ 0, in the units of scatter.
+    rounding : Rounding or None
+        Exactness of scatter. None if its rows lay about zero.
     """
     rounding = rounding or exact_rounding(len(scatter))
     root, root_t = _root_diagonal(scatter, gamma, rounding) if scatter.ndim == 1 else _root(scatter, gamma, rounding)
     vectors, values = left_singular(root_t(xh))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
-    return signed(root(vectors[:, :p])), eigenvalues[:p]
+    return with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p]
 
 
 def condition(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
-    """Condition number of Cxx + γI on the part of the space that is kept; scatter (features, features). O(d³)."""
+    """Return the condition number of Cxx + γI on the range of Cxx.
+
+    scatter: (features, features). Costs O(d³).
+    """
     floor = 0.0 if rounding is None else rounding.floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
-    kept = values[values > rank_cut(values, floor)]
-    return float((kept[-1] + gamma) / (kept[0] + gamma)) if len(kept) else 1.0
+    nonzero = values[values > rank_cut(values, floor)]
+    return float((nonzero[-1] + gamma) / (nonzero[0] + gamma)) if len(nonzero) else 1.0
 
 
 Apply = Callable[[np.ndarray], np.ndarray]
 
 
 def _root_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """M = (diag + γ)^(−1/2) over the varying columns, 0 elsewhere, as the functions M· and Mᵀ·."""
+    """Return the functions M· and Mᵀ· for M = (diag + γ)^(−1/2).
+
+    M is 0 for columns that do not vary.
+    """
     varying = rounding.varying(diagonal)
     root = np.zeros((len(diagonal), 1))
     root[varying, 0] = 1.0 / np.sqrt(diagonal[varying] + gamma)
@@ -68,7 +83,7 @@ def _root_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tu
 
 
 def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """M with M Mᵀ = (Cxx + γI)⁻¹ on the kept part of the space, as the functions M· and Mᵀ·."""
+    """Return the functions M· and Mᵀ· for M with M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx."""
     varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
     rounding = rounding._replace(shift=rounding.shift[varying])
@@ -86,7 +101,7 @@ def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply,
 
 def _root_spectral(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """M = V (e + γ)^(−1/2) with the eigenpairs above the rank cut (rule 1)."""
-    values, vectors = symmetric(scatter, rounding.floor(np.diagonal(scatter)))
+    values, vectors = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
     return (lambda p: M @ p), (lambda b: M.T @ b)
 
@@ -118,9 +133,10 @@ def _root_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tup
 
 
 def _cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
-    """Lower Cholesky factor of Cxx + γI scaled to unit diagonal, and LAPACK's estimate of its reciprocal condition.
+    """Return the lower Cholesky factor of Cxx + γI scaled to unit diagonal.
 
-    None and 0 where it breaks down. O(d³/3).
+    Returns LAPACK's estimate of the reciprocal condition with it. None and 0 if the factorisation
+    breaks down. Costs O(d³/3).
     """
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale

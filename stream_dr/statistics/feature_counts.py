@@ -6,7 +6,7 @@ rows and in sparse ones (a stored zero is absent). Learning costs O(entries · l
 row. Memory is 8 · features · (labels + 1) bytes.
 
 All of these are sums, so states merge, batches come in any order and rows can be removed. With
-whole weights (1 unless given) the sums are exact to the last bit.
+whole weights (1 by default) the sums are exact to the last bit.
 """
 
 from typing import NamedTuple

@@ -1,16 +1,16 @@
 """reservoir: a uniform sample of the rows so far, at most `capacity` of them, dense or CSR.
 
 Row number i draws u_i, keyed by (seed, first row, i), and has the key −log(u_i) / w_i. The rows
-with the smallest keys are kept. With equal weights that is a uniform sample without replacement,
+with the smallest keys are sampled. With equal weights that is a uniform sample without replacement,
 with others it is A-Res (Efraimidis and Spirakis 2006, whose key u^(1/w) is this one turned round).
-A row of weight 0 is never kept. So the sample depends on the set of rows and their numbers only,
+A row of weight 0 is never sampled. So the sample depends on the set of rows and their numbers only,
 never on how they were batched.
 
 Merge: without weights the keys of each side are drawn again as the smallest order statistics of
-its N exponentials, keyed by (seed, N_A, N_B). Then the smallest of both are kept, so the number
+its N exponentials, keyed by (seed, N_A, N_B). Then the smallest of both stay, so the number
 taken from A is hypergeometric in (N_A, N_B). With weights the keys stay.
 
-A row costs O(1), and O(entries) for the few that are kept, about capacity · log(N / capacity) of
+A row costs O(1), and O(entries) for the few that are sampled, about capacity · log(N / capacity) of
 N. Memory is 8 · capacity · features bytes dense, 12 · capacity · entries sparse. Merges. Does not
 unlearn, since a row that made room is gone.
 """
@@ -41,18 +41,18 @@ class Reservoir(NamedTuple):
     rows, rows_skipped, n_features, target_kind, labels
         As in every state.
     capacity : int
-        Largest number of rows kept.
+        Largest number of rows in the sample.
     seed : int
         Seed of the draws. The first row's hash is mixed in once there is one.
     weighted : bool
         True if any row had a weight other than 1.
-    numbers : (kept,) int64
+    numbers : (sampled,) int64
         Numbers of the rows in the stream.
-    keys : (kept,) float64
+    keys : (sampled,) float64
         Keys of the rows.
-    codes : (kept,) int32
-        Codes into labels, −1 if no labels are kept.
-    values : (kept, features) float64, or (entries,)
+    codes : (sampled,) int32
+        Codes into labels, −1 if no labels are stored.
+    values : (sampled, features) float64, or (entries,)
         The rows, or their CSR values.
     indices, indptr : int32 and int64 arrays, or None
         CSR arrays of sparse rows.
@@ -95,7 +95,7 @@ class Reservoir(NamedTuple):
 
     @property
     def kept(self) -> Rows:
-        """Rows in the sample (kept, features), ndarray or CSR."""
+        """Rows in the sample (sampled, features), ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
@@ -140,9 +140,9 @@ class Reservoir(NamedTuple):
 class ReservoirAccumulator(AccumulatorBase):
     """The mutable side of Reservoir, with one owner.
 
-    - capacity: largest number of rows kept.
+    - capacity: largest number of rows in the sample.
     - seed: seed of the draws.
-    - keep_labels: if True, rows must have one label each, and the kept rows' labels are kept. Rows
+    - keep_labels: if True, rows must have one label each, and the sampled rows' labels are stored. Rows
       without a label are skipped and counted. If False, targets are ignored.
     """
 
@@ -214,7 +214,7 @@ class ReservoirAccumulator(AccumulatorBase):
     def _learn_labels(self, block: Block) -> np.ndarray:
         """Return codes (rows,) into self.labels, to which new labels are added.
 
-        −1 if labels are not kept.
+        −1 if labels are not stored.
         """
         if not self.keep_labels or block.y is None:
             return np.full(block.rows, -1, dtype=np.int32)

@@ -32,7 +32,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
-from stream_dr.solve.spectral import canonical, signed
+from stream_dr.solve.spectral import canonical_basis, with_fixed_signs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.state import check_kept, moment_bytes
@@ -212,11 +212,11 @@ class ClosedForm(AdditiveEstimator):
         """
         loadings, eigenvalues = directions
         if self.solves_eigenproblem:
-            loadings = canonical(loadings, eigenvalues)
+            loadings = canonical_basis(loadings, eigenvalues)
 
         p = self.component_count(eigenvalues, moments)
         q = len(eigenvalues) if self.predicts_with_all else p
-        loadings = signed(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])
+        loadings = with_fixed_signs(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])
 
         # Components past n_components go to the readout, which predicts with all.
         readout = self.readout(moments, loadings, eigenvalues[:q])

@@ -153,11 +153,11 @@ class MomentAccumulator(AccumulatorBase):
 
     @property
     def label_set_count(self) -> int:
-        """Number of distinct label sets whose sums are kept."""
+        """Number of distinct label sets whose sums are stored."""
         return 0 if self._sets is None else self._sets.count
 
     def label_sets(self) -> set[frozenset[Label]]:
-        """Return the distinct sets of labels whose sums are kept.
+        """Return the distinct sets of labels whose sums are stored.
 
         Another thread may call this while rows are learned.
         """

@@ -24,7 +24,7 @@ class CentredPart(NamedTuple):
     Attributes
     ----------
     exact : bool
-        True if the whole scatter is kept.
+        True if the whole scatter is stored.
     weight : float
         N.
     mean, low : (d,)

@@ -23,7 +23,7 @@ from stream_dr.statistics.moments.encoding import Encoded, dense_columns
 from stream_dr.statistics.moments.shifted_rows import add_products, shifted_rows
 
 CHUNK_VALUES = 1 << 20
-"""Number of values of a dense batch that are centred at once (8 MB)."""
+"""Number of values of a dense batch that are centred at a time (8 MB)."""
 
 DENSE_SHARE = 0.15
 """Share of nonzeros above which a chunk of sparse rows is multiplied as dense rows.
@@ -33,7 +33,7 @@ It is faster from there on.
 
 
 def chunk_rows(width: int) -> int:
-    """Return the number of rows of `width` features that are centred at once."""
+    """Return the number of rows of `width` features that are centred at a time."""
     return max(16, CHUNK_VALUES // max(1, width))
 
 

@@ -18,7 +18,7 @@ _SMALLEST = 2.0**-16
 
 
 def span(decay: float) -> int:
-    """Return how many rows can be weighed at once: decay^span stays above 2^-16."""
+    """Return how many rows can be weighed together. decay^span stays above 2^-16."""
     return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
 

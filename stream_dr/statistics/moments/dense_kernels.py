@@ -1,4 +1,4 @@
-"""dense_kernels: centring of dense rows, and their products, by numpy and BLAS.
+"""Centring of dense rows, and their products, by numpy and BLAS.
 
 Only the lower triangle of a scatter is kept up to date, as the product of a matrix with its own
 transpose gives it.

@@ -1,4 +1,4 @@
-"""encoding: how targets become the k numeric columns whose cross sums with the features are kept.
+"""Encoding of targets as the k numeric columns whose cross sums with the features are stored.
 
 - "none": unsupervised, targets are not read.
 - "indicator": labels are 1 where a row has the label. Continuous targets are their values.

@@ -52,7 +52,7 @@ class LabelSets(NamedTuple):
         w_s.
     rows : (sets,) int64
     dense : bool
-        True if means are kept.
+        True if means are stored.
     mean, low : (sets, d), or (0, 0) keys, sums : (slots,), or (0,)
         The table of pairs.
     """

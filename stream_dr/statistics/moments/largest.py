@@ -2,7 +2,7 @@
 
 A sum that rows are taken from keeps the rounding that it had while they were in it. So the largest
 sizes tell how many digits remain. A total says nothing of a small column beside a large one, so
-the scatter of every column and of every target, and the weight, are kept.
+the scatter of every column and of every target, and the weight, are stored.
 
 An unlearn costs O(d + k), learning nothing. Memory is 8·(d + k) bytes once something was
 unlearned.

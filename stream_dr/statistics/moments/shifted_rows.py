@@ -1,10 +1,10 @@
-"""shifted_rows: sparse rows made ready for an exact scatter without being densified.
+"""Sparse rows shifted so that their scatter is exact, without being made dense.
 
-A feature that is nonzero in half of a batch's weight or more is shifted by the mean of its nonzeros, which makes its
-zeros entries; the others are left about zero. Either way |mean|/std of every column is then at most about 1, so sums
-about zero of what results lose nothing, and it has at most twice the nonzeros.
-
-Cost: O(nonzeros + d) to shift; nonzeros² / 2 additions a row to add its products.
+A feature that is nonzero in half of a batch's weight or more is shifted by the mean of its
+nonzeros, which makes its zeros entries. The other features are not shifted. |mean|/std of every
+column is then at most about 1, so sums about zero of the shifted rows lose nothing, and the rows
+have at most twice the nonzeros. A shift costs O(nonzeros + d). Adding a row's products costs
+nonzeros² / 2 additions.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,17 @@ from stream_dr.compiled import compiled
 
 
 class Shifted(NamedTuple):
-    """CSR (indptr, indices, values) of √w (x − shift); shift (d,), and the mean (d,) of x − shift."""
+    """Shifted rows √w (x − shift) in CSR.
+
+    Attributes
+    ----------
+    indptr : (rows + 1,) int64
+    indices : (entries,) int32
+    values : (entries,) float64
+    shift : (d,) float64
+    rest : (d,) float64
+        Mean of x − shift.
+    """
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -27,7 +37,14 @@ class Shifted(NamedTuple):
 def shifted_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, nonzero: np.ndarray
 ) -> Shifted:
-    """Rows in CSR of weights (rows,) summing to total > 0; adds to nonzero (d,) the rows of weight that are not 0 there."""
+    """Return CSR rows shifted.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,).
+    weights: (rows,) float64.
+    total: sum of the weights, > 0.
+    nonzero: (d,), to which the number of rows of weight that are not 0 is added.
+    """
     shift, rest = np.zeros((2, len(nonzero)))
     columns = _shifts(indptr, indices, values, weights, total, shift, nonzero)
     room = len(values) + len(weights) * len(columns)
@@ -46,7 +63,13 @@ def _shifts(
     shift: np.ndarray,
     nonzero: np.ndarray,
 ) -> np.ndarray:
-    """Fills shift (d,), adds to nonzero (d,); the features that shift is nonzero for."""
+    """Fill shift (d,), add to nonzero (d,) and return the shifted features.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,).
+    weights: (rows,) float64.
+    total: sum of the weights.
+    """
     there = np.zeros(len(shift))
     for i in range(len(weights)):
         if weights[i] > 0.0:
@@ -84,7 +107,19 @@ def _shift(
     out_indices: np.ndarray,
     out_values: np.ndarray,
 ) -> int:
-    """Writes the shifted rows and rest (d,); the number of entries. Shifted features come first in a row."""
+    """Write the shifted rows and rest (d,), and return the number of entries.
+
+    Shifted features come first in a row.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,).
+    weights: (rows,) float64.
+    total: sum of the weights.
+    columns: (shifted features,).
+    shift, rest: (d,).
+    out_indptr: (rows + 1,).
+    out_indices, out_values: (room,).
+    """
     place = np.full(len(shift), -1)
     for t in range(len(columns)):
         place[columns[t]] = t
@@ -106,7 +141,7 @@ def _shift(
                     out_values[used] = v
                     used += 1
 
-            # Weigh the row's entries and add them to the mean of what is left.
+            # Weigh the row's entries and add them to the mean of the shifted rows.
             for e in range(first, used):
                 rest[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root
@@ -117,7 +152,12 @@ def _shift(
 
 @compiled()
 def add_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, scatter: np.ndarray) -> None:
-    """Lower triangle of scatter (d, d) += Σ z zᵀ over CSR rows z."""
+    """Add Σ z zᵀ over CSR rows z to the lower triangle of scatter.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,).
+    scatter: (d, d).
+    """
     for i in range(len(indptr) - 1):
         for s in range(indptr[i], indptr[i + 1]):
             a, v = indices[s], values[s]

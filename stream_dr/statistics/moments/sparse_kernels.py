@@ -1,15 +1,17 @@
-"""sparse_kernels: the compiled loops over the nonzeros of CSR rows, each touching a nonzero once.
+"""Compiled loops over the nonzeros of CSR rows, which touch each nonzero one time.
 
-All take indptr (rows + 1,), indices and values of the rows, the rows' weights (rows,) float64, and write into records
-(d, 4 + k). A feature's record: n, the weight of its nonzeros; c, the first of them; Σ w (v − c) and Σ w (v − c)² over
-them; and its k cross sums Σ w v y. Values that are zero, and rows that weigh nothing, leave no trace.
+They add to records (d, 4 + k). The record of a feature holds n, the weight of its nonzeros, c, the
+first of them, Σ w (v − c) and Σ w (v − c)² over them; and its k cross sums Σ w v y. Zero values and
+rows of weight 0 add nothing.
 
-All take `total`, the weight of the rows so far, and return it with that of these added, one after the other as a feature's
-n is: so the n of a feature that no row lacks is N to the last bit, and N − n is multiplied by the mean squared.
+Each loop takes `total`, the weight of the rows so far, and returns it with the weight of these rows
+added one after the other, as a feature's n is. So the n of a feature that no row lacks equals N, the
+total, to the last bit. N − n is later multiplied by the squared mean.
 
-Why this way: sums about c need no division (Welford's do: a quarter slower), and c being one of the values of weight w
-they lose N/w · eps at most. A feature's numbers lie side by side, so a nonzero costs one cache miss, and that one is asked
-for ahead. Indices are unsigned to the compiler, which then leaves out the check for negative ones.
+Sums about c need no division, where Welford's do and are a quarter slower. c is one of the values,
+of weight w, so the sums lose N/w · eps at most. The numbers of a feature lie side by side, so a
+nonzero costs one cache miss, and that line is prefetched. Indices are unsigned, so that the compiler
+leaves out the check for negative ones.
 """
 
 import numpy as np
@@ -18,11 +20,12 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.prefetch import AHEAD, prefetch
 
 LINE = 8
-"""Numbers of a record in its first cache line."""
+"""Number of a record's numbers in its first cache line."""
 
 
 @compiled(inline="always")
 def _count(record: np.ndarray, value: float, weight: float) -> None:
+    """Add a nonzero value of a weight to its feature's record (4 + k,)."""
     if record[0] == 0.0:
         record[1] = value
     step = value - record[1]
@@ -41,7 +44,14 @@ def add_features(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Rows without targets."""
+    """Add rows without targets.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,).
+    weights: (rows,) float64.
+    records: (d, 4 + k).
+    total: weight of earlier rows.
+    """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
@@ -65,7 +75,15 @@ def add_one_label(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Rows with one label each, codes (rows,)."""
+    """Add rows with one label each.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,).
+    weights: (rows,) float64.
+    codes: (rows,).
+    records: (d, 4 + k).
+    total: weight of earlier rows.
+    """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, column = weights[i], np.uint64(4 + codes[i])
@@ -96,7 +114,20 @@ def add_label_sets(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Rows with a set of labels each, codes[label_indptr[i]:label_indptr[i + 1]]; a label's sum gets scale[i] · x."""
+    """Add rows with a set of labels each.
+
+    Row i has labels codes[label_indptr[i]:label_indptr[i + 1]]. The cross sums of each get
+    scale[i] · x.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,).
+    weights: (rows,) float64.
+    label_indptr: (rows + 1,).
+    codes: (labels of all rows,).
+    scale: (rows,).
+    records: (d, 4 + k).
+    total: weight of earlier rows.
+    """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, s = weights[i], scale[i]
@@ -129,7 +160,15 @@ def add_values(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Rows with continuous targets (rows, k), about their reference."""
+    """Add rows with continuous targets, about their reference.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,).
+    weights: (rows,) float64.
+    targets: (rows, k).
+    records: (d, 4 + k).
+    total: weight of earlier rows.
+    """
     k = targets.shape[1]
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):

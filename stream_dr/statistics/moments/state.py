@@ -183,7 +183,7 @@ class MomentState(NamedTuple):
 
     @property
     def unlearn_cost(self) -> float:
-        """Relative error that unlearning has left, at most 1e-6.
+        """Relative error by unlearning, at most 1e-6.
 
         It is the worst of eps · largest / now over the scatter of every column and every target
         and over N [mathematics §1]. `remove` refuses beyond 1e-6. Costs O(d + k).

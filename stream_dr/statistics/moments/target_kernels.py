@@ -1,4 +1,4 @@
-"""target_kernels: the compiled loop over the labels of rows with several."""
+"""Compiled loop over the labels of rows that have several."""
 
 import numpy as np
 
@@ -20,6 +20,12 @@ def add_target_sets(
 
     Row i has labels codes[indptr[i]:indptr[i + 1]] of value y = values[i]. It adds w, 1 where w > 0, w y and, by pairs,
     w y².
+
+    indptr: (rows + 1,).
+    codes: (labels of all rows,).
+    weights, values: (rows,).
+    label_weights, label_rows, total: (k,).
+    gram: (k, k).
     """
     for i in range(len(weights)):
         w, y = weights[i], values[i]

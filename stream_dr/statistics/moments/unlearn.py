@@ -1,7 +1,7 @@
 """unlearn: a MomentState without rows it has learned [mathematics §1].
 
 C_A = C − C_B − (N n_B / N_A) δ δᵀ is exact to eps · C before / C after, column by column: 2e-15
-when a tenth is removed, 2e-12 at 99.8 %. The largest sums ever seen are kept (`Largest`), so the
+when a tenth is removed, 2e-12 at 99.8 %. The largest sums ever seen are stored (`Largest`), so the
 state knows what removals have cost (`unlearn_cost`). From 1e-6 on they are refused. A class, a
 feature or a state without a remaining row is set to exact zeros. A column that is equal in all
 remaining rows, but not 0, cannot be told from one whose digits are lost.

@@ -74,7 +74,7 @@ class BlockBasis:
 
     @property
     def means(self) -> int:
-        """Number of means kept."""
+        """Number of means stored."""
         return len(self.counts)
 
     @property

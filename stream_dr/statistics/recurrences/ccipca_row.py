@@ -5,7 +5,7 @@ alone: the residual carries its products with all current vectors (`residual`, f
 columns (second half) and in x (`share`).
 
 Why this way: every quantity of the recurrence is a few scalars a component once the Gram matrix of the current vectors is
-kept, so nothing has the length of a block or of the features; the formulas are in ccipca.py.
+stored, so nothing has the length of a block or of the features; the formulas are in ccipca.py.
 """
 
 import numpy as np
@@ -26,24 +26,24 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
     size = products.shape[0]
     weights[:] = 0.0
     multiply(table, products, live, residual)
-    left, noise = squared, RESOLVED * squared
+    remaining, noise = squared, RESOLVED * squared
     centred = counts.shape[0] > 0
     if centred:
         noise += RESOLVED * table[p, p]
-        left = centre(products, squared, row, table, counts, live, p, residual)
-    first, share, smallest = left, 1.0, left
+        remaining = centre(products, squared, row, table, counts, live, p, residual)
+    first, share, smallest = remaining, 1.0, remaining
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
     ended = False
     for i in range(live):
         length, along = table[i, i], residual[i]
         ended = ended or not length > 0.0
-        smallest = min(smallest, left)
+        smallest = min(smallest, remaining)
         keep, s, c = 1.0, 0.0, 0.0
         if not ended:
             keep, s = old, new * along / np.sqrt(length)
-            length = old * old * length + s * (2.0 * old * along + s * left)
-            along = old * along + s * left
+            length = old * old * length + s * (2.0 * old * along + s * remaining)
+            along = old * along + s * remaining
             ended = not length > 0.0
             c = 0.0 if ended else along / length
         in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
@@ -65,11 +65,11 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
         table[i, i], residual[i] = length, 0.0
         mirror(table, i, live, p, centred)
         weights[i] = (in_x - in_x_of_basis) / table[i, size + i]
-        left = max(left - c * along, 0.0)
+        remaining = max(remaining - c * along, 0.0)
         share -= c * in_x
-    if live < p and not ended and left > 1e-10 * first and first > TINY * raw and left > noise:
-        smallest = min(smallest, left)
-        start(table, residual, weights, live, left, share, unit)
+    if live < p and not ended and remaining > 1e-10 * first and first > TINY * raw and remaining > noise:
+        smallest = min(smallest, remaining)
+        start(table, residual, weights, live, remaining, share, unit)
         mirror(table, live, live, p, centred)
         live += 1
     if centred:
@@ -78,10 +78,10 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
 
 
 @compiled(fastmath=FAST, inline="always")
-def average(variance, left, row, unit, amnesic):  # type: ignore[no-untyped-def]
+def average(variance, remaining, row, unit, amnesic):  # type: ignore[no-untyped-def]
     """Take |u_1|² of row n into variance[0], by the weights that the components have."""
     ell = amnesic if row > amnesic + 1.0 else 0.0
-    variance[0] = (row - 1.0 - ell) / row * variance[0] + (1.0 + ell) / row * left / (unit * unit)
+    variance[0] = (row - 1.0 - ell) / row * variance[0] + (1.0 + ell) / row * remaining / (unit * unit)
 
 
 @compiled(fastmath=FAST, inline="always")

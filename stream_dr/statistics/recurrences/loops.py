@@ -49,10 +49,10 @@ def learn_sparse(  # type: ignore[no-untyped-def]
                     weights,
                 )  # fmt: skip
         else:
-            live, deflated, left = ccipca_row(
+            live, deflated, remaining = ccipca_row(
                 products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
             )
-            average(variance, left, row, unit, a)
+            average(variance, remaining, row, unit, a)
         scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         measure(lengths[0], products, weights, squared)
         if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
@@ -90,10 +90,10 @@ def learn_dense(  # type: ignore[no-untyped-def]
                         x, squared, row, labels[at + t], table, lengths[1], counts, live, p, unit, a, working, space, q
                     )
             else:
-                live, deflated, left = ccipca_row(
+                live, deflated, remaining = ccipca_row(
                     x, squared, raw[t], row, table, counts, live, p, unit, a, working[0], q
                 )
-                average(variance, left, row, unit, a)
+                average(variance, remaining, row, unit, a)
             measure(lengths[0], x, q, squared)
             growth = 64 if variance is None else 8  # CCIPCA's shift moves to the mean
             if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, growth, deflated):

@@ -14,7 +14,7 @@ While a sparse row is scattered the next one's features are prefetched, which pa
 much memory (`python benchmarks/recurrences.py beside`); `python benchmarks/recurrences.py parts` shows where the time goes.
 
 
-Mind, when changing this file or coefficients.py: numba's cache of a loop in another file does not notice; remove the
+Mind, when changing this file or coefficients.py: numba's cache of a loop in another file does not notice. Remove the
 `__pycache__` directories, or touch loops.py.
 """
 
@@ -38,7 +38,14 @@ LINE = 8
 
 @compiled(fastmath=FAST, inline="always")
 def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no-untyped-def]
-    """out (columns,) ← Dᵀx for the sparse row x = unit · entries start … stop; returns |x|²."""
+    """Write Dᵀx to out for a sparse row x, and return |x|².
+
+    x is unit times entries start … stop.
+
+    indices, values: (entries,).
+    columns: (features, k), D.
+    out: (k,).
+    """
     width = out.shape[0]
     for k in range(width):
         out[k] = 0.0
@@ -53,8 +60,14 @@ def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no
 
 @compiled(fastmath=FAST, inline="always")
 def scatter(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
-    """D ← D + x qᵀ for the sparse row x = unit · entries start … stop and weights q (columns,); as many entries after
-    them are asked for, which are the next row's."""
+    """Add x qᵀ to D for a sparse row x and weights q.
+
+    x is unit times entries start … stop. As many entries after them, the next row's, are prefetched.
+
+    indices, values: (entries,).
+    columns: (features, k), D.
+    weights: (k,), q.
+    """
     width, ahead, last = weights.shape[0], stop - start, indices.shape[0] - 1
     for e in range(start, stop):
         further = np.uint64(indices[min(e + ahead, last)])
@@ -67,7 +80,13 @@ def scatter(indices, values, start, stop, unit, columns, weights):  # type: igno
 
 @compiled(fastmath=FAST, inline="always")
 def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-def]
-    """block (features, rows) ← (unit · X − s)ᵀ of as many rows from `first` on, in float64; raw (rows,) ← |x|²."""
+    """Write (unit · X − s)ᵀ to block in float64, and |x|² to raw.
+
+    X: (all rows, features), read from row `first` on.
+    shift: (features,), s.
+    block: (features, rows).
+    raw: (rows,).
+    """
     raw[:] = 0.0
     for j in range(X.shape[1]):
         s = shift[j]
@@ -79,7 +98,13 @@ def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-de
 
 @compiled(fastmath=FAST, inline="always")
 def block_products(block, columns, products, inner):  # type: ignore[no-untyped-def]
-    """products (rows, columns) ← blockᵀD and inner (rows, rows) ← blockᵀblock, a tile of features at a time."""
+    """Write blockᵀD to products and blockᵀblock to inner, a tile of features at a time.
+
+    block: (features, rows).
+    columns: (features, k), D.
+    products: (rows, k).
+    inner: (rows, rows).
+    """
     products[:] = 0.0
     inner[:] = 0.0
     part, part_inner = np.empty(products.shape), np.empty(inner.shape)
@@ -96,7 +121,12 @@ def block_products(block, columns, products, inner):  # type: ignore[no-untyped-
 
 @compiled(fastmath=FAST, inline="always")
 def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
-    """D ← D + block · Q for weights Q (rows, columns), a tile of features at a time."""
+    """Add block · Q to D for weights Q, a tile of features at a time.
+
+    block: (features, rows).
+    columns: (features, k), D.
+    weights: (rows, k), Q.
+    """
     part = np.empty((TILE, weights.shape[1]))
     for f in range(0, block.shape[0], TILE):
         size = min(TILE, block.shape[0] - f)
@@ -108,7 +138,13 @@ def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
 
 @compiled(fastmath=FAST, inline="always")
 def settle(products, inner, weights, t):  # type: ignore[no-untyped-def]
-    """products[t] ← Dᵀx_t with the rows before t of the block counted into D: + Σ_s q_s (x_s · x_t)."""
+    """Add Σ_s q_s (x_s · x_t) over rows s before t to products[t].
+
+    products[t] is then Dᵀx_t with these rows added to D.
+
+    products, weights: (rows, k).
+    inner: (rows, rows).
+    """
     for s in range(t):
         for k in range(products.shape[1]):
             products[t, k] += inner[t, s] * weights[s, k]

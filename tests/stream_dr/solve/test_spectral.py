@@ -41,17 +41,17 @@ def test_left_singular_takes_wide_empty_and_zero_matrices() -> None:
 def test_symmetric_cuts_rounding_and_what_lies_below_the_floor() -> None:
     random = np.random.default_rng(1)
     A = random.normal(size=(12, 5))
-    values, vectors = spectral.symmetric(A @ A.T)
+    values, vectors = spectral.semidefinite_eigenpairs(A @ A.T)
     assert len(values) == 5
     np.testing.assert_allclose((vectors * values) @ vectors.T, A @ A.T, atol=1e-13)
-    assert len(spectral.symmetric(A @ A.T, floor=float(values[2]))[0]) == 2
-    assert len(spectral.symmetric(np.zeros((3, 3)))[0]) == 0
-    assert len(spectral.symmetric(np.zeros((0, 0)))[0]) == 0
+    assert len(spectral.semidefinite_eigenpairs(A @ A.T, floor=float(values[2]))[0]) == 2
+    assert len(spectral.semidefinite_eigenpairs(np.zeros((3, 3)))[0]) == 0
+    assert len(spectral.semidefinite_eigenpairs(np.zeros((0, 0)))[0]) == 0
 
 
 def test_algebraic_orders_by_value_and_leaves_zeros_out() -> None:
     Q = np.linalg.qr(np.random.default_rng(2).normal(size=(6, 6)))[0]
-    values, vectors = spectral.algebraic((Q * [3.0, 1e-18, -5.0, 0.0, 1.0, -1e-17]) @ Q.T)
+    values, vectors = spectral.indefinite_eigenpairs((Q * [3.0, 1e-18, -5.0, 0.0, 1.0, -1e-17]) @ Q.T)
     np.testing.assert_allclose(values, [3.0, 1.0, -5.0])
     np.testing.assert_allclose(np.abs((vectors * Q[:, [0, 4, 2]]).sum(axis=0)), 1.0)
 
@@ -62,21 +62,21 @@ def test_canonical_gives_an_eigenspace_one_basis_whatever_came_in() -> None:
     eigenvalues = np.array([2.0, 1.0, 1.0, 1.0, 0.5])
     turned = W.copy()
     turned[:, 1:4] = W[:, 1:4] @ np.linalg.qr(random.normal(size=(3, 3)))[0]
-    a, b = (spectral.signed(spectral.canonical(M, eigenvalues)) for M in (W, turned))
+    a, b = (spectral.with_fixed_signs(spectral.canonical_basis(M, eigenvalues)) for M in (W, turned))
     np.testing.assert_allclose(a, b, atol=1e-14)
     np.testing.assert_allclose(a[:, 1:4] @ a[:, 1:4].T, W[:, 1:4] @ W[:, 1:4].T, atol=1e-14)
     np.testing.assert_allclose(np.abs(a[:, [0, 4]]), np.abs(W[:, [0, 4]]))
     distinct = np.array([5.0, 4.0, 3.0, 2.0, 1.0])
-    assert spectral.canonical(W, distinct) is W
+    assert spectral.canonical_basis(W, distinct) is W
 
 
 def test_canonical_leaves_small_distinct_eigenvalues_alone() -> None:
     W = np.eye(4)[:, ::-1]
-    assert spectral.canonical(W, np.array([1.0, 1e-8, 5e-9, 1e-9])) is W
+    assert spectral.canonical_basis(W, np.array([1.0, 1e-8, 5e-9, 1e-9])) is W
 
 
 def test_signed_makes_the_largest_loading_positive() -> None:
-    W = spectral.signed(np.array([[0.1, -3.0], [-2.0, 1.0]]))
+    W = spectral.with_fixed_signs(np.array([[0.1, -3.0], [-2.0, 1.0]]))
     assert W.tolist() == [[-0.1, 3.0], [2.0, -1.0]]
     assert W.flags["C_CONTIGUOUS"]
-    assert spectral.signed(np.zeros((3, 0))).shape == (3, 0)
+    assert spectral.with_fixed_signs(np.zeros((3, 0))).shape == (3, 0)
