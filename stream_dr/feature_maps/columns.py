@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from stream_dr.checks import MOST_ROWS, WIDEST, one_of, shaped, within, wrong
 from stream_dr.errors import CannotMerge, CannotUnlearn
 from stream_dr.feature_maps.words import Words, counted, weighted
-from stream_dr.rows.raw_rows import RawColumn, converted, gaps
+from stream_dr.rows.raw_rows import RawColumn, convert, missing_column
 
 LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns of which nothing is made."""
@@ -208,7 +208,7 @@ def read_as(column: TableColumn, values: RawColumn | None, rows: int) -> RawColu
     Raises SchemaMismatch naming column and row.
     """
     family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
-    given = gaps(family, rows) if values is None else converted(column.name, values, family)
+    given = missing_column(family, rows) if values is None else convert(column.name, values, family)
     return RawColumn("number", (given.values - _EPOCH) / _YEAR) if family == "date" else given
 
 

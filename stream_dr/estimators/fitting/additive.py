@@ -10,7 +10,7 @@ from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.holder import new_holder
 from stream_dr.estimators.fitting.mapping import same_parameters
-from stream_dr.rows.batches import as_block, split
+from stream_dr.rows.batches import as_block, split_targets
 
 
 class AdditiveEstimator(Estimator):
@@ -68,7 +68,7 @@ class AdditiveEstimator(Estimator):
         """
         holder = self.holder()
         holder.check(self)
-        block, _ = self.parse(holder, split(as_block(X, y, sample_weight)))
+        block, _ = self.parse(holder, split_targets(as_block(X, y, sample_weight)))
         holder.accumulator.remove(block)
         holder.projection = None
         holder.refined = None
