@@ -106,3 +106,57 @@ class Numeric(Protocol):
     @property
     def dtype(self) -> np.dtype:
         """Type of the numbers."""
+
+
+@runtime_checkable
+class NumpyArrayLike(Protocol):
+    """Object that numpy converts to an array."""
+
+    def __array__(self) -> np.ndarray:
+        """Return the array."""
+
+
+@runtime_checkable
+class NumpyConvertible(Protocol):
+    """Column or table with a method that returns a numpy array."""
+
+    def to_numpy(self) -> np.ndarray:
+        """Return the array."""
+
+
+@runtime_checkable
+class ListConvertible(Protocol):
+    """Arrow column or table, which converts itself to Python values."""
+
+    def to_pylist(self) -> list[Any]:
+        """Return the values."""
+
+
+@runtime_checkable
+class MissingAware(Protocol):
+    """Column or frame of pandas, which marks its missing values."""
+
+    def isna(self) -> Any:
+        """Return a mask of the missing values."""
+
+
+@runtime_checkable
+class Typed(Protocol):
+    """Column with a type."""
+
+    dtype: object
+
+
+@runtime_checkable
+class TypedColumns(Protocol):
+    """Frame whose columns have types."""
+
+    dtypes: Iterable[object]
+
+
+@runtime_checkable
+class DenseConvertible(Protocol):
+    """Sparse matrix, which converts itself to a dense array."""
+
+    def toarray(self) -> np.ndarray:
+        """Return the array."""

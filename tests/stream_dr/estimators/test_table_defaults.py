@@ -124,7 +124,8 @@ def test_state_bytes_count_only_texts_as_words() -> None:
     some = state_bytes(lda, 21, 3, numbers | {"note": "text"})
     assert few < 1e6 < some < 1e9
     assert (
-        most_of_kinds(feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).overrides(), numbers) == 40
+        most_of_kinds(feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).overrides(), numbers)
+        == 40
     )
     learned = LDA(feature_map=stream_dr.table()).fit(X[["a", "b"]], Y)
     assert state_bytes(learned, 2, 3, learned.state_.table) < 1e5
