@@ -38,7 +38,7 @@ MOST_ONE_HOT = 1_000
 """Maximum number of one-hot categories of a column named in `one_hot`."""
 
 WORDS_IN_ALL = 1_024
-"""Number of hashed words that the texts of a table share equally, unless the map sets one for each."""
+"""Number of hashed words that the texts of a table share, unless the map sets one for each."""
 
 FREQUENT = 0.01
 """Share of a batch's rows above which a category is one-hot if there is no room for all."""

@@ -82,7 +82,7 @@ class RandomFourier(FeatureMap):
         """Return the map with the gamma that the first batch gives it."""
         if self.settled:
             return self
-        # The width of sparse rows grows with the stream unless it is declared, so the first batch's says nothing.
+        # The width of sparse rows grows unless it is declared, so the first batch's means nothing.
         declared = not block.sparse or block.width_stated
         return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
 

@@ -291,7 +291,7 @@ def plain_rows(rows: Any) -> int | list[Any]:
 
 
 def _joined(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
-    """Return the landmarks with those of rows X that they do not represent, while there is room."""
+    """Add rows X that the landmarks do not represent, while there is room."""
     n = len(landmarks.factor)
     room = spec.most - n
     known = spec.coordinates(landmarks, X)[:, :n]

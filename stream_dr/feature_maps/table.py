@@ -342,7 +342,10 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
 
 
 def unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
-    """Values of which nothing is made: of categories never met, and in columns that the first batch did not have."""
+    """Return the number of values that are not encoded.
+
+    They are of unknown categories, or in columns that the first batch did not have.
+    """
     encoding, known = spec.encoding(), {c.name: c for c in state.columns}
     count = 0
     for name, values in zip(rows.names, rows.columns, strict=True):
@@ -357,7 +360,10 @@ def unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
 
 
 def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
-    """Names (state.width,) of the columns made: `age`, `age missing`, `sex=female`, `cabin #5`."""
+    """Return the names (state.width,) of the columns of mapped rows.
+
+    Examples are `age`, `age missing`, `sex=female` and `cabin #5`.
+    """
     names: dict[int, str] = {}
     for column in state.columns:
         names |= feature_names(column, spec.encoding()) if column.is_encoded else {}

@@ -70,7 +70,7 @@ def most_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dic
 
 
 def _most_each(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
-    """Return the most columns that may be made of each raw column, without words that texts share."""
+    """Return the maximum number of columns for each raw column, without shared words."""
     declared = _declared_kinds(overrides)
     # Dates of one family may turn out to have times, and strings may be categories or texts.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}

@@ -4,8 +4,8 @@ Cost: two passes over the indices. Rows are copied only if their indices are not
 matrix has another format.
 """
 
-# scipy accepts index arrays unchecked. An index outside the width, or a row's end outside the arrays,
-# reads memory out of bounds in scipy's own conversions, so the indices are checked before these.
+# scipy accepts index arrays unchecked. An index outside the width, or a row's end outside the
+# arrays, reads memory out of bounds in scipy's own conversions, so the indices are checked before these.
 
 import sys
 from typing import TYPE_CHECKING, Any

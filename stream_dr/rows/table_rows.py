@@ -21,7 +21,7 @@ from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import RawColumn, RawRows, default_names, parse_dates, raw_of
 
 EXACT = 2**53
-"""Largest integer that is read as a number. float64 cannot represent all larger ones, so they are texts."""
+"""Largest integer that is read as a number. Larger ones become texts, since float64 is inexact."""
 
 LONGEST_VECTOR = 4096
 """Maximum length of vectors in a table, since each of their numbers becomes a column."""
@@ -258,8 +258,8 @@ def _texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
 
     The codes are int32, −1 where null.
     """
-    # A dictionary may hold nulls, unused texts, or the same text again. Texts may be long, so its codes
-    # are encoded anew instead of its texts being unpacked.
+    # A dictionary may hold nulls, unused texts, or the same text again. Texts may be long, so its
+    # codes are encoded anew instead of its texts being unpacked.
     own: tuple[str, ...] | None = None
     if pa.types.is_dictionary(column.type):
         codes, own = _texts(column.dictionary)

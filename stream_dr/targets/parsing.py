@@ -1,4 +1,4 @@
-"""Parsing of what a caller passes as y to Targets, in the steps `normalise`, `kind` and `build`."""
+"""Parsing of what a caller passes as y to Targets, by `normalise`, `kind` and `build`."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,7 @@
-"""Targets, the labels or numbers of the rows of a Block, parsed once.
+"""Targets, the parsed labels or numbers of the rows of a Block.
 
 There are three kinds: `class` (one label per row), `multilabel` (a set of labels per row, which may
-be empty) and `continuous` (k numbers per row). Each distinct label is stored once, in order of
+be empty) and `continuous` (k numbers per row). Each distinct label is stored only once, in order of
 appearance in the batch, and rows refer to it by code. A batch is small whatever its vocabulary, and
 a State merges vocabularies by label. A row without a target (null) is marked absent. Supervised
 accumulators skip and count it.
