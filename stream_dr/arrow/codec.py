@@ -42,7 +42,7 @@ from stream_dr.arrow.rows import (
     check_columns,
     dense_rows,
     feature_columns,
-    is_numeric,
+    has_only_numbers,
     plain_rows,
     refuse_null,
     sparse_rows,
@@ -177,7 +177,7 @@ def _features(
         X = sparse_rows(batch, declared_width, max_features)
     elif dense:
         X = dense_rows(batch.column("features"))
-    elif is_numeric(batch):
+    elif has_only_numbers(batch):
         X, names = plain_rows(batch)
     else:
         X = raw_from_arrow(batch, EXTRA_COLUMNS)

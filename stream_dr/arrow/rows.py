@@ -20,7 +20,7 @@ import pyarrow as pa
 from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, offsets_of
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import arrow_from_raw, numbers_of, plain
+from stream_dr.rows.table_rows import arrow_from_raw, is_numeric, numbers_of
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -138,10 +138,10 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     return X, names
 
 
-def is_numeric(batch: pa.RecordBatch) -> bool:
+def has_only_numbers(batch: pa.RecordBatch) -> bool:
     """Return True if all features are numbers without nulls, as `plain_rows` needs."""
     columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in EXTRA_COLUMNS]
-    return all(plain(field.type) and not column.null_count for column, field in columns)
+    return all(is_numeric(field.type) and not column.null_count for column, field in columns)
 
 
 def feature_columns(block: Block) -> dict[str, pa.Array]:
@@ -206,7 +206,7 @@ def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
 def _check_plain(name: str, column: pa.Array) -> None:
     if name.startswith("__index_level_"):
         raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
-    if not plain(column.type):
+    if not is_numeric(column.type):
         raise SchemaMismatch(f"column {name} is {column.type}; features are numbers.", column=name)
     refuse_null(column, name)
 

@@ -35,7 +35,7 @@ from stream_dr.errors import (
     unknown_parameter,
 )
 from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import plain
+from stream_dr.rows.table_rows import is_numeric
 from stream_dr.shards.dataset import open_shard
 from stream_dr.shards.file import begins_as_shard
 from stream_dr.targets.targets import KINDS
@@ -238,7 +238,7 @@ def are_shards(path: Path) -> bool:
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
         return False  # a row group of many rows, to be read some rows at a time
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]
-    return is_layout(schema.names) or all(plain(field.type) for field in features)
+    return is_layout(schema.names) or all(is_numeric(field.type) for field in features)
 
 
 def _check(format: str, options: Options) -> None:

@@ -1,25 +1,29 @@
-"""feature_maps: what rows are turned into before an estimator learns or projects them.
+"""Feature maps, which transform rows before an estimator learns or projects them.
 
-A feature map is given to an estimator as its spec, a plain dict, so it travels in JSON, over HTTP and into snapshots
-as it is: `LDA(feature_map=random_fourier(500, gamma=0.1))`, or `{"map": "random_fourier", "n_features": 500, "gamma":
-0.1}`.
+An estimator takes a feature map as its spec, a plain dict that travels in JSON, over HTTP and in
+snapshots: `LDA(feature_map=random_fourier(500, gamma=0.1))`, or `{"map": "random_fourier",
+"n_features": 500, "gamma": 0.1}`.
 
-- `random_fourier`: random Fourier features of the RBF or the Laplace kernel; with them PCA, SPCA, SRP, LDA … become
-kernel
-  PCA, KSPCA, KSRP, the kernel two-stage methods, approximately (fourier.py).
-- `nystroem`: coordinates on landmark rows; the kernel method itself where all rows are landmarks (nystroem.py).
-- `polynomial`: products of features, the polynomial kernel, exactly or sketched (polynomial.py).
-- `hashing`: named features of any number to a fixed number of columns (hashing.py).
-- `table`, `text`: rows as a table has them (categories, dates, texts, gaps) to numbers; texts to weighted words (table.py).
+- `random_fourier`: random Fourier features of the RBF or the Laplace kernel (fourier.py). With them
+  PCA, SPCA, SRP, LDA … approximate kernel PCA, KSPCA, KSRP and the kernel two-stage methods.
+- `nystroem`: coordinates on landmark rows (nystroem.py). If all rows are landmarks, this is the
+  kernel method itself.
+- `polynomial`: products of features, the polynomial kernel, exact or sketched (polynomial.py).
+- `hashing`: any number of named features to a fixed number of columns (hashing.py).
+- `table`, `text`: rows of a table (categories, dates, texts, missing values) to numbers, and texts to
+  weighted words (table.py).
 
-`random_fourier`, `polynomial`, `hashing` and `nystroem` with landmarks that are given depend on their spec and on the rows'
-features only: maps of two machines agree, states merge as without one. `table` and `text` have running statistics, which are
-part of a model's state and merge with it. A γ that is not given is decided by the first batch and kept in the
-state: states of two that differ do not merge. Landmarks drawn from a stream are part of the state, too; such states
-merge where the landmarks are the same, for coordinates on others mean something else.
-Cost: what the map says, for each row learned or projected.
+`random_fourier`, `polynomial`, `hashing` and `nystroem` with fixed landmarks depend only on their
+spec and the features of the rows. Maps of two machines agree, and states merge as without a map.
+`table` and `text` have running statistics, which are part of a model's state and merge with it. A γ
+of None is decided by the first batch and stored in the state, and states with different γ do not
+merge. Landmarks drawn from a stream are part of the state, too. Such states merge only if the
+landmarks are the same, since the coordinates mean something else otherwise.
 
-Why this way: the spec is the parameter, so nothing has to convert it; what it draws is cached here, by spec and width.
+Cost: that of the map, for each row learned or projected.
+
+Why this way: the spec is the parameter, so nothing has to convert it. What a map draws is cached
+here, by spec and width.
 """
 
 import inspect
@@ -44,20 +48,20 @@ MAPS: dict[str, Any] = {
     "table": Table,
     "text": Text,
 }
-"""Every map by the name its spec has under "map"."""
+"""Classes of maps by the name in their spec."""
 
 P = ParamSpec("P")
 
 
 def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str) -> Callable[P, dict[str, Any]]:
-    """The function that gives the spec of a map from the map's own parameters."""
+    """Return a function that takes the parameters of a map and returns its spec."""
 
     def spec(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         return _spec(kind(*args, **kwargs))
 
     spec.__name__ = spec.__qualname__ = name
     place = f"{kind.__module__.rpartition('.')[2]}.{getattr(kind, '__name__', name)}"
-    spec.__doc__ = f"The spec of {what}; see {place} for the parameters. Raises InvalidParameter."
+    spec.__doc__ = f"Return the spec of {what}.\n\nSee {place} for the parameters. Raises InvalidParameter."
     vars(spec)["__signature__"] = inspect.signature(kind).replace(return_annotation=dict[str, Any])
     return spec
 
@@ -78,43 +82,56 @@ def nystroem(
     first: int | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The spec of coordinates on landmarks; see nystroem.Nystroem for the parameters. Raises InvalidParameter.
+    """Return the spec of coordinates on landmarks.
 
-    landmarks: how many, or the rows themselves: an array, a sparse matrix or a table (landmarks, features).
+    landmarks: number of landmarks, or the rows (landmarks, features) as an array, sparse matrix or
+    table. See nystroem.Nystroem for the other parameters. Raises InvalidParameter.
+
+    >>> from stream_dr import nystroem
+    >>> nystroem(2, kernel="linear")["landmarks"]
+    2
     """
     return _spec(Nystroem(plain_rows(landmarks), kernel, gamma, degree, coef0, first, seed))
 
 
 def feature_map(spec: Any) -> Any:
     """Return the map of a spec, which is a dict or the JSON of one. Raises InvalidParameter."""
-    given = _parsed(spec) if isinstance(spec, str) else spec
-    if not isinstance(given, dict) or not isinstance(given.get("map"), str) or given["map"] not in MAPS:
-        meant = did_you_mean(given.get("map") if isinstance(given, dict) else given, MAPS)
+    values = _parse_json(spec) if isinstance(spec, str) else spec
+    if not isinstance(values, dict) or not isinstance(values.get("map"), str) or values["map"] not in MAPS:
+        meant = did_you_mean(values.get("map") if isinstance(values, dict) else values, MAPS)
         raise InvalidParameter(
             f"feature_map={spec!r}{meant}; it must be None or a dict whose 'map' is one of {', '.join(MAPS)}, as "
             "stream_dr.random_fourier(), nystroem(), polynomial(), hashing(), table() and text() give it."
         )
-    kind, values = MAPS[given["map"]], {k: v for k, v in given.items() if k != "map"}
+
+    kind = MAPS[values["map"]]
+    parameters = {k: v for k, v in values.items() if k != "map"}
     known = [field.name for field in fields(kind)]
-    if error := unknown_parameter(f"feature_map {given['map']!r}", values, known):
+    if error := unknown_parameter(f"feature_map {values['map']!r}", parameters, known):
         raise error
-    made = kind(**values)
-    made.check()
-    return made
+    feature_map: FeatureMap = kind(**parameters)
+    feature_map.check()
+    return feature_map
 
 
 def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
-    """A spec, what a state has of one, or the map itself, as JSON: the same for equal maps."""
+    """Return a spec or map as JSON that is the same for equal maps."""
     return json.dumps(_plain(spec) if isinstance(spec, FeatureMap) else whole_spec(spec), sort_keys=True)
 
 
 def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
-    """A spec, or what a state has of one, with what it leaves out. Raises InvalidParameter."""
+    """Return a spec with its defaults filled in.
+
+    spec: a dict or its JSON. Raises InvalidParameter.
+    """
     return _plain(feature_map(spec))
 
 
 def brief_spec(spec: Any) -> Any:
-    """A spec without what its map has by default, as people read it; what is no spec as it is."""
+    """Return a spec without values that are defaults of its map, for display.
+
+    Anything that is no spec is returned unchanged.
+    """
     name = spec.get("map") if isinstance(spec, dict) else None
     if not isinstance(name, str) or name not in MAPS:
         return spec
@@ -123,19 +140,21 @@ def brief_spec(spec: Any) -> Any:
     return {k: v for k, v in spec.items() if k not in plain or type(v) is not type(plain[k]) or v != plain[k]}
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> object:
+    """Return the value of JSON text, or None if it is invalid."""
     try:
         return json.loads(text)
     except ValueError:
         return None
 
 
-def _spec(made: FeatureMap) -> dict[str, Any]:
-    made.check()
-    return _plain(made)
+def _spec(feature_map: FeatureMap) -> dict[str, Any]:
+    """Return the spec of a map, or raise InvalidParameter."""
+    feature_map.check()
+    return _plain(feature_map)
 
 
-def _plain(made: FeatureMap) -> dict[str, Any]:
-    """A map's whole spec, as JSON has it."""
-    name = next(name for name, kind in MAPS.items() if type(made) is kind)
-    return {"map": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in vars(made).items()}
+def _plain(feature_map: FeatureMap) -> dict[str, Any]:
+    """Return the whole spec of a map in JSON's types."""
+    name = next(name for name, kind in MAPS.items() if type(feature_map) is kind)
+    return {"map": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in vars(feature_map).items()}

@@ -1,10 +1,11 @@
-"""draws: random numbers keyed by (seed, purpose, index), so a draw never depends on what was drawn before it.
+"""Random numbers keyed by (seed, purpose, index), independent of earlier draws.
 
-Philox is a counter-based generator: block i of its output is a function of the key and of i alone. Index i (a row's
-number, a feature's index) owns its own blocks, so any range can be drawn at once, in any order, and again.
+Philox is a counter-based generator. Block i of its output is a function of the key and of i alone.
+Each index i, such as the number of a row or feature, owns its blocks, so any range can be drawn in
+any order, and again.
 
-Why this way: a state that depends on nothing but its rows and a seed can be replayed, batched otherwise and widened
-later.
+Why this way: a state that depends only on its rows and a seed can be replayed, batched differently
+and widened later.
 """
 
 import math
@@ -17,9 +18,9 @@ from stream_dr.errors import InvalidParameter
 
 
 def uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
-    """(count, each) float64 in (0, 1): row i belongs to index first + i.
+    """Return (count, each) float64 in (0, 1), whose row i belongs to index first + i.
 
-    seed: the user's. purpose: what the numbers are for, so that two uses of one seed do not share them.
+    seed: seed from the user. purpose: number of the use, so that two uses of a seed draw differently.
     """
     blocks = -(-each // 4)
     philox = np.random.Philox(key=(seed % 2**64) | (purpose << 64), counter=first * blocks)
@@ -28,27 +29,30 @@ def uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> 
 
 
 def normals(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
-    """(count, each) standard normal float64, row i belonging to index first + i."""
+    """Return (count, each) standard normal float64, as `uniforms` does."""
     return ndtri(uniforms(seed, purpose, first, count, each))
 
 
 def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
-    """(count, each) standard Cauchy float64, row i belonging to index first + i."""
+    """Return (count, each) standard Cauchy float64, as `uniforms` does."""
     return np.tan(np.pi * (uniforms(seed, purpose, first, count, each) - 0.5))
 
 
 def finite_number(value: Any) -> bool:
-    """Whether value is a number, no bool, and finite as a float64."""
+    """Return True if value is a number but no bool, and finite as a float64."""
+    # An integer beyond the largest float overflows.
     try:
         real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
         return real and math.isfinite(value)
-    except OverflowError:  # an integer past the largest float
+    except OverflowError:
         return False
 
 
-def check_seed(seed: Any) -> None:
-    """Raise InvalidParameter unless seed is None (which is 0: nothing here depends on the clock) or an integer from 0 to
-    2⁶³ − 1."""
+def check_seed(seed: object) -> None:
+    """Raise InvalidParameter unless seed is None or an integer from 0 to 2⁶³ − 1.
+
+    None stands for 0, since nothing here depends on the clock.
+    """
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
         raise InvalidParameter(
             f"random_state={seed!r}; it must be an integer ≥ 0 and below 2**63, or None, which stands for 0."

@@ -1,19 +1,28 @@
-"""FeatureMap: what every map offers, with what most of them are."""
+"""FeatureMap, the base class of all feature maps."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from stream_dr.rows.block import Block, Rows
 
 
 @dataclass(frozen=True)
 class FeatureMap(ABC):
-    """A map's parameters, and what it makes of rows. A map without statistics has `apply(X, width, names)` as well:
-    mapped rows (rows, out_features) of rows X, dense or CSR, of a stream that has so many features so far; names: the
-    columns', where rows are named.
+    """Parameters of a feature map, and the mapping of rows.
 
-    by_name: whether columns are told
-    apart by name, so that every batch may have others. sparse: whether mapped rows are CSR. learns: whether it has
-    running statistics: it takes a table's columns, and table.py maps them.
+    A map without statistics has `apply(X, width, names)`, too. It returns the mapped rows (rows,
+    out_features) of rows X, dense or CSR. `width` is the number of features of the stream so far,
+    and `names` are the names of the columns, if any.
+
+    Attributes
+    ----------
+    by_name : bool
+        True if columns are matched by name, so that batches may have different columns.
+    sparse : bool
+        True if mapped rows are CSR.
+    learns : bool
+        True if the map has running statistics and takes RawRows, which table.py maps.
     """
 
     by_name: ClassVar[bool] = False
@@ -22,33 +31,36 @@ class FeatureMap(ABC):
 
     @property
     def fixed_width(self) -> bool:
-        """Whether the features' number must be known at the first row and stay."""
+        """True if the number of features is fixed by the first row."""
         return False
 
     @property
     def settled(self) -> bool:
-        """Whether all parameters are numbers and words, none to be decided by the first batch."""
+        """True if no parameter remains for the first batch to decide."""
         return True
 
-    def decided(self, block: Any) -> "FeatureMap":
+    def decided(self, block: Block) -> "FeatureMap":
         """Return the map with the parameters that the first batch decides."""
         return self
 
-    def warn_of(self, X: Any) -> None:  # noqa: B027  # most maps suit all rows
+    def warn_of(self, X: Rows) -> None:  # noqa: B027
         """Warn if the map does not suit the first rows X (rows, features)."""
 
     def became(self, other: "FeatureMap") -> bool:
-        """Whether `other` is this map with what was left to the first batch decided."""
+        """Return True if `other` is this map after the first batch decided its parameters."""
         return False
 
     @abstractmethod
     def out_features(self, width: int) -> int:
-        """Columns of the mapped rows, at most, of rows so wide."""
+        """Return the maximum number of columns of mapped rows.
+
+        width: number of features, 0 if unknown.
+        """
 
     @abstractmethod
     def check(self) -> None:
-        """Raise InvalidParameter when a value is outside its range."""
+        """Raise InvalidParameter if a value is outside its range."""
 
     @abstractmethod
     def bytes(self, width: int) -> int:
-        """Memory the map itself takes for rows of this width."""
+        """Return the number of bytes that the map itself uses for rows of this width."""

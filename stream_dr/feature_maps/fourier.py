@@ -1,25 +1,25 @@
-"""fourier: random Fourier features, whose inner products approximate a shift-invariant kernel (Rahimi and Recht 2007).
+"""Random Fourier features, whose inner products approximate a shift-invariant kernel.
 
-k(x, x') ≈ φ(x)ᵀφ(x') with φ(x) = √(2/D) [cos Ωᵀx, sin Ωᵀx], D/2 frequencies drawn from the kernel's spectrum [SRP eq.
-15]:
+The method is that of Rahimi and Recht (2007). k(x, x') ≈ φ(x)ᵀφ(x') with φ(x) = √(2/D) [cos Ωᵀx,
+sin Ωᵀx] and D/2 frequencies Ω drawn from the spectrum of the kernel k [SRP eq. 15]:
 
-- RBF, exp(−γ|x − x'|²): Ω ~ N(0, 2γ); orthogonal variant: frequencies in blocks of `features` orthogonal ones of the
-lengths
-  that independent ones have (Yu, Suresh, Choromanski, Holtmann-Rice, Kumar 2016), a smaller error for the same D.
+- RBF, exp(−γ|x − x'|²): Ω ~ N(0, 2γ). The orthogonal variant draws blocks of `features` orthogonal
+  frequencies with the lengths of independent ones, for a smaller error at the same D (Yu, Suresh,
+  Choromanski, Holtmann-Rice, Kumar 2016).
 - Laplace, exp(−γ|x − x'|₁): Ω ~ Cauchy(0, γ).
 
-The error of k is about 1/√D. Cost a row: O(entries · D / 2) products and D cosines; memory of the map: 4 · features ·
-D bytes.
+The error of k is about 1/√D. Cost per row: O(entries · D / 2) products and D cosines. Memory of the
+map: 4 · features · D bytes.
 
-Why this way: sine and cosine of one frequency, not a cosine with a random phase: k(x, x) is exactly 1 and the error
-is smaller for nearby rows. Row i of Ω is drawn from (seed, i), so a stream may grow features without changing what it
-has seen; the orthogonal variant couples all rows of Ω and needs the width at the start.
+Why this way: with sine and cosine of each frequency, instead of a cosine with a random phase,
+k(x, x) is exactly 1 and the error is smaller for nearby rows. Row i of Ω is drawn from (seed, i), so
+a stream may grow features without a change of earlier rows. The orthogonal variant couples all rows
+of Ω and needs the width at the start.
 """
 
 import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,26 +28,38 @@ from scipy.special import gammaincinv
 from stream_dr.errors import InvalidParameter, NarrowKernel
 from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
 
 SPECTRUM, LENGTHS = 21, 22
-"""Purposes of the draws (see draws.py); block b of the orthogonal variant adds 100 · b."""
+"""Purposes of the draws (see draws.py). Block b of the orthogonal variant adds 100 · b."""
 FARTHEST = 1e9
-"""Past this |ωᵀx| has no seven digits of its period left: sine and cosine would be noise, and are taken for 0, which is what
-the kernel is of rows so far apart. Scale such rows, or lower gamma."""
+"""Largest |ωᵀx|. Beyond it sine and cosine would be noise of rounding, so they are set to 0.
+
+The kernel of rows so far apart is 0, too. Scale such rows, or lower gamma.
+"""
 LEAST_MEDIAN, MEDIAN_ROWS = 0.01, 200
-"""Median kernel value of a first batch below which there is a warning, and number of rows that it is measured on."""
+"""Median kernel value of a first batch below which a warning is issued, and its number of rows."""
 MOST_ORTHOGONAL = 4096
-"""Widest rows of the orthogonal variant, which costs O(features³) once."""
+"""Maximum number of features of the orthogonal variant, which takes O(features³) to draw."""
 
 
 @dataclass(frozen=True)
 class RandomFourier(FeatureMap):
     """Random Fourier features.
 
-    n_features: D, even. kernel: "rbf" or "laplace". gamma: γ > 0, in the inverse unit of |x|² or |x|; None: decided at the
-    first batch and kept in the state, 1/d of dense rows or of a declared width d, 1 of sparse rows of undeclared width.
-    seed: of the draws. orthogonal: the orthogonal variant ("rbf" only, at most 4,096 features, fixed at the first batch).
+    Attributes
+    ----------
+    n_features : int
+        Number D of features, even.
+    kernel : "rbf" or "laplace"
+    gamma : float or None
+        γ > 0, in the inverse unit of |x|² or |x|. None lets the first batch decide: 1/d for dense
+        rows or a declared width d, 1 for sparse rows of undeclared width.
+    seed : int
+        Seed of the draws.
+    orthogonal : bool
+        True for the orthogonal variant, for "rbf" and at most 4,096 features.
     """
 
     n_features: int = 500
@@ -58,7 +70,7 @@ class RandomFourier(FeatureMap):
 
     @property
     def fixed_width(self) -> bool:
-        """Whether all features must be known at the first row."""
+        """True if the number of features is fixed by the first row."""
         return self.orthogonal
 
     @property
@@ -66,17 +78,18 @@ class RandomFourier(FeatureMap):
         """True if gamma is a number."""
         return self.gamma is not None
 
-    def decided(self, block: Any) -> "RandomFourier":
+    def decided(self, block: Block) -> "RandomFourier":
         """Return the map with the gamma that the first batch gives it."""
         if self.settled:
             return self
-        # The width of sparse rows grows with the stream unless it is declared, so the first batch's says nothing.
+        # The width of sparse rows grows unless it is declared, so the first batch's means nothing.
         declared = not block.sparse or block.width_stated
         return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
 
-    def warn_of(self, X: Any) -> None:
+    def warn_of(self, X: Rows) -> None:
         """Warn (NarrowKernel) if most kernel values of the first rows X are near 0."""
-        gamma, distance = float(self.gamma or 0.0), _median_distance(X, self.kernel)
+        gamma = float(self.gamma or 0.0)
+        distance = _median_distance(X, self.kernel)
         value = float(np.exp(-gamma * distance))
         if value < LEAST_MEDIAN and np.isfinite(distance):
             warnings.warn(
@@ -87,15 +100,15 @@ class RandomFourier(FeatureMap):
             )
 
     def became(self, other: FeatureMap) -> bool:
-        """Whether `other` is this map with a gamma that was decided."""
+        """Return True if `other` is this map after the first batch decided gamma."""
         return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
 
     def out_features(self, width: int) -> int:
-        """D."""
+        """Return the number D of features."""
         return self.n_features
 
     def check(self) -> None:
-        """Raise InvalidParameter when a value is outside its range."""
+        """Raise InvalidParameter if a value is outside its range."""
         n, gamma = self.n_features, self.gamma
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n < 2**31 or n % 2:
             raise InvalidParameter(
@@ -111,11 +124,15 @@ class RandomFourier(FeatureMap):
             )
         check_seed(self.seed)
 
-    def apply(self, X: Any, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """φ of rows X (rows, features), dense or CSR, as (rows, D) float64; 0 where |ωᵀx| is past `FARTHEST`."""
+    def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
+        """Return φ of rows X (rows, features) as (rows, D) float64.
+
+        X may be dense or CSR. φ is 0 where |ωᵀx| is above `FARTHEST`.
+        """
         omega = frequencies(self, width if self.orthogonal else _rounded(X.shape[1]))
         angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
+
         out = np.empty((X.shape[0], self.n_features))
         half = self.n_features // 2
         np.cos(angles, out=out[:, :half])
@@ -126,14 +143,18 @@ class RandomFourier(FeatureMap):
         return out
 
     def bytes(self, width: int) -> int:
-        """4 · features · D, features rounded up to a power of 2."""
+        """Return 4 · features · D, with features rounded up to a power of 2."""
         return 4 * self.n_features * (width if self.orthogonal else _rounded(width))
 
 
 @lru_cache(maxsize=8)
 def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
-    """Ω (width, D/2) float64, not to be written to; row i depends on (seed, i) only, save in the orthogonal variant."""
-    half, gamma = spec.n_features // 2, float(spec.gamma)  # type: ignore[arg-type]  # of a map that is settled
+    """Return Ω (width, D/2) float64, read-only.
+
+    Row i depends on (seed, i) only, except in the orthogonal variant. The map must be settled.
+    """
+    half = spec.n_features // 2
+    gamma = float(spec.gamma)  # type: ignore[arg-type]
     if spec.orthogonal:
         omega = np.sqrt(2.0 * gamma) * _orthogonal(width, half, spec.seed)
     elif spec.kernel == "rbf":
@@ -144,8 +165,11 @@ def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
     return omega
 
 
-def _median_distance(X: Any, kernel: str) -> float:
-    """Return the median |x − x'|² (Laplace: |x − x'|₁) of rows X (rows, features), dense or CSR; 0 of one row."""
+def _median_distance(X: Rows, kernel: str) -> float:
+    """Return the median |x − x'|² of rows X (rows, features), 0 for a single row.
+
+    X may be dense or CSR. For the Laplace kernel it is |x − x'|₁.
+    """
     from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
     chosen = np.random.default_rng(0).permutation(X.shape[0])[:MEDIAN_ROWS]
@@ -166,7 +190,10 @@ def _median_distance(X: Any, kernel: str) -> float:
 
 
 def _orthogonal(width: int, count: int, seed: int) -> np.ndarray:
-    """(width, count): blocks of at most `width` orthogonal columns with the lengths of standard normal ones."""
+    """Return (width, count) orthogonal frequencies with the lengths of standard normal ones.
+
+    Columns are orthogonal within blocks of at most `width`. Raises InvalidParameter.
+    """
     if width > MOST_ORTHOGONAL:
         raise InvalidParameter(
             f"{width} features; the orthogonal variant takes at most {MOST_ORTHOGONAL}. Set orthogonal to false."
@@ -181,5 +208,5 @@ def _orthogonal(width: int, count: int, seed: int) -> np.ndarray:
 
 
 def _rounded(width: int) -> int:
-    """The next power of 2, so that a growing stream draws anew seldom."""
+    """Return the next power of 2, so that a growing stream seldom draws again."""
     return 1 << max(0, int(width) - 1).bit_length()

@@ -1,18 +1,19 @@
-"""hashing: named features of any number to a fixed number of columns, by scikit-learn's FeatureHasher (Weinberger
-2009).
+"""Hashing of named features to a fixed number of columns.
 
-A feature's column and sign are a hash (MurmurHash3) of its name, so no vocabulary is kept and new names may come at
-any time. Rows may be dicts as river has them ({"price": 1.2, "colour": "red"}; a string value v of feature f is the
-feature "f=v" with value 1, a bool is 0 or 1), tables with named columns, or plain columns, whose names then are "0",
-"1" …
+The hash is that of scikit-learn's FeatureHasher (Weinberger 2009). The column and sign of a feature
+are a hash (MurmurHash3) of its name. No vocabulary is stored, and new names may appear at any time.
+Rows may be dicts as in river, tables with named columns, or plain columns, which are named "0", "1"
+… In a dict such as {"price": 1.2, "colour": "red"}, a string value v of feature f is the feature
+"f=v" with value 1, and a bool is 0 or 1.
 
-Cost a row: O(entries), and a hash for each name not met lately; memory of the map: none to speak of.
+Cost per row: O(entries), and a hash for each name that was not seen lately. The map needs no memory.
 
-Why this way: with signs, two features that fall into one column cancel on average instead of adding up, and inner
-products are right on average. The default of 4,096 columns is the widest whose whole scatter is kept.
+Why this way: with signs, two features in one column cancel on average instead of adding up, so
+inner products are right on average. The default of 4,096 columns is the widest whose whole scatter
+is computed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -22,13 +23,19 @@ import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter, InvalidRows
 from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.rows.block import Rows
 
 
 @dataclass(frozen=True)
 class Hashing(FeatureMap):
     """Feature hashing.
 
-    n_features: columns. alternate_sign: hash a sign too.
+    Attributes
+    ----------
+    n_features : int
+        Number of columns.
+    alternate_sign : bool
+        True to hash a sign, too.
     """
 
     n_features: int = 4096
@@ -38,21 +45,25 @@ class Hashing(FeatureMap):
     sparse: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
-        """Columns of the hashed rows."""
+        """Return the number of columns of hashed rows."""
         return self.n_features
 
     def check(self) -> None:
-        """Raise InvalidParameter when a value is outside its range."""
+        """Raise InvalidParameter if a value is outside its range."""
         n = self.n_features
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n < 2**31:
             raise InvalidParameter(f"n_features={n!r} of hashing; it must be an integer ≥ 1 and below 2³¹.")
         if not isinstance(self.alternate_sign, bool):
             raise InvalidParameter(f"alternate_sign={self.alternate_sign!r} of hashing; it must be a bool.")
 
-    def apply(self, X: Any, width: int, names: tuple[str, ...] | None = None) -> sp.csr_matrix:
-        """Rows X (rows, features) hashed to CSR (rows, n_features) float64, by `names` or by column number."""
+    def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> sp.csr_matrix:
+        """Return rows X (rows, features) hashed to CSR (rows, n_features), float64.
+
+        names: names of the columns. None: their numbers.
+        """
         X = sp.csr_matrix(X).astype(np.float64)
-        if names is None:  # of an unnamed row's columns, which may be millions, only those that are there
+        # Unnamed columns may be millions, so only those in use are hashed.
+        if names is None:
             used, indices = np.unique(X.indices, return_inverse=True)
             X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
         table = hash_table(self, tuple(names)) if names is not None else _hash_table(self, map(str, used.tolist()))
@@ -61,12 +72,12 @@ class Hashing(FeatureMap):
         return hashed
 
     def bytes(self, width: int) -> int:
-        """12 bytes a feature."""
+        """Return 12 bytes per feature."""
         return 12 * width
 
 
 def _hash_table(spec: Hashing, names: Iterable[str]) -> sp.csr_matrix:
-    """(names, n_features) CSR with one ±1 a row: each name's column and sign."""
+    """Return the column and sign of each name, as CSR (names, n_features) of ±1."""
     from sklearn.feature_extraction import FeatureHasher
 
     hasher = FeatureHasher(spec.n_features, input_type="string", alternate_sign=spec.alternate_sign)
@@ -75,28 +86,33 @@ def _hash_table(spec: Hashing, names: Iterable[str]) -> sp.csr_matrix:
 
 
 hash_table = lru_cache(maxsize=64)(_hash_table)
-"""The same, for names that come again and again."""
+"""`_hash_table` with a cache, for names that repeat in every batch."""
 
 
-def named_rows(X: Sequence[Mapping[Any, Any]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
-    """Dicts as CSR (rows, names) float64 and the names, in order of first appearance. Raises InvalidRows.
+def named_rows(X: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
+    """Return dicts as CSR (rows, names), float64, and the names in order of first appearance.
 
-    Numbers are values, bools 0 or 1; a string value v of feature f is the feature "f=v" with value 1.
+    A bool is 0 or 1. A string value v of feature f is the feature "f=v" with value 1. Raises
+    InvalidRows.
     """
     places: dict[str, int] = {}
-    indptr, indices, values = [0], [], []
+    indptr = [0]
+    indices: list[int] = []
+    values: list[float] = []
     for i, row in enumerate(X):
-        for key, given in row.items():
-            name, value = (f"{key}={given}", 1.0) if isinstance(given, str) else (str(key), given)
+        for key, item in row.items():
+            name, value = (f"{key}={item}", 1.0) if isinstance(item, str) else (str(key), item)
             indices.append(places.setdefault(name, len(places)))
             values.append(_number(value, key, i))
         indptr.append(len(indices))
+
     matrix = sp.csr_matrix((np.asarray(values, dtype=np.float64), indices, indptr), shape=(len(X), len(places)))
     matrix.sum_duplicates()
     return matrix, tuple(places)
 
 
-def _number(value: Any, key: Any, row: int) -> float:
+def _number(value: Any, key: Hashable, row: int) -> float:
+    """Return a value as a float, or raise InvalidRows."""
     try:
         return float(value)
     except (TypeError, ValueError) as e:

@@ -1,16 +1,18 @@
-"""nystroem: coordinates of rows on landmark rows, whose inner products are a kernel's (Williams and Seeger 2001).
+"""Coordinates of rows on landmark rows, whose inner products are those of a kernel.
 
-With Z the landmarks, K = k(Z, Z) = L Lᵀ (Cholesky) and φ(x) = L⁻¹ k(Z, x), φ(x)ᵀφ(x') is k(x, x') for rows in the
-span of the landmarks in feature space, and k of their projections onto it for others: what is learned behind the map is the
-kernel method with its directions in that span. Where all rows are landmarks it is the kernel method itself.
+The method is that of Williams and Seeger (2001). With landmarks Z, K = k(Z, Z) = L Lᵀ (Cholesky) and
+φ(x) = L⁻¹ k(Z, x), the inner product φ(x)ᵀφ(x') is k(x, x') for rows in the span of the landmarks in
+feature space. For others it is k of their projections onto it. An estimator behind the map is the
+kernel method with directions in that span, and the kernel method itself if all rows are landmarks.
 
-Landmarks are given, or drawn from the stream's first rows, by keys of (seed, row number), so that they do not depend on how
-rows were batched. A row that those before it represent to 1e-8 is passed over: rounding is divided by what is left of it.
+Landmarks are fixed by the spec, or drawn from the first rows by keys of (seed, row number), so that
+they do not depend on the batches. A row that earlier landmarks represent to 1e-8 is skipped, since
+rounding errors are divided by the remainder.
 
-Why this way: landmark j has zeros in all coordinates behind j, so rows learned before the later landmarks came are right as
-they are, and no row is held back until landmarks are known.
+Why this way: landmark j has zeros in all coordinates after j, so rows learned before a later
+landmark remain correct, and no row has to wait until landmarks are known.
 
-Cost a row: k(Z, x), and O(landmarks²); memory: the landmarks, and 8 · landmarks² bytes.
+Cost per row: k(Z, x), and O(landmarks²). Memory: the landmarks, and 8 · landmarks² bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,22 +32,34 @@ from stream_dr.rows.number_rows import as_rows
 
 KERNELS = ("rbf", "laplace", "polynomial", "linear")
 MOST_LANDMARKS = 20_000
-"""Most landmarks: their factor takes 8 bytes times the square of them."""
+"""Maximum number of landmarks, whose factor takes 8 · landmarks² bytes."""
 
 _LANDMARK_DRAW, _AT_ONCE = 23, 256
-_DEPENDENT = (
-    1e-8  # share of a row past its landmarks below which it is no landmark: with less, rounding is divided by it
-)
+# Share of a row outside the span of the landmarks below which it is skipped.
+_DEPENDENT = 1e-8
 _EPS = float(np.finfo(np.float64).eps)
 _WIDEST_DENSE = 4096
 
 
 class Landmarks(NamedTuple):
-    """Landmarks so far; immutable.
+    """Landmarks so far.
 
-    seen: rows of the stream looked at. picked: rows drawn. n_features: width. factor: (landmarks, landmarks) float64, L.
-    values: (landmarks, features) float64, or the CSR values (entries,); then indices and indptr are its int32 and int64
-    arrays, else None.
+    Attributes
+    ----------
+    seen : int
+        Number of rows of the stream examined.
+    picked : int
+        Number of rows drawn.
+    n_features : int
+        Width of the rows.
+    factor : ndarray (landmarks, landmarks)
+        Cholesky factor L, float64.
+    values : ndarray (landmarks, features), or (entries,) if sparse
+        float64. The values of the CSR matrix if the landmarks are sparse.
+    indices : ndarray (entries,) or None
+        int32 column indices of the CSR matrix.
+    indptr : ndarray (landmarks + 1,) or None
+        int64 row ends of the CSR matrix.
     """
 
     seen: int
@@ -57,7 +71,7 @@ class Landmarks(NamedTuple):
     indptr: np.ndarray | None = None
 
     def check(self, width: int, most: int) -> None:
-        """Raise DamagedFile unless they are at most so many rows of `width` features, with their factor."""
+        """Raise DamagedFile unless these are at most `most` rows of `width` features."""
         same(self, "n_features", width)
         within(self, 0, MOST_ROWS, "seen", "picked")
         m = min(len(self.factor), most)
@@ -69,17 +83,17 @@ class Landmarks(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """The landmarks, (landmarks, features) ndarray or CSR."""
+        """Landmarks (landmarks, features) as an ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.factor), self.n_features))
 
     def same(self, other: "Landmarks") -> bool:
-        """Whether both are the same rows, in the same order."""
+        """Return True if both are the same rows in the same order."""
         return _keys(self.rows) == _keys(other.rows)
 
     def among(self, X: Rows) -> bool:
-        """Whether any of rows X is a landmark."""
+        """Return True if any of rows X is a landmark."""
         return not set(_keys(self.rows)).isdisjoint(_keys(X))
 
 
@@ -87,10 +101,22 @@ class Landmarks(NamedTuple):
 class Nystroem(FeatureMap):
     """Coordinates on landmarks.
 
-    landmarks: how many to draw from the stream's first rows; or these rows themselves, as lists of numbers or, sparse, as
-    {"indices": […], "values": […]}. kernel: "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "polynomial"
-    (γ xᵀx' + coef0)^degree, or "linear" xᵀx'. first: rows among which they are drawn; None: as many as landmarks, which then
-    are all of them. seed: of the draws.
+    Attributes
+    ----------
+    landmarks : int or list
+        Number of rows to draw from the first rows, or the landmarks themselves. These are lists of
+        numbers or, if sparse, dicts {"indices": […], "values": […]}.
+    kernel : str
+        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "polynomial" (γ xᵀx' + coef0)^degree, or
+        "linear" xᵀx'.
+    gamma : float
+        γ > 0.
+    degree : int
+    coef0 : float
+    first : int or None
+        Number of first rows to draw from. None takes the first `landmarks` rows.
+    seed : int
+        Seed of the draws.
     """
 
     landmarks: int | Sequence[Any] = 500
@@ -103,20 +129,20 @@ class Nystroem(FeatureMap):
 
     @property
     def draws(self) -> bool:
-        """Whether landmarks are drawn from the stream."""
+        """True if landmarks are drawn from the stream."""
         return isinstance(self.landmarks, int | np.integer)
 
     @property
     def most(self) -> int:
-        """Landmarks there may be, and coordinates."""
+        """Maximum number of landmarks, and number of coordinates."""
         return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
 
     def out_features(self, width: int) -> int:
-        """Coordinates: zero behind the landmarks there are."""
+        """Return the number of coordinates. Those without a landmark so far are 0."""
         return self.most
 
     def check(self) -> None:
-        """Raise InvalidParameter when a value is outside its range."""
+        """Raise InvalidParameter if a value is outside its range."""
         if isinstance(self.landmarks, bool | str) or not isinstance(self.landmarks, int | np.integer | Sequence):
             raise InvalidParameter(f"landmarks={self.landmarks!r} of nystroem; it must be a number or a list of rows.")
         if not 1 <= self.most <= MOST_LANDMARKS:
@@ -131,24 +157,31 @@ class Nystroem(FeatureMap):
             raise InvalidParameter(f"first={first!r} of nystroem; landmarks that are given are not drawn.")
         check_seed(self.seed)
         if not self.draws:
-            given_rows(self.landmarks)
+            landmark_rows(self.landmarks)
 
     def bytes(self, width: int) -> int:
-        """8 · landmarks · (features + landmarks); rows wider than 4,096 count as sparse, with as many entries at most."""
+        """Return 8 · landmarks · (features + landmarks).
+
+        Rows wider than 4,096 count as sparse rows with 4,096 entries.
+        """
         return self.most * ((8 * width if width <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most)
 
     def begin(self) -> Landmarks:
-        """No landmarks, or those given."""
+        """Return the landmarks of the spec, or none if they are drawn."""
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
-        return nothing if self.draws else _joined(self, nothing, given_rows(self.landmarks))
+        return nothing if self.draws else _joined(self, nothing, landmark_rows(self.landmarks))
 
     def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
-        """With those drawn from a batch. Raises WidthMismatch, NotFinite where the kernel of its rows is too large."""
+        """Return the landmarks with those drawn from a batch.
+
+        Raises WidthMismatch. Raises NotFinite if the kernel of its rows is too large.
+        """
         width = max(landmarks.n_features, block.features)
         if not self.draws:
             if landmarks.indices is None and width > landmarks.n_features:
                 raise other_width(block.features, landmarks.n_features)
             return landmarks._replace(n_features=width)
+
         chosen, picked = self._chosen(landmarks, block)
         seen = landmarks.seen + block.rows
         for start in range(0, len(chosen), _AT_ONCE):
@@ -156,18 +189,23 @@ class Nystroem(FeatureMap):
         return landmarks._replace(seen=seen, picked=picked, n_features=width, **_wide(landmarks, width))
 
     def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
-        """φ of rows X (rows, features), dense or CSR, as (rows, landmarks) float64."""
+        """Return φ of rows X (rows, features), dense or CSR, as (rows, landmarks) float64."""
         from scipy.linalg import solve_triangular
 
-        out, n = np.zeros((X.shape[0], self.most)), len(landmarks.factor)
+        out = np.zeros((X.shape[0], self.most))
+        n = len(landmarks.factor)
         if n and X.shape[0]:
             values = self.values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
-            out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0  # as before a landmark came
+            # Coordinates that are rounding errors were 0 before their landmark was drawn.
+            out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
         return out
 
     def values(self, A: Rows, B: Rows) -> np.ndarray:
-        """k of rows A and B, dense or CSR, (rows of A, rows of B) float64; features that one lacks are 0 there."""
+        """Return k of rows A and B, dense or CSR, as (rows of A, rows of B) float64.
+
+        Features that one of them lacks are 0 there.
+        """
         from sklearn.metrics import pairwise as kernels
 
         width = max(A.shape[1], B.shape[1])
@@ -176,32 +214,40 @@ class Nystroem(FeatureMap):
             return np.asarray(kernels.linear_kernel(A, B))
         if self.kernel == "polynomial":
             with np.errstate(over="ignore", invalid="ignore"):
-                made = kernels.polynomial_kernel(A, B, degree=self.degree, gamma=self.gamma, coef0=self.coef0)
-            check_finite(made)
-            return np.asarray(made)
-        if not sp.issparse(A) and not sp.issparse(B):  # differences only: the rows' offset would cost digits
+                values = kernels.polynomial_kernel(A, B, degree=self.degree, gamma=self.gamma, coef0=self.coef0)
+            check_finite(values)
+            return np.asarray(values)
+
+        # Only differences matter here, and a common offset of the rows would cost digits.
+        if not sp.issparse(A) and not sp.issparse(B):
             A, B = A - B[0], B - B[0]
-        of = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
-        return np.asarray(of(A, B, gamma=self.gamma))
+        kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
+        return np.asarray(kernel(A, B, gamma=self.gamma))
 
     def _chosen(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
-        """Numbers of the batch's rows that are drawn, and rows drawn so far: `most` of the first `first` rows, each with
-        the same chance (Knuth's algorithm S); then all, while those passed over have left room."""
-        room, picked, first = self.most - len(landmarks.factor), landmarks.picked, self.first or self.most
-        if not room:
+        """Return the indices of the batch's rows that are drawn, and the number drawn so far.
+
+        Of the first `first` rows `most` are drawn, each with the same probability (Knuth's
+        algorithm S). Afterwards all rows are, as long as there is room because rows were skipped.
+        """
+        picked = landmarks.picked
+        first = self.first or self.most
+        if len(landmarks.factor) == self.most:
             return np.zeros(0, dtype=np.int64), picked
-        draws, chosen = uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0], []
+
+        draws = uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
+        chosen = []
         for i in range(block.rows):
-            left = first - landmarks.seen - i
-            if left <= 0 or draws[i] * left < self.most - picked:
-                picked += left > 0
+            remaining = first - landmarks.seen - i
+            if remaining <= 0 or draws[i] * remaining < self.most - picked:
+                picked += remaining > 0
                 if block.weights is None or block.weights[i] > 0:
                     chosen.append(i)
         return np.array(chosen, dtype=np.int64), picked
 
 
-def check_kernel(name: str, gamma: Any, degree: Any, coef0: Any) -> None:
-    """Raise InvalidParameter for a kernel's parameters outside their range."""
+def check_kernel(name: str, gamma: float, degree: int, coef0: float) -> None:
+    """Raise InvalidParameter if a kernel's parameter is outside its range."""
     if not finite_number(gamma) or gamma <= 0:
         raise InvalidParameter(f"gamma={gamma!r} of {name}; it must be a finite number > 0.")
     if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or not 1 <= degree <= 20:
@@ -210,8 +256,11 @@ def check_kernel(name: str, gamma: Any, degree: Any, coef0: Any) -> None:
         raise InvalidParameter(f"coef0={coef0!r} of {name}; it must be a finite number ≥ 0.")
 
 
-def given_rows(rows: Any) -> Rows:
-    """Rows as a spec has them, as (rows, features) ndarray or CSR. Raises InvalidParameter."""
+def landmark_rows(rows: Any) -> Rows:
+    """Return the landmarks of a spec as (rows, features) ndarray or CSR.
+
+    Raises InvalidParameter.
+    """
     try:
         if not any(isinstance(row, Mapping) for row in rows):
             return as_rows(rows)[0]
@@ -223,7 +272,11 @@ def given_rows(rows: Any) -> Rows:
 
 
 def plain_rows(rows: Any) -> int | list[Any]:
-    """Landmarks as a spec has them, in JSON's types: a number, or rows (ndarray, sparse matrix, table or lists)."""
+    """Return landmarks in JSON's types, as a spec has them.
+
+    rows: number of landmarks, or rows as an ndarray, sparse matrix, table or lists. Raises
+    InvalidParameter.
+    """
     if isinstance(rows, int | np.integer):
         return int(rows)
     if isinstance(rows, Sequence) and any(isinstance(row, Mapping) for row in rows):
@@ -238,26 +291,32 @@ def plain_rows(rows: Any) -> int | list[Any]:
 
 
 def _joined(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
-    """Landmarks with those of rows X that they do not represent, as long as there is room."""
-    n, room = len(landmarks.factor), spec.most - len(landmarks.factor)
+    """Add rows X that the landmarks do not represent, while there is room."""
+    n = len(landmarks.factor)
+    room = spec.most - n
     known = spec.coordinates(landmarks, X)[:, :n]
     K = spec.values(X, X)
-    left = K - known @ known.T
-    columns, taken = np.zeros(left.shape), list[int]()
-    for i in range(len(left)):
-        if len(taken) == room:
+    remainder = K - known @ known.T
+
+    # Cholesky factor of the remainder, column by column.
+    columns = np.zeros(remainder.shape)
+    new: list[int] = []
+    for i in range(len(remainder)):
+        if len(new) == room:
             break
-        j = len(taken)
-        pivot = left[i, i] - columns[i, :j] @ columns[i, :j]
+        j = len(new)
+        pivot = remainder[i, i] - columns[i, :j] @ columns[i, :j]
         if pivot > _DEPENDENT * K[i, i]:
-            columns[i:, j] = (left[i:, i] - columns[i:, :j] @ columns[i, :j]) / np.sqrt(pivot)
-            taken.append(i)
-    m = n + len(taken)
+            columns[i:, j] = (remainder[i:, i] - columns[i:, :j] @ columns[i, :j]) / np.sqrt(pivot)
+            new.append(i)
+
+    m = n + len(new)
     factor = np.zeros((m, m))
-    factor[:n, :n], factor[n:, :n] = landmarks.factor, known[taken]
-    factor[n:, n:] = columns[taken][:, : len(taken)]
+    factor[:n, :n], factor[n:, :n] = landmarks.factor, known[new]
+    factor[n:, n:] = columns[new][:, : len(new)]
+
     width = max(landmarks.n_features, X.shape[1])
-    rows = X[taken].astype(np.float64)
+    rows = X[new].astype(np.float64)
     if n:
         parts = [_padded(landmarks.rows, width), _padded(rows, width)]
         sparse = sp.issparse(parts[0])
@@ -266,19 +325,19 @@ def _joined(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
 
 
 def _arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """values, indices and indptr of rows."""
+    """Return values, indices and indptr of rows, the last two None if they are dense."""
     if not sp.issparse(rows):
         return np.ascontiguousarray(rows), None, None
     return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
 
 
 def _wide(landmarks: Landmarks, width: int) -> dict[str, np.ndarray]:
-    """What changes of the landmarks' arrays when rows are so wide."""
+    """Return the arrays of the landmarks that change if rows have this width."""
     return {} if landmarks.indices is not None else {"values": _padded(landmarks.values, width)}
 
 
 def _padded(X: Rows, width: int) -> Rows:
-    """Rows X with columns of zeros up to `width`."""
+    """Return rows X with columns of zeros up to `width`."""
     if X.shape[1] == width:
         return X
     if sp.issparse(X):
@@ -291,7 +350,10 @@ def _dense(parts: list[Rows]) -> list[np.ndarray]:
 
 
 def _keys(X: Rows) -> list[bytes]:
-    """Bytes a row that are equal for equal rows, dense or CSR, whatever zeros are behind."""
+    """Return bytes per row that are equal for equal rows, dense or CSR.
+
+    Zeros at the end of a row do not count.
+    """
     X = sp.csr_matrix(X, dtype=np.float64)
     X.eliminate_zeros()
     data, indices, at = X.data, X.indices.astype(np.int64), X.indptr

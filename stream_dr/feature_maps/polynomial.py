@@ -1,22 +1,21 @@
-"""polynomial: products of features, whose inner products are the polynomial kernel (γ xᵀx' + c)^degree.
+"""Products of features, whose inner products are the polynomial kernel (γ xᵀx' + c)^degree.
 
-- Exact, while there are at most n_features products: every product of `degree` of √γ x_1 … √γ x_d and √c, times the square
-  root of the number of its orders.
-- Beyond, a tensor sketch (Pham and Pagh 2013): `degree` count sketches of the row, convolved by FFT; inner products are the
-  kernel's on average, with an error of about 1/√n_features.
+- Exact if there are at most n_features products: every product of `degree` factors from √γ x_1 …
+  √γ x_d and √c, times the square root of the number of its orders.
+- Otherwise a tensor sketch (Pham and Pagh 2013): `degree` count sketches of the row, convolved by
+  FFT. Inner products are the kernel's on average, with an error of about 1/√n_features.
 
-Cost a row: O(n_features · degree) exact, O(degree · (entries + n_features log n_features)) sketched; memory: 8 · degree
-bytes a product, or 12 · degree bytes a feature.
+Cost per row: O(n_features · degree) exact, O(degree · (entries + n_features log n_features))
+sketched. Memory: 8 · degree bytes per product, or 12 · degree bytes per feature.
 
-Why this way: feature i's place and sign are drawn from (seed, i), so parts of any width agree; the default is the widest
-whose whole scatter is kept.
+Why this way: place and sign of feature i are drawn from (seed, i), so parts of any width agree. The
+default is the widest whose whole scatter is computed.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, combinations_with_replacement
 from math import comb, factorial
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +24,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.draws import check_seed, uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.nystroem import check_kernel
-from stream_dr.rows.block import check_finite
+from stream_dr.rows.block import Rows, check_finite
 
 SKETCH = 24
 """Purpose of the draws (see draws.py)."""
@@ -35,8 +34,18 @@ SKETCH = 24
 class Polynomial(FeatureMap):
     """Products of features.
 
-    degree: 1 to 20. n_features: columns at most; exact where all products fit. gamma: γ > 0. coef0: c ≥ 0; 0 leaves out the
-    products of fewer than `degree` features. seed: of the tensor sketch.
+    Attributes
+    ----------
+    degree : int
+        From 1 to 20.
+    n_features : int
+        Maximum number of columns.
+    gamma : float
+        γ > 0.
+    coef0 : float
+        c ≥ 0. 0 excludes the products of fewer than `degree` features.
+    seed : int
+        Seed of the tensor sketch.
     """
 
     degree: int = 2
@@ -47,27 +56,30 @@ class Polynomial(FeatureMap):
 
     @property
     def fixed_width(self) -> bool:
-        """True: products are drawn for a number of features."""
+        """True, since products are drawn for a number of features."""
         return True
 
     def products(self, width: int) -> int:
-        """Products of so many features."""
+        """Return the number of products of `width` features."""
         return comb(width + bool(self.coef0) + self.degree - 1, self.degree)
 
     def out_features(self, width: int) -> int:
-        """Columns of the mapped rows; at most, where the width is not known (0)."""
+        """Return the number of columns of mapped rows, an upper bound if width is 0."""
         return min(self.products(width), self.n_features) if width else self.n_features
 
     def check(self) -> None:
-        """Raise InvalidParameter when a value is outside its range."""
+        """Raise InvalidParameter if a value is outside its range."""
         n = self.n_features
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= 2**24:
             raise InvalidParameter(f"n_features={n!r} of polynomial; it must be an integer from 1 to 2²⁴.")
         check_kernel("polynomial", self.gamma, self.degree, self.coef0)
         check_seed(self.seed)
 
-    def apply(self, X: Any, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """φ of rows X (rows, features), dense or CSR, (rows, columns) float64. Raises NotFinite where it is too large."""
+    def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
+        """Return φ of rows X (rows, features) as (rows, columns) float64.
+
+        X may be dense or CSR. Raises NotFinite if a product is too large.
+        """
         if sp.issparse(X):
             X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], max(width, X.shape[1])))
         X = X.astype(np.float64, copy=False) * np.sqrt(self.gamma)
@@ -77,11 +89,12 @@ class Polynomial(FeatureMap):
         return out
 
     def bytes(self, width: int) -> int:
-        """8 · degree bytes a product, or 12 · degree a feature."""
+        """Return 8 · degree bytes per product, or 12 · degree per feature if sketched."""
         exact = self.products(width) <= self.n_features
         return self.degree * (8 * self.products(width) if exact else 12 * width)
 
-    def _exact(self, X: Any) -> np.ndarray:
+    def _exact(self, X: Rows) -> np.ndarray:
+        """Return all products of the scaled rows X."""
         rows = X.toarray() if sp.issparse(X) else X
         if self.coef0:
             rows = np.hstack([rows, np.full((len(rows), 1), np.sqrt(self.coef0))])
@@ -91,8 +104,9 @@ class Polynomial(FeatureMap):
             out *= rows[:, column]
         return out
 
-    def _sketch(self, X: Any) -> np.ndarray:
-        spectrum: Any = 1.0
+    def _sketch(self, X: Rows) -> np.ndarray:
+        """Return the tensor sketch of the scaled rows X."""
+        spectrum: np.ndarray | float = 1.0
         for t in range(self.degree):
             table, constant = _count_sketch(self, t, X.shape[1])
             sketch = X @ table
@@ -102,12 +116,16 @@ class Polynomial(FeatureMap):
 
 @lru_cache(maxsize=8)
 def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features (products, degree) int64 of each product of `width` ones, and the square root (products,) of its orders."""
+    """Return the features (products, degree) of each product, and the factor of each.
+
+    The factor is the square root of the number of orders of the product.
+    """
     every = chain.from_iterable(combinations_with_replacement(range(width), degree))
     places = np.fromiter(every, dtype=np.int64).reshape(-1, degree)
     orders = np.full(len(places), float(factorial(degree)))
     run = np.ones(len(places))
-    for j in range(1, degree):  # places are sorted: n equal ones in a row divide the orders by n!
+    # Places are sorted, so n equal ones in a row divide the number of orders by n!.
+    for j in range(1, degree):
         run = np.where(places[:, j] == places[:, j - 1], run + 1.0, 1.0)
         orders /= run
     return places, np.sqrt(orders)
@@ -115,9 +133,15 @@ def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=16)
 def _count_sketch(spec: Polynomial, t: int, width: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """The t-th count sketch: (width, n_features) CSR with one ±1 a feature, and where √coef0 goes (n_features,)."""
-    drawn = uniforms(spec.seed, SKETCH + 100 * t, 0, width + 1, 2)  # row 0 is the constant's
-    places, signs = (drawn[:, 0] * spec.n_features).astype(np.int64), np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
+    """Return the t-th count sketch, CSR (width, n_features), and that of √coef0 (n_features,).
+
+    The matrix has one ±1 per feature.
+    """
+    # Row 0 is that of the constant.
+    drawn = uniforms(spec.seed, SKETCH + 100 * t, 0, width + 1, 2)
+    places = (drawn[:, 0] * spec.n_features).astype(np.int64)
+    signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
+
     table = sp.csr_matrix((signs[1:], places[1:], np.arange(width + 1)), shape=(width, spec.n_features))
     constant = np.zeros(spec.n_features)
     constant[places[0]] = signs[0] * np.sqrt(spec.coef0)

@@ -1,23 +1,25 @@
-"""table: rows of mixed columns (numbers, booleans, dates, categories, texts, gaps) to numbers, and texts to weighted words.
+"""Map of rows with mixed columns to numbers, and map of texts to weighted words.
 
-What a column is taken for is decided from the first batch that has a value of it, and kept; `describe` tells it beforehand.
-Running statistics (categories met, means, documents' frequencies) are part of a model's state: a batch is first added to
-them, then mapped by them; a published projection holds them as they were then.
+The kind of a column is inferred from the first batch that has a value of it, and then fixed.
+`describe` reports it beforehand. Running statistics (categories, means, document frequencies) are
+part of a model's state. A batch is first added to them, then mapped by them. A published projection
+holds the statistics of its time.
 
-- A category never met is zero in all of its columns, and counted as unseen; a column that is gone is missing; one that
-  nobody has met is left out, its values counted as unseen; a value of another type is refused or, where nothing is lost
-  (3 for "3", "2.5" for 2.5), read as what the column is.
-- States merge: columns by name, categories by value. What was hashed in one part stays hashed there.
-- Rows can be unlearned exactly unless a mean filled them or the idf of `text` weighed them, for those of their time are not
-  kept: such rows are refused, and a directory's models are rebuilt from the log. With a constant `impute`, or idf=False, all
-  can be.
+- An unknown category is zero in all columns and counted as unseen. A column that is absent is
+  missing. The values of an unknown column are skipped and counted as unseen. A value of another type
+  is refused unless it can be converted without loss, such as 3 and "3".
+- States merge, columns by name and categories by value. What one part hashed stays hashed.
+- Rows can be unlearned exactly unless they were filled by a mean or weighted by the idf of `text`,
+  since former means and frequencies are not stored. Such rows are refused, and a directory's models
+  are rebuilt from the log. With a constant `impute`, or idf=False, all rows can be unlearned.
 
-Cost a row: O(columns), and O(words) of a text. Why this way: everything that is remembered is a sum, so parts agree.
+Cost per row: O(columns), and O(words) of a text. Why this way: all statistics are sums, so parts
+agree.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,30 +30,41 @@ from stream_dr.feature_maps.columns import (
     MOST_ONE_HOT,
     SIZES,
     WORDS_IN_ALL,
-    Making,
+    EncodingSpec,
     TableColumn,
-    begun,
     entries,
     feature_names,
-    learned,
-    merged,
+    merge_columns,
     places_of,
     read_as,
+    with_kind,
+    with_values,
 )
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.feature_maps.taken_for import AS, Wishes, taken_for
+from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, taken_for
 from stream_dr.feature_maps.widths import words_of
 from stream_dr.feature_maps.words import Words
 from stream_dr.rows.raw_rows import RawRows, refuse_table
 
 ENTRIES_AT_ONCE = 1 << 19
-"""Numbers of a table's mapped rows that are held at a time, with their places in some copies."""
+"""Maximum number of entries of mapped rows in memory at a time."""
 
 
 class TableState(NamedTuple):
-    """rows: learned. width: columns made so far. columns: what is remembered of each column, in order of appearance. mixed:
-    whether a merge has brought together parts that hashed other categories."""
+    """Running statistics of a table.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows learned.
+    width : int
+        Number of columns of mapped rows so far.
+    columns : tuple of TableColumn
+        Statistics of each column, in order of appearance.
+    mixed : bool
+        True if a merge has joined parts that hashed different categories.
+    """
 
     rows: int = 0
     width: int = 0
@@ -59,21 +72,24 @@ class TableState(NamedTuple):
     mixed: bool = False
 
     def check(self, spec: "Table | Text") -> None:
-        """Raise DamagedFile unless its columns make `width` ones, each once."""
+        """Raise DamagedFile unless the columns are encoded in `width` distinct ones."""
         within(self, 0, MOST_ROWS, "rows")
         within(self, 0, WIDEST, "width")
         if len(set(self.names)) != len(self.names) or (isinstance(spec, Text) and len(self.names) != 1):
             raise wrong(self, "columns", f"{len(self.names)} columns", "of distinct names, and one of a map of texts")
-        making = spec.making()
+
+        encoding = spec.encoding()
         for column in self.columns:
-            column.check(making, (None if isinstance(spec, Table) else ("", "text")))
-        places = np.concatenate([np.zeros(0, dtype=np.int64), *(column.made_at(making) for column in self.columns)])
+            column.check(encoding, (None if isinstance(spec, Table) else ("", "text")))
+        places = np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(column.all_places(encoding) for column in self.columns)]
+        )
         if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
             raise wrong(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' own names."""
+        """Names of the columns."""
         return tuple(column.name for column in self.columns)
 
 
@@ -81,10 +97,26 @@ class TableState(NamedTuple):
 class Table(FeatureMap):
     """Rows of mixed columns.
 
-    max_categories: categories of a column with a column of their own; further ones share n_hashed hashed ones. n_words:
-    hashed words of a text. one_hot, hash: columns whose categories are not hashed (up to 1,000), or all are. drop, keep:
-    columns left out, or taken though they look like ids or constants. as_: column → "number", "date", "time", "category" or
-    "text". impute: "mean", or the number that stands for a missing one. n_words None: an equal share of 1,024.
+    Attributes
+    ----------
+    max_categories : int
+        Maximum number of one-hot categories per column.
+    n_hashed : int
+        Number of hashed columns that further categories share.
+    n_words : int or None
+        Number of hashed words of a text. None is an equal share of 1,024.
+    one_hot : sequence of str
+        Columns whose categories are one-hot up to 1,000.
+    hash : sequence of str
+        Columns whose categories are all hashed.
+    drop : sequence of str
+        Columns to skip.
+    keep : sequence of str
+        Columns to encode even if they look like ids or constants.
+    as_ : dict of str to str, or None
+        Kind of columns by name: "number", "date", "time", "category" or "text".
+    impute : "mean" or float
+        Replacement of missing numbers.
     """
 
     max_categories: int = 32
@@ -102,22 +134,24 @@ class Table(FeatureMap):
     learns: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
-        """Columns that are made at most of so many, whatever they hold."""
+        """Return the maximum number of columns that `width` columns of any kind become."""
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0, MOST_ONE_HOT if self.one_hot else 0)
         return width * (most + 1) + (WORDS_IN_ALL if width and not self.n_words else 0)
 
     def check(self) -> None:
-        """Raise InvalidParameter when a value is outside its range."""
+        """Raise InvalidParameter if a value is outside its range."""
         for name in ("max_categories", "n_hashed", "n_words"):
-            value, least = getattr(self, name), 0 if name == "max_categories" else 1
+            value = getattr(self, name)
+            least = 0 if name == "max_categories" else 1
             if name == "n_words" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**20:
                 raise InvalidParameter(f"{name}={value!r} of table; it must be an integer from {least} to 1,048,576.")
         for name in ("one_hot", "hash", "drop", "keep"):
-            given = getattr(self, name)
-            if not isinstance(given, list | tuple) or not all(isinstance(v, str) for v in given):
-                raise InvalidParameter(f"{name}={given!r} of table; it must be a list of columns' names.")
+            names = getattr(self, name)
+            if not isinstance(names, list | tuple) or not all(isinstance(v, str) for v in names):
+                raise InvalidParameter(f"{name}={names!r} of table; it must be a list of columns' names.")
+
         kinds = self.as_ or {}
         if not isinstance(kinds, dict) or not all(kind in AS for kind in kinds.values()):
             raise InvalidParameter(
@@ -126,22 +160,22 @@ class Table(FeatureMap):
         if self.impute != "mean" and not finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
 
-    def making(self) -> Making:
-        """What is made of columns."""
+    def encoding(self) -> EncodingSpec:
+        """Return the settings that apply to all columns."""
         one_hot, hashed = tuple(self.one_hot), tuple(self.hash)
-        return Making(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
+        return EncodingSpec(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
     def begin(self, rows: RawRows) -> TableState:
-        """The state that knows the names of these rows' columns."""
+        """Return the initial state, with the names of these rows' columns."""
         return TableState(columns=tuple(TableColumn(name) for name in rows.names))
 
-    def wishes(self) -> Wishes:
-        """What is said of columns by name."""
+    def overrides(self) -> ColumnOverrides:
+        """Return the settings for single columns."""
         named = (tuple(self.drop), tuple(self.keep), (*self.one_hot, *self.hash))
-        return Wishes(*named, tuple((self.as_ or {}).items()))
+        return ColumnOverrides(*named, tuple((self.as_ or {}).items()))
 
     def bytes(self, width: int) -> int:
-        """Categories' names and counts, and documents of hashed words."""
+        """Return the bytes of the statistics."""
         return 64 * self.out_features(width)
 
 
@@ -149,7 +183,14 @@ class Table(FeatureMap):
 class Text(FeatureMap):
     """Texts: one column of strings, as hashed words or n-grams.
 
-    column: its name; None: the only column of strings, or "text". The others are scikit-learn's, `idf` TfidfVectorizer's.
+    The attributes not listed are parameters of scikit-learn's HashingVectorizer.
+
+    Attributes
+    ----------
+    idf : bool
+        True to weigh words by inverse document frequency, as TfidfVectorizer does.
+    column : str or None
+        Name of the column. None is the column "text", or the only column of strings.
     """
 
     n_features: int = 65536
@@ -168,27 +209,30 @@ class Text(FeatureMap):
     learns: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
-        """Hashed words, and one for rows without a text."""
+        """Return the number of hashed words, plus one for rows without a text."""
         return self.n_features + 1
 
     def check(self) -> None:
-        """Raise InvalidParameter when a value is outside its range."""
+        """Raise InvalidParameter if a value is outside its range."""
         if not isinstance(self.ngram_range, list | tuple):
             raise InvalidParameter(
                 f"ngram_range={self.ngram_range!r} of text; it must be two integers, 1 ≤ least ≤ most."
             )
-        self.making().words.check()
+        self.encoding().words.check()
         if self.column is not None and not isinstance(self.column, str):
             raise InvalidParameter(f"column={self.column!r} of text; it must be a column's name, or None.")
 
-    def making(self) -> Making:
-        """What is made of the column."""
+    def encoding(self) -> EncodingSpec:
+        """Return the settings for the column."""
         settings = dict(vars(self))
         del settings["column"]
-        return Making(0, 1, Words(**settings | {"ngram_range": tuple(self.ngram_range)}), "mean")
+        return EncodingSpec(0, 1, Words(**settings | {"ngram_range": tuple(self.ngram_range)}), "mean")
 
     def begin(self, rows: RawRows) -> TableState:
-        """The state of the column of texts among these rows'. Raises InvalidRows."""
+        """Return the initial state, with the name of the column of texts.
+
+        Raises InvalidRows if there is no such column.
+        """
         texts = [name for name, kind in rows.kinds.items() if kind == "text"]
         name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
         if name not in rows.names:
@@ -197,55 +241,66 @@ class Text(FeatureMap):
             )
         return TableState(columns=(TableColumn(str(name)),))
 
-    def wishes(self) -> Wishes:
-        """The column is a text, whatever it looks like."""
-        return Wishes(kinds=((self.column or "text", "text"),))
+    def overrides(self) -> ColumnOverrides:
+        """Return the settings that declare the column as a text."""
+        return ColumnOverrides(kinds=((self.column or "text", "text"),))
 
     def bytes(self, width: int) -> int:
-        """Documents of each hashed word."""
+        """Return the bytes of the statistics."""
         return 16 * self.n_features
 
 
 def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
-    """The state with rows learned or, with sign −1, taken out. Raises SchemaMismatch, InvalidRows or CannotUnlearn."""
-    state, making, wishes = state or spec.begin(rows), spec.making(), spec.wishes()
-    begins: dict[str, str] = {}
+    """Return the state with rows added, or removed if sign is −1.
+
+    Raises SchemaMismatch, InvalidRows or CannotUnlearn.
+    """
+    state = state or spec.begin(rows)
+    encoding = spec.encoding()
+    overrides = spec.overrides()
+
+    # Kinds of the columns whose first values are these.
+    new_kinds: dict[str, str] = {}
     for name in (column.name for column in state.columns if not column.kind):
         if (values := rows.column(name)) is not None:
-            begins[name] = "text" if isinstance(spec, Text) else taken_for(name, values, wishes).kind
-    words = words_of(making, state.columns, begins)
+            new_kinds[name] = "text" if isinstance(spec, Text) else taken_for(name, values, overrides).kind
+    words = words_of(encoding, state.columns, new_kinds)
 
-    width, columns = state.width, []
+    width = state.width
+    columns = []
     for column in state.columns:
-        if begins.get(column.name):
-            column, width = begun(column, begins[column.name], words, width)
-        if column.made:
+        if new_kinds.get(column.name):
+            column, width = with_kind(column, new_kinds[column.name], words, width)
+        if column.is_encoded:
             values = read_as(column, rows.column(column.name), rows.rows)
-            column, width = learned(column, values, making, width, sign)
+            column, width = with_values(column, values, encoding, width, sign)
         columns.append(column)
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
 
-def columns_by_kind(state: TableState, making: Making) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the numbers of the columns made of numbers and dates, of categories, and of gaps.
+def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the column numbers of numbers, categories and indicators.
 
-    Each array is int64. Columns of words are in none of them.
+    Each array is int64. Dates count as numbers. Columns of words are in none of them.
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
-    categories = [c.made_at(making) for c in state.columns if c.kind == "category"]
+    categories = [c.all_places(encoding) for c in state.columns if c.kind == "category"]
     numbers = [c.places for c in state.columns if c.kind in SIZES]
     return np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
 
 
 def emptied(state: TableState) -> TableState:
-    """The same columns with nothing learned: to learn the same rows anew."""
+    """Return a state with the same columns and empty statistics, to learn the same rows again."""
     nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
     return state._replace(rows=0, columns=tuple(nothing))
 
 
-def check_columns(spec: Any, rows: RawRows) -> None:
-    """Raise what keeps a map (None: none) from learning such columns: SchemaMismatch or InvalidRows."""
+def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
+    """Raise SchemaMismatch or InvalidRows if the map cannot learn these columns.
+
+    spec: None for no map.
+    """
     if not isinstance(spec, Table | Text):
         refuse_table(rows)
     elif isinstance(spec, Text):
@@ -255,10 +310,13 @@ def check_columns(spec: Any, rows: RawRows) -> None:
             read_as(TableColumn(name, kind), rows.column(name), rows.rows)
 
 
-def table_parts(made: Any, table: TableState, rows: RawRows) -> list[slice]:
-    """The rows of a table that are mapped at a time: fewer where columns are many or texts long, for a row has each word."""
+def table_parts(spec: Table | Text, table: TableState, rows: RawRows) -> list[slice]:
+    """Return the slices of rows that are mapped at a time.
+
+    They are shorter for many columns or long texts, since each word is an entry.
+    """
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
-    most = made.making().words.n_features or WORDS_IN_ALL
+    most = spec.encoding().words.n_features or WORDS_IN_ALL
     entries = 7 * len(table.columns) + sum(min(most, letters // 2) for letters in longest)
     step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
     return [slice(start, start + step) for start in range(0, rows.rows, step)]
@@ -269,12 +327,13 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
 
     Raises SchemaMismatch.
     """
-    making = spec.making()
-    made = [c for c in state.columns if c.made]
-    parts = [entries(c, read_as(c, rows.column(c.name), rows.rows), making) for c in made]
+    encoding = spec.encoding()
+    encoded = [c for c in state.columns if c.is_encoded]
+    parts = [entries(c, read_as(c, rows.column(c.name), rows.rows), encoding) for c in encoded]
     shape = (rows.rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)
+
     at, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
     X = sp.csr_matrix((values, (at, columns)), shape=shape)
     X.eliminate_zeros()
@@ -283,8 +342,11 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
 
 
 def unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
-    """Values of which nothing is made: of categories never met, and in columns that the first batch did not have."""
-    making, known = spec.making(), {c.name: c for c in state.columns}
+    """Return the number of values that are not encoded.
+
+    They are of unknown categories, or in columns that the first batch did not have.
+    """
+    encoding, known = spec.encoding(), {c.name: c for c in state.columns}
     count = 0
     for name, values in zip(rows.names, rows.columns, strict=True):
         column = known.get(name)
@@ -292,60 +354,76 @@ def unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
             count += int(np.count_nonzero(~values.missing))
         elif column is not None and column.kind == "category":
             texts = read_as(column, values, rows.rows)
-            place = places_of(column, texts.labels, making)[texts.values]
+            place = places_of(column, texts.labels, encoding)[texts.values]
             count += int(np.count_nonzero((place < 0) & ~texts.missing))
     return count
 
 
 def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
-    """Names (state.width,) of the columns made: `age`, `age missing`, `sex=female`, `cabin #5`."""
+    """Return the names (state.width,) of the columns of mapped rows.
+
+    Examples are `age`, `age missing`, `sex=female` and `cabin #5`.
+    """
     names: dict[int, str] = {}
     for column in state.columns:
-        names |= feature_names(column, spec.making()) if column.made else {}
+        names |= feature_names(column, spec.encoding()) if column.is_encoded else {}
     return tuple(names[i] for i in range(state.width))
 
 
 def lasting(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
-    """Whether these rows are mapped to the same numbers at any time: no mean fills them, no idf weighs them."""
-    making = spec.making()
+    """Return True if these rows are mapped to the same numbers by any state.
+
+    No mean fills them and no idf weighs them.
+    """
+    encoding = spec.encoding()
     if state.mixed:
         return False
     for column in state.columns:
         values = rows.column(column.name)
-        if column.kind == "text" and making.words.idf and (values is None or not values.missing.all()):
+        if column.kind == "text" and encoding.words.idf and (values is None or not values.missing.all()):
             return False
-        filled = column.kind in ("number", "date", "time") and making.impute == "mean"
+        filled = column.kind in ("number", "date", "time") and encoding.impute == "mean"
         if filled and (values is None or values.missing.any()):
             return False
     return True
 
 
 def depends_on_others(spec: Table | Text, state: TableState) -> bool:
-    """Whether how some rows were mapped hangs on others: a mean has filled a gap, idf has weighed words, or parts that
-    hashed other categories were merged."""
-    making = spec.making()
-    filled = making.impute == "mean" and any(
+    """Return True if the mapping of some rows depended on other rows.
+
+    It did if a mean has filled a missing value, idf has weighed words, or parts that hashed different
+    categories were merged.
+    """
+    encoding = spec.encoding()
+    filled = encoding.impute == "mean" and any(
         column.kind in ("number", "date", "time") and column.present < state.rows for column in state.columns
     )
-    weighed = making.words.idf and any(column.kind == "text" and column.present for column in state.columns)
+    weighed = encoding.words.idf and any(column.kind == "text" and column.present for column in state.columns)
     return state.mixed or filled or weighed
 
 
 def joined(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
-    """Both states as one, and where each of b's columns goes (b.width,) int64. Raises CannotMerge."""
-    making, width = spec.making(), a.width
+    """Return both states as one, and the new index (b.width,) of each column of b.
+
+    Raises CannotMerge.
+    """
+    encoding = spec.encoding()
+    width = a.width
     theirs = {column.name: column for column in b.columns}
     if set(theirs) != set(a.names):
         extra = min(set(theirs) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
-    goes, columns, mixed = np.zeros(b.width, dtype=np.int64), [], a.mixed or b.mixed
+
+    new_index = np.zeros(b.width, dtype=np.int64)
+    columns = []
+    mixed = a.mixed or b.mixed
     for column in a.columns:
         mixed |= (
             column.kind == "category"
             and set(column.categories) != set(theirs[column.name].categories)
             and (column.hashed >= 0 or theirs[column.name].hashed >= 0)
         )
-        column, places, width = merged(column, theirs[column.name], making, width)
-        goes[list(places)] = list(places.values())
+        column, places, width = merge_columns(column, theirs[column.name], encoding, width)
+        new_index[list(places)] = list(places.values())
         columns.append(column)
-    return TableState(a.rows + b.rows, width, tuple(columns), mixed), goes
+    return TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index

@@ -1,31 +1,44 @@
-"""taken_for: what a column of a table is taken for, and why, from its first values.
+"""Inference of the kind of a table's column from its first values.
 
-Fewer than 20 rows do not make a column an id or a constant, but for whole numbers that all differ and are named so.
+A column is an id or a constant only if it has at least 20 rows. Whole numbers that all differ need
+no such number if the column's name is that of an id.
 """
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 AS = ("number", "date", "time", "category", "text")
-"""What a column can be declared to be."""
+"""Kinds that a column can be declared as."""
 
 ENOUGH = 20
-"""Rows with a value from which ids and constants are told."""
+"""Minimum number of rows with a value to recognise ids and constants."""
 
 WORDS = 3.0
-"""Texts of so many words on average, most of them different, are texts and not categories."""
+"""Minimum mean number of words for distinct strings to be texts, not categories."""
 
 _ID = re.compile(r"((.*[_\-. ])?(id|uuid|guid|key|rowid|index|pk))|(unnamed: ?\d+)", re.IGNORECASE)
 _CAMEL = re.compile(r".*[a-z](Id|ID|Key)")
 
 
-class Wishes(NamedTuple):
-    """What a spec says of columns by name."""
+class ColumnOverrides(NamedTuple):
+    """Settings of a map for single columns.
+
+    Attributes
+    ----------
+    drop : tuple of str
+        Columns to skip.
+    keep : tuple of str
+        Columns to encode even if they look like ids or constants.
+    categories : tuple of str
+        Columns to read as categories.
+    kinds : tuple of (str, str)
+        Name and declared kind of columns.
+    """
 
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
@@ -33,73 +46,95 @@ class Wishes(NamedTuple):
     kinds: tuple[tuple[str, str], ...] = ()
 
 
-class TakenFor(NamedTuple):
-    """kind: one of AS, "dropped", "id", "constant", or "" while nothing tells. why: in words."""
+class InferredKind(NamedTuple):
+    """Kind of a column and the reason for it.
+
+    Attributes
+    ----------
+    kind : str
+        One of AS, "dropped", "id" or "constant", or "" while there is no value.
+    why : str
+        Reason in words.
+    """
 
     kind: str
     why: str
 
 
-def taken_for(name: str, column: RawColumn, wishes: Wishes) -> TakenFor:
-    """What a column is taken for. O(rows), and for texts O(distinct texts)."""
-    declared = dict(wishes.kinds).get(name)
-    if name in wishes.drop:
-        return TakenFor("dropped", "named in drop")
-    if declared is not None or name in wishes.categories:
-        return TakenFor(declared or "category", "declared")
+def taken_for(name: str, column: RawColumn, overrides: ColumnOverrides) -> InferredKind:
+    """Return the inferred kind of a column.
+
+    Cost: O(rows), and for texts O(distinct texts).
+    """
+    declared = dict(overrides.kinds).get(name)
+    if name in overrides.drop:
+        return InferredKind("dropped", "named in drop")
+    if declared is not None or name in overrides.categories:
+        return InferredKind(declared or "category", "declared")
+
     present = column.values[~column.missing]
     if not len(present):
-        return TakenFor("", "no value so far")
+        return InferredKind("", "no value so far")
     distinct = len(np.unique(present))
-    if name not in wishes.keep:
+    if name not in overrides.keep:
         if distinct == 1 and len(present) == len(column.values) >= ENOUGH:
-            return TakenFor("constant", "one value in every row")
+            return InferredKind("constant", "one value in every row")
         if distinct == len(present) and _is_id(name, column, distinct):
-            return TakenFor("id", "another value in every row")
+            return InferredKind("id", "another value in every row")
+
     if column.kind != "text":
-        return TakenFor({"date": "date", "time": "time"}.get(column.kind, "number"), _kinds(column.kind))
-    words = _words(column)
+        return InferredKind({"date": "date", "time": "time"}.get(column.kind, "number"), _describe_kind(column.kind))
+    words = _mean_words(column)
     if words >= WORDS and distinct > len(present) / 2:
-        return TakenFor("text", f"{words:.0f} words on average, mostly different")
-    return TakenFor("category", f"{distinct} distinct")
+        return InferredKind("text", f"{words:.0f} words on average, mostly different")
+    return InferredKind("category", f"{distinct} distinct")
 
 
-def likely_id(X: Any, names: Sequence[str]) -> str | None:
-    """The first of the columns of rows X, raw or (rows, features), that probably says whose row it is."""
+def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
+    """Return the first column of X that probably identifies the subject of a row.
+
+    X: RawRows or (rows, features).
+    """
     columns = X.columns if isinstance(X, RawRows) else [RawColumn("number", values) for values in X.T]
     return next((name for name, column in zip(names, columns, strict=True) if _looks_like_id(name, column)), None)
 
 
 def _looks_like_id(name: str, column: RawColumn) -> bool:
-    """Whether a column probably says whose row it is: one in every row that is named so, of which more than a tenth differ,
-    or one word, another in every row."""
+    """Return True if a column probably identifies the subject of a row.
+
+    It must have no missing value. Either its name is that of an id and its distinct values are more
+    than a tenth of the rows, or each row has a different single word.
+    """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
-    distinct, rows = len(np.unique(column.values)), len(column.values)
-    if not _is_named_so(name):
+    distinct = len(np.unique(column.values))
+    rows = len(column.values)
+    if not _has_id_name(name):
         return distinct == rows and _is_id(name, column, distinct)
     whole = column.kind == "text" or bool(np.all(column.values == np.floor(column.values)))
     return whole and distinct > max(1, rows / 10)
 
 
-def _is_named_so(name: str) -> bool:
+def _has_id_name(name: str) -> bool:
+    """Return True if a name is usual for ids."""
     return bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
 
 
 def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
-    """Whether a column whose values all differ numbers its rows, rather than telling something of them."""
-    named = _is_named_so(name)
+    """Return True if a column of distinct values only numbers its rows."""
+    named = _has_id_name(name)
     if column.kind == "text":
-        return distinct >= ENOUGH and (named or _words(column) < 2.0)
+        return distinct >= ENOUGH and (named or _mean_words(column) < 2.0)
     return column.kind == "integer" and named and distinct > 1
 
 
-def _words(column: RawColumn) -> float:
-    """Words of a distinct text, on average."""
+def _mean_words(column: RawColumn) -> float:
+    """Return the mean number of words of the distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 
 
-def _kinds(kind: str) -> str:
+def _describe_kind(kind: str) -> str:
+    """Return a kind of numbers in words."""
     return {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}.get(
         kind, "numbers"
     )

@@ -1,4 +1,4 @@
-"""widths: how many columns may be made of a table's, and how many hashed words a text gets of them.
+"""Upper bounds on the number of columns that a table is encoded as, and on the words of its texts.
 
 Cost: O(columns).
 """
@@ -7,43 +7,43 @@ from collections.abc import Sequence
 
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
-from stream_dr.feature_maps.columns import MOST_ONE_HOT, WORDS_IN_ALL, Making, TableColumn
-from stream_dr.feature_maps.taken_for import Wishes
+from stream_dr.feature_maps.columns import MOST_ONE_HOT, WORDS_IN_ALL, EncodingSpec, TableColumn
+from stream_dr.feature_maps.taken_for import ColumnOverrides
 
 
-def words_of(making: Making, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
+def words_of(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
     """Return the number of hashed words of each text that begins.
 
     begins: kinds, by name, of the columns that get their kind now.
     """
     texts = sum(begins.get(column.name, column.kind) == "text" for column in columns)
-    return making.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
+    return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
-def most_columns(making: Making, columns: Sequence[TableColumn]) -> int:
+def most_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
     """Return an upper bound on the columns that these columns can make."""
-    return sum(_most_of(column, column.kind, making) for column in columns)
+    return sum(_most_of(column, column.kind, encoding) for column in columns)
 
 
-def _most_of(column: TableColumn, kind: str, making: Making) -> int:
+def _most_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
     """Return the most columns that may be made of a column of this kind."""
-    return len(column.places) + 1 if column.kind == "text" else _most(column.name, kind, making)
+    return len(column.places) + 1 if column.kind == "text" else _most(column.name, kind, encoding)
 
 
-def check_most_columns(making: Making, wishes: Wishes, kinds: dict[str, str], widest: int) -> None:
+def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str], widest: int) -> None:
     """Raise TooManyFeatures if more than `widest` columns may be made of a table's.
 
-    kinds: kind of each raw column by name, "" where it has no value yet.
+    kinds: kind of each raw column by name, "" if it has no value yet.
     """
-    total = most_of_kinds(making, wishes, kinds)
+    total = most_of_kinds(encoding, overrides, kinds)
     if total > widest:
-        told = f'{too_many(total, _most_each(making, wishes, kinds), widest)}, or take scatter="diagonal".'
-        raise TooManyFeatures(told, needed=total, limit=widest)
+        message = f'{too_many(total, _most_each(encoding, overrides, kinds), widest)}, or take scatter="diagonal".'
+        raise TooManyFeatures(message, needed=total, limit=widest)
 
 
-def diagonal_reason(making: Making, columns: Sequence[TableColumn]) -> str:
+def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
     """Return why only the diagonal of the scatter can be kept of a table, "" if all of it can."""
-    most = {column.name: _most_of(column, column.kind, making) for column in columns}
+    most = {column.name: _most_of(column, column.kind, encoding) for column in columns}
     total = sum(most.values())
     return "" if total <= EXACT_WIDTH else f"{too_many(total, most, EXACT_WIDTH)}, else only its diagonal is kept."
 
@@ -57,38 +57,42 @@ def too_many(total: int, most: dict[str, int], widest: int) -> str:
     )
 
 
-def most_of_kinds(making: Making, wishes: Wishes, kinds: dict[str, str]) -> int:
+def most_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
     """Return an upper bound on the columns made of a table's raw columns.
 
-    kinds: kind of each raw column by name, "" where it has no value yet. Texts whose first value comes in a later batch may
-    exceed the bound.
+    kinds: kind of each raw column by name, "" if it has no value yet. Texts whose first value comes
+    in a later batch may exceed the bound.
     """
-    said = _said(wishes)
-    texts = any(said.get(name, kind) == "text" for name, kind in kinds.items())
-    shared = WORDS_IN_ALL if texts and not making.words.n_features else 0
-    return shared + sum(_most_each(making, wishes, kinds).values())
+    declared = _declared_kinds(overrides)
+    texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
+    shared = WORDS_IN_ALL if texts and not encoding.words.n_features else 0
+    return shared + sum(_most_each(encoding, overrides, kinds).values())
 
 
-def _most_each(making: Making, wishes: Wishes, kinds: dict[str, str]) -> dict[str, int]:
-    """Return the most columns that may be made of each raw column, without words that texts share."""
-    said = _said(wishes)
+def _most_each(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
+    """Return the maximum number of columns for each raw column, without shared words."""
+    declared = _declared_kinds(overrides)
     # Dates of one family may turn out to have times, and strings may be categories or texts.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
-    return {name: _most(name, said.get(name, raw.get(kind, kind)), making) for name, kind in kinds.items()}
+    return {name: _most(name, declared.get(name, raw.get(kind, kind)), encoding) for name, kind in kinds.items()}
 
 
-def _said(wishes: Wishes) -> dict[str, str]:
-    """Kinds of columns, by name, that are said."""
-    return dict.fromkeys(wishes.categories, "category") | dict(wishes.kinds) | dict.fromkeys(wishes.drop, "dropped")
+def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
+    """Return the declared kinds of columns by name."""
+    return (
+        dict.fromkeys(overrides.categories, "category")
+        | dict(overrides.kinds)
+        | dict.fromkeys(overrides.drop, "dropped")
+    )
 
 
-def _most(name: str, kind: str, making: Making) -> int:
+def _most(name: str, kind: str, encoding: EncodingSpec) -> int:
     """Return the most columns that may be made of a column, its indicator of gaps included.
 
     kind: "" for a column without a value so far, which counts as a category.
     """
-    categories = (MOST_ONE_HOT if name in making.one_hot else making.max_categories) + making.n_hashed
-    words = making.words.n_features
+    categories = (MOST_ONE_HOT if name in encoding.one_hot else encoding.max_categories) + encoding.n_hashed
+    words = encoding.words.n_features
     sizes = {"number": 1, "date": 5, "time": 7, "text": words, "category": categories, "": categories}
     sizes["string"] = max(categories, words)
     return sizes[kind] + 1 if kind in sizes else 0

@@ -1,22 +1,29 @@
-"""words: texts to hashed counts of words or n-grams, by scikit-learn's HashingVectorizer, weighted as TfidfVectorizer does.
+"""Hashed and weighted counts of words or n-grams, by scikit-learn's HashingVectorizer.
 
-idf(t) = ln((1 + n) / (1 + df(t))) + 1, n documents so far, df(t) of them with a word that falls into column t.
+Weights are those of TfidfVectorizer: idf(t) = ln((1 + n) / (1 + df(t))) + 1 for n documents so far,
+df(t) of which have a word in column t.
 
-Cost: a distinct text is hashed once a batch.
+Cost: a distinct text is hashed once per batch.
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter
 
+if TYPE_CHECKING:
+    from sklearn.feature_extraction.text import HashingVectorizer
+
 
 class Words(NamedTuple):
-    """How a text becomes columns; the parameters are scikit-learn's, `idf` is TfidfVectorizer's use_idf. n_features 0:
-    an equal share of `columns.WORDS_IN_ALL` for each text."""
+    """Encoding of texts, with the parameters of scikit-learn.
+
+    `idf` is the `use_idf` of TfidfVectorizer. If n_features is 0, texts share
+    `columns.WORDS_IN_ALL` equally.
+    """
 
     n_features: int = 0
     ngram_range: tuple[int, int] = (1, 1)
@@ -29,7 +36,7 @@ class Words(NamedTuple):
     idf: bool = False
 
     def check(self) -> None:
-        """Raise InvalidParameter when a value is outside its range."""
+        """Raise InvalidParameter if a value is outside its range."""
         n, grams = self.n_features, self.ngram_range
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**31:
             raise InvalidParameter(f"n_features={n!r} of words; it must be an integer ≥ 1 and below 2³¹.")
@@ -43,14 +50,17 @@ class Words(NamedTuple):
 
 
 def counted(words: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
-    """Hashed counts (texts, n_features), float64."""
+    """Return hashed counts (texts, n_features), float64."""
     if not texts:
         return sp.csr_matrix((0, words.n_features))
     return _vectorizer(words._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
 
 
 def weighted(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
-    """Counts weighted by the documents' frequencies (n_features,) so far, each row of length 1 in `norm`."""
+    """Return counts weighted by document frequencies, each row of length 1 in `norm`.
+
+    frequencies: (n_features,), number of documents so far with a word in each column.
+    """
     from sklearn.preprocessing import normalize
 
     rows = counts.copy()
@@ -62,8 +72,8 @@ def weighted(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, docum
 
 
 @lru_cache(maxsize=16)
-def _vectorizer(words: Words) -> Any:
+def _vectorizer(words: Words) -> "HashingVectorizer":
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    kept = {name: value for name, value in words._asdict().items() if name not in ("idf", "sublinear_tf")}
-    return HashingVectorizer(**kept)
+    parameters = {name: value for name, value in words._asdict().items() if name not in ("idf", "sublinear_tf")}
+    return HashingVectorizer(**parameters)

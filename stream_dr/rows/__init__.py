@@ -1,1 +1,1 @@
-"""rows: a batch as the numerics see it, and how rows of every form become one."""
+"""Rows of a batch as the numerics see them, and the conversion of all input to them."""

@@ -1,6 +1,7 @@
-"""batches: what is given to learn as Blocks: one, or one for each table that a stream hands over.
+"""Batches of Blocks from what a caller passes to be learned.
 
-A stream is never held whole. Targets may be named by the column of X that holds them.
+The input is one batch, or a stream of tables, of which one is in memory at a time. Targets may be
+the name of a column of X.
 """
 
 from collections.abc import Iterator
@@ -8,27 +9,33 @@ from typing import Any
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch, did_you_mean
 from stream_dr.rows.block import Block
-from stream_dr.rows.frames import table_of, tables_of, type_name
+from stream_dr.rows.frames import as_table, iter_tables, type_name
 from stream_dr.rows.kinds import PANDAS, Kind, kind_of
 
 
-def as_block(X: Any, y: Any = None, weights: Any = None) -> Block:
-    """X with targets and weights, as they are given; X may be a Block, whose own count where none are given."""
+def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
+    """Return X as a Block, with these targets and weights.
+
+    If X is a Block, its own targets and weights apply where none are passed.
+    """
     block = X if isinstance(X, Block) else Block(X)
     if y is None and weights is None:
         return block
     return block._replace(y=block.y if y is None else y, weights=block.weights if weights is None else weights)
 
 
-def batches(given: Block) -> Iterator[Block]:
-    """The Blocks of a stream's batches, or the given one; targets apart from the rows.
+def batches(block: Block) -> Iterator[Block]:
+    """Yield a Block for each table of a stream, or the block itself.
 
-    A stream's empty batches are left out, as long as there are others. Raises InvalidTargets where a stream's targets are
-    no column of its own, SchemaMismatch where there is no such column.
+    Targets named by a column are separated from the rows. Empty batches of a stream are skipped,
+    unless all are empty.
+
+    Raises InvalidTargets if a stream's targets are not one of its columns. Raises SchemaMismatch if
+    there is no such column.
     """
-    X, y = given.X, given.y
+    X, y = block.X, block.y
     if kind_of(X) is not Kind.STREAM:
-        yield split(given)
+        yield split_targets(block)
         return
     if y is not None and not isinstance(y, str):
         raise InvalidTargets(
@@ -36,32 +43,40 @@ def batches(given: Block) -> Iterator[Block]:
             "targets."
         )
 
-    empty, some = None, False
-    for table in tables_of(X):
-        block = split(given._replace(X=table))
+    empty = None
+    any_rows = False
+    for table in iter_tables(X):
+        batch = split_targets(block._replace(X=table))
         if table.num_rows:
-            some = True
-            yield block
+            any_rows = True
+            yield batch
         else:
-            empty = block
-    if empty is not None and not some:
+            empty = batch
+
+    # The columns of an empty batch are still worth learning.
+    if empty is not None and not any_rows:
         yield empty
 
 
-def split(given: Block) -> Block:
-    """The block as it is unless its targets are the name of a column of the table X: then the table without it, and the
-    column. Raises SchemaMismatch where there is no such column."""
-    X, y = given.X, given.y
+def split_targets(block: Block) -> Block:
+    """Move the column of X that `y` names from the rows to the targets.
+
+    A block whose `y` is no string, or whose X is no table, is returned unchanged. Raises
+    SchemaMismatch if there is no such column.
+    """
+    X, y = block.X, block.y
     if not isinstance(y, str):
-        return given
+        return block
 
     pandas = kind_of(X) in PANDAS
-    table = X if pandas else table_of(X)
+    table = X if pandas else as_table(X)
     if table is None:
-        return given
+        return block
+
     columns = list(table.columns) if pandas else table.column_names
     if y not in columns:
         raise SchemaMismatch(
             f"X has no column {y!r} for the targets{did_you_mean(y, columns)}; it has {columns[:10]}.", column=y
         )
-    return given._replace(X=table.drop(columns=y) if pandas else table.drop_columns([y]), y=table[y])
+    rows = table.drop(columns=y) if pandas else table.drop_columns([y])
+    return block._replace(X=rows, y=table[y])

@@ -1,15 +1,18 @@
-"""Block: one batch as the numerics see it.
+"""Block, one batch as the numerics see it, and the checks of its rows and weights.
 
-A Block is a value; nothing in it is written to. Rows are either a C-ordered ndarray or a scipy CSR matrix with sorted,
-distinct indices, float32 or float64 (float32 is cast up where sums are formed, never the whole batch). Targets are a
-`Targets` value or, from a caller's own source, anything `parse_targets` takes.
+A Block is a value and nothing in it is written to. Rows are a C-ordered ndarray or a scipy CSR
+matrix with sorted, distinct indices, of float32 or float64. Sums of float32 rows are formed in
+float64, but the whole batch is never converted. Targets are a `Targets` or, from a caller's own
+source, anything that `parse_targets` reads.
 
-Why this way: the numerics never see Arrow, files or pandas, and a batch arrives without a copy where its layout allows.
+Why this way: the numerics never see Arrow, files or pandas, and a batch arrives without a copy if
+its layout allows it.
 """
 
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidWeights, NotFinite
@@ -19,23 +22,41 @@ from stream_dr.rows.sparse_rows import check_indices, is_sparse
 Ids = list[str] | list[int]
 
 Rows = Any
-"""(rows, features) ndarray or CSR."""
+"""Rows (rows, features) as an ndarray or a CSR matrix. scipy has no types, so neither has this."""
 
 
 class Block(NamedTuple):
     """One batch of rows.
 
-    X: (rows, features) C-ordered float32 or float64 ndarray, or CSR with sorted distinct indices; RawRows where a feature
-        map makes numbers of them (`table`, `text`).
-    y: None, a `Targets`, or raw targets of length rows.
-    weights: None or (rows,) float64, each ≥ 0.
-    ids: None or a list of rows strings, or of rows integers, echoed by transform.
-    names: None or the features' names, in column order.
-    width_stated: False when a sparse batch's width is only its largest index so far.
-    checked: whether these very rows were looked at as `check_rows` does, and need not be again.
+    Attributes
+    ----------
+    X : ndarray or csr_matrix (rows, features), or RawRows
+        Numbers are float32 or float64. An ndarray is C-ordered. A CSR matrix has sorted, distinct
+        indices. RawRows are for the feature maps `table` and `text`.
+    y : Targets, raw targets of length rows, or None
+    weights : ndarray (rows,) or None
+        float64, each ≥ 0.
+    ids : list of str or list of int, or None
+        One per row. `transform` returns them.
+    names : tuple of str or None
+        Names of the features, in column order.
+    width_stated : bool
+        False if a sparse batch's width is only its largest index so far.
+    checked : bool
+        True if these rows have passed `check_rows` and need no second check.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stream_dr import Block
+    >>> block = Block(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), weights=np.ones(3))
+    >>> block.rows, block.features
+    (3, 2)
+    >>> block.take(np.array([2, 0])).X.tolist()
+    [[5.0, 6.0], [1.0, 2.0]]
     """
 
-    X: Any
+    X: Rows
     y: Any = None
     weights: np.ndarray | None = None
     ids: Ids | None = None
@@ -50,28 +71,31 @@ class Block(NamedTuple):
 
     @property
     def features(self) -> int:
-        """Number of columns of this batch; a sparse stream may be wider."""
+        """Number of columns of this batch. A sparse stream may be wider."""
         return int(self.X.shape[1])
 
     @property
     def sparse(self) -> bool:
-        """Whether rows are CSR."""
+        """True if the rows are CSR."""
         return is_sparse(self.X)
 
     @property
     def table(self) -> bool:
-        """Whether rows are a table's columns, of which a feature map makes numbers."""
+        """True if the rows are RawRows, which a feature map turns into numbers."""
         return isinstance(self.X, RawRows)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows' numbers."""
+        """Number of bytes of the rows."""
         if self.sparse:
             return int(self.X.data.nbytes + self.X.indices.nbytes + self.X.indptr.nbytes)
         return int(self.X.nbytes)
 
     def take(self, rows: np.ndarray) -> "Block":
-        """The rows of those numbers, (taken,) int64; targets, if any, must be a `Targets`."""
+        """Return the block of the rows with these indices.
+
+        rows: int64. Targets, if any, must be a `Targets`.
+        """
         return self._replace(
             X=self.X[rows],
             y=None if self.y is None else self.y.take(rows),
@@ -81,8 +105,11 @@ class Block(NamedTuple):
 
 
 def check_rows(block: Block) -> None:
-    """Raise InvalidIndex or NotFinite for rows that no compiled loop may see, and SchemaMismatch or InvalidRows for
-    RawRows; a block that is checked costs nothing."""
+    """Raise an error for rows that no compiled loop may see.
+
+    Raises InvalidIndex or NotFinite, or for RawRows SchemaMismatch or InvalidRows. A block that is
+    marked as checked is not read again.
+    """
     refuse_table(block.X)
     if block.checked:
         return
@@ -92,23 +119,29 @@ def check_rows(block: Block) -> None:
 
 
 def check_finite(X: Rows) -> None:
-    """Raise NotFinite naming the first row and column whose value is NaN, infinite or beyond 1e100 in size.
+    """Raise NotFinite if a value is NaN, infinite or beyond 1e100 in size.
 
-    Cost: a look at every value; a bad one is looked for only where there is one.
+    The error names the first such row and column. Cost: one pass over the values, and a second one
+    if there is such a value.
     """
-    if isinstance(X, RawRows):  # looked at when they were made; NaN is a gap
+    # RawRows are checked when they are created, and NaN is a missing value there.
+    if isinstance(X, RawRows):
         return
     values = X.data if is_sparse(X) else X
     if _bounded(values, LARGEST):
         return
-    with np.errstate(invalid="ignore"):  # a signalling NaN is found as any other, without a warning
+
+    # A signalling NaN would warn.
+    with np.errstate(invalid="ignore"):
         where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
     if is_sparse(X):
         row = int(np.searchsorted(X.indptr, where[0], side="right")) - 1
-        column, value = int(X.indices[where[0]]), values[where[0]]
+        column = int(X.indices[where[0]])
+        value = values[where[0]]
     else:
         row, column = int(where[0]), int(where[1])
         value = values[row, column]
+
     shown = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
     raise NotFinite(
         f"row {row}, column {column} is {shown}; values must be finite and at most 1e100 in size. Remove or replace it.",
@@ -118,13 +151,17 @@ def check_finite(X: Rows) -> None:
 
 
 def _bounded(values: np.ndarray, most: float) -> bool:
-    """Whether every |value| ≤ most; NaN is not."""
-    with np.errstate(invalid="ignore"):  # a signalling NaN
+    """Return True if every |value| ≤ most, which NaN is not."""
+    # A signalling NaN would warn.
+    with np.errstate(invalid="ignore"):
         return not values.size or (float(values.max()) <= most and float(values.min()) >= -most)
 
 
-def as_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Weights (rows,) as float64, or None; a single number counts for every row. Raises InvalidWeights."""
+def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
+    """Return weights (rows,) as float64, or None.
+
+    A single number applies to every row. Raises InvalidWeights.
+    """
     if weights is None:
         return None
     try:
@@ -135,12 +172,15 @@ def as_weights(weights: Any, rows: int) -> np.ndarray | None:
         array = np.full(rows, float(array))
     if array.shape != (rows,):
         raise InvalidWeights(f"sample_weight.shape == {array.shape}, expected ({rows},): pass one weight a row.")
-    if not np.all((array >= 0) & (array <= LARGEST)):
-        row = int(np.flatnonzero(~((array >= 0) & (array <= LARGEST)))[0])
+
+    # Written so that NaN is invalid, too.
+    valid = (array >= 0) & (array <= LARGEST)
+    if not valid.all():
+        row = int(np.flatnonzero(~valid)[0])
         raise InvalidWeights(f"weight {array[row]} of row {row} is not a finite number ≥ 0.", row=row)
     return array
 
 
 def row_weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
-    """Weights (rows,) as compiled loops take them, read-only; ones where none are given."""
+    """Return read-only weights (rows,) for compiled loops, ones if `weights` is None."""
     return readonly(np.ones(rows) if weights is None else weights)

@@ -1,54 +1,60 @@
-"""frames: other libraries' tables, and streams of them, as Arrow tables, and Arrow columns as a matrix.
+"""Conversion of other libraries' tables, and of streams of them, to Arrow tables and matrices.
 
-Cost of `matrix_of`: one copy; a single column of vectors of one length is not copied.
+Cost of `as_matrix`: one copy. A single column of vectors of one length is not copied.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stream_dr.errors import EmptyInput, InvalidRows, NotNumeric
+from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, LazyBatches, NarwhalsFrame
 from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
+from stream_dr.rows.raw_rows import repeated_name
 
-Table = Any
-"""A pyarrow.Table; pyarrow is imported where a table comes in."""
+# pyarrow is imported only where a table comes in.
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-def tables_of(X: Any) -> Iterator[Table]:
-    """The tables that a stream hands over, one after the other.
+def iter_tables(X: object) -> "Iterator[pa.Table]":
+    """Yield the tables of a stream, one after the other.
 
-    Raises EmptyInput for a reader that is at its end, and InvalidRows for a lazy frame that gives no batches.
+    Raises EmptyInput for a reader that is at its end. Raises InvalidRows for a lazy frame that has
+    no batches.
     """
     import pyarrow as pa
 
-    none = True
-    for batch in _handed_over(X):
-        none = False
+    is_empty = True
+    for batch in _iter_batches(X):
+        is_empty = False
         yield pa.table(batch)
-    if none and isinstance(X, pa.RecordBatchReader):
+    if is_empty and isinstance(X, pa.RecordBatchReader):
         raise EmptyInput("the reader has no batch left: it can be read once. Open it again.")
 
 
-def _handed_over(X: Any) -> Iterator[Any]:
+def _iter_batches(X: object) -> Iterable[object]:
+    """Return the batches of a stream, in the classes of its library."""
     import pyarrow as pa
 
-    X = X.to_native() if hasattr(X, "to_native") else X
-    if hasattr(X, "count_rows"):
-        return iter(X.to_batches())
-    if hasattr(X, "collect_batches"):
-        return iter(X.collect_batches())
-    if hasattr(X, "__arrow_c_stream__"):
-        return iter(pa.RecordBatchReader.from_stream(X))
+    native = X.to_native() if isinstance(X, NarwhalsFrame) else X
+    if isinstance(native, ArrowScanner):
+        return native.to_batches()
+    if isinstance(native, LazyBatches):
+        return native.collect_batches()
+    if isinstance(native, ArrowStream):
+        return pa.RecordBatchReader.from_stream(native)
     raise InvalidRows(
-        f"X is a {type_name(X)}, which hands over no batches; collect it first, or pass its batches one by one."
+        f"X is a {type_name(native)}, which hands over no batches; collect it first, or pass its batches one by one."
     )
 
 
-def table_of(X: Any) -> Table | None:
-    """X as one pyarrow.Table, a column of vectors as a table of one column without a name; None for what is no table.
+def as_table(X: Any) -> "pa.Table | None":
+    """Return X as one table, or None if X is no table.
 
-    Rows may also be dicts, one column a key. An index of pandas is left out.
+    A column of vectors becomes a table of one column without a name. Rows may also be dicts, whose
+    keys become columns. An index of pandas is dropped.
     """
     kind = kind_of(X)
     if kind is not Kind.DICTS and kind not in COLUMNAR:
@@ -61,61 +67,73 @@ def table_of(X: Any) -> Table | None:
     if isinstance(X, pa.Table | pa.RecordBatch):
         return pa.table(X)
     if kind is Kind.STREAM:
-        return pa.concat_tables(tables_of(X))
-    known = narwhals.from_native(X, pass_through=True, allow_series=True)
-    if isinstance(known, narwhals.Series):
-        return _column(known.to_arrow())
-    if isinstance(known, narwhals.DataFrame):
-        table = known.to_arrow()
+        return pa.concat_tables(iter_tables(X))
+
+    frame = narwhals.from_native(X, pass_through=True, allow_series=True)
+    if isinstance(frame, narwhals.Series):
+        return _vector_table(frame.to_arrow())
+    if isinstance(frame, narwhals.DataFrame):
+        table = frame.to_arrow()
         return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
+
     if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
-        return _column(X)
-    return pa.table(X) if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__") else None
+        return _vector_table(X)
+    return pa.table(X) if isinstance(X, ArrowStream | ArrowArray) else None
 
 
-def _column(column: Any) -> Table | None:
+def _vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
+    """Return a column of vectors as a table with one unnamed column, or None for other columns."""
     import pyarrow as pa
 
     return pa.table([column], [""]) if pa.types.is_nested(column.type) else None
 
 
-def matrix_of(table: Table) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """A table's columns as (rows, features), float32 if all are, else float64, and the features' names.
+def as_matrix(table: "pa.Table") -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Return the columns of a table as (rows, features), and the names of the features.
 
-    A column of vectors of one length gives a feature a place, called by the column and the place; vectors alone have no
-    names. A missing number is NaN. Raises NotNumeric naming every column that holds no numbers, and InvalidRows.
+    The matrix is float32 if all columns are, else float64. A missing number is NaN. A column `v` of
+    vectors of one length becomes the features v0, v1 …, and the names are None if there is no other
+    column.
+
+    Raises NotNumeric naming the columns that hold no numbers. Raises InvalidRows if two columns have
+    the same name, or vectors differ in length.
     """
-    parts = {name: _numbers(table.column(i), name) for i, name in enumerate(table.column_names)}
-    if len(parts) < table.num_columns:
-        twice = next(n for i, n in enumerate(table.column_names) if n in table.column_names[:i])
-        raise InvalidRows(f"two columns are called {twice!r}; give every column a name of its own.")
-    odd = [f"{name!r} ({table.schema.field(name).type})" for name, part in parts.items() if part is None]
-    if odd:
-        more = f" and {len(odd) - 10} more" if len(odd) > 10 else ""
+    parts = {name: _as_numbers(table.column(i), name) for i, name in enumerate(table.column_names)}
+    if repeated := repeated_name(table.column_names):
+        raise repeated
+    refused = [f"{name!r} ({table.schema.field(name).type})" for name, part in parts.items() if part is None]
+    if refused:
+        more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
         raise NotNumeric(
-            f"columns {', '.join(odd[:10])}{more} hold no numbers. Leave them out, encode them as numbers, or have an "
+            f"columns {', '.join(refused[:10])}{more} hold no numbers. Leave them out, encode them as numbers, or have an "
             "estimator learn them: feature_map=stream_dr.table()."
         )
-    found = {name: part for name, part in parts.items() if part is not None}
-    if len(found) == 1 and next(iter(found.values())).ndim == 2:
-        return np.ascontiguousarray(next(iter(found.values()))), None
-    names = [n for name, part in found.items() for n in _names(name, part)]
-    single = bool(found) and all(part.dtype == np.float32 for part in found.values())
+
+    numbers = {name: part for name, part in parts.items() if part is not None}
+    if len(numbers) == 1 and next(iter(numbers.values())).ndim == 2:
+        return np.ascontiguousarray(next(iter(numbers.values()))), None
+
+    names = [feature for name, part in numbers.items() for feature in _feature_names(name, part)]
+    single = bool(numbers) and all(part.dtype == np.float32 for part in numbers.values())
     X = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
-    at = 0
-    for part in found.values():
+    start = 0
+    for part in numbers.values():
         width = 1 if part.ndim == 1 else part.shape[1]
-        X[:, at : at + width] = part.reshape(-1, width)
-        at += width
+        X[:, start : start + width] = part.reshape(-1, width)
+        start += width
     return X, tuple(names)
 
 
-def _names(name: str, part: np.ndarray) -> list[str]:
+def _feature_names(name: str, part: np.ndarray) -> list[str]:
+    """Return the names of the features that a column becomes."""
     return [name] if part.ndim == 1 else [f"{name}{j}" for j in range(part.shape[1])]
 
 
-def _numbers(column: Any, name: str) -> np.ndarray | None:
-    """A column as (rows,) or, of vectors, (rows, length); None where it holds no numbers."""
+def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
+    """Return a column as (rows,), or None if it holds no numbers.
+
+    A column of vectors becomes (rows, length).
+    """
     import pyarrow as pa
 
     kind = column.type
@@ -123,9 +141,11 @@ def _numbers(column: Any, name: str) -> np.ndarray | None:
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
         kind = column.type
     if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
+        column = column.cast(kind.value_type)
+        kind = kind.value_type
+
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and not pa.types.is_map(kind):
-        return _vectors(column, name)
+        return _as_vectors(column, name)
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -134,26 +154,32 @@ def _numbers(column: Any, name: str) -> np.ndarray | None:
     return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
 
 
-def _vectors(column: Any, name: str) -> np.ndarray | None:
-    """Vectors of one length (rows, length). Raises InvalidRows naming the first row that is null or of another length."""
+def _as_vectors(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
+    """Return a column of vectors of one length as (rows, length), or None if they hold no numbers.
+
+    Raises InvalidRows naming the first row that is null or of another length.
+    """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     if column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
         raise InvalidRows(f"column {name!r} is null in row {row}; give a vector or leave the row out.", row=row)
     lengths = pc.list_value_length(column).to_numpy()
-    odd = np.flatnonzero(lengths != lengths[:1])
-    if len(odd):
-        row = int(odd[0])
+    different = np.flatnonzero(lengths != lengths[:1])
+    if len(different):
+        row = int(different[0])
         raise InvalidRows(
             f"column {name!r} has {lengths[row]} numbers in row {row} and {lengths[0]} in row 0; vectors have one length.",
             row=row,
         )
-    flat = _numbers(pc.list_flatten(column), name)
-    width = int(lengths[0]) if len(lengths) else getattr(column.type, "list_size", 0)
+
+    flat = _as_numbers(pc.list_flatten(column), name)
+    declared = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 0
+    width = int(lengths[0]) if len(lengths) else declared
     return None if flat is None or flat.ndim != 1 else flat.reshape(len(column), width)
 
 
-def type_name(X: Any) -> str:
-    """What an error calls an object of no kind that is known."""
+def type_name(X: object) -> str:
+    """Return the name of an object's type, for error messages."""
     return f"{type(X).__module__}.{type(X).__qualname__}".removeprefix("builtins.")

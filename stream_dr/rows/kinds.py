@@ -1,24 +1,46 @@
-"""kinds: what X is, decided in one place; what is done with rows of each kind is decided where it is done."""
+"""Kinds of input rows.
 
-from collections.abc import Mapping
+The kind of X is decided here only. Each module decides for itself how it handles a kind.
+"""
+
+from collections.abc import Mapping, Sequence, Sized
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from stream_dr.rows.block import Block
+from stream_dr.rows.interfaces import (
+    ArrowArray,
+    ArrowScanner,
+    ArrowStream,
+    ArrowTable,
+    Chunked,
+    DaskCollection,
+    Frame,
+)
 from stream_dr.rows.raw_rows import RawRows
 from stream_dr.rows.sparse_rows import is_sparse
 
 
 class Kind(StrEnum):
-    """What rows come as.
+    """Kind of an input.
 
-    RAW: a table's columns, as a Block holds them for a feature map. ARRAY: an array, a list of rows, or whatever else numpy
-    may make an array of. SPARSE: a scipy matrix of any sparse format. TEXTS, DICTS: a list of them, one a row. NUMBERS: a
-    pandas frame that numpy reads by itself. FRAME: a pandas frame of texts, categories or gaps. TABLE: another library's,
-    held whole: polars, Arrow, and what narwhals knows. COLUMN: of vectors, texts or Arrow's numbers. STREAM: Arrow readers,
-    data sets and scanners, LazyFrames, DuckDB relations, whose rows are handed over batch by batch.
+    Attributes
+    ----------
+    BLOCK : a Block
+    RAW : RawRows, as a Block holds them for a feature map
+    ARRAY : an array, a list of rows, or anything else that numpy may turn into an array
+    SPARSE : a scipy matrix of any sparse format
+    TEXTS : a list of strings, one per row
+    DICTS : a list of dicts, one per row
+    NUMBERS : a pandas frame that numpy can read by itself
+    FRAME : a pandas frame with texts, categories or missing values
+    TABLE : a table in memory of polars, Arrow or another library that narwhals knows
+    COLUMN : a column of vectors or texts, or of Arrow's numbers
+    STREAM : an Arrow reader, data set or scanner, a LazyFrame or a DuckDB relation, read in batches
+    DASK_ARRAY : a Dask array
+    DASK_FRAME : a Dask dataframe
     """
 
     BLOCK = "Block"
@@ -37,31 +59,32 @@ class Kind(StrEnum):
 
 
 DASK = (Kind.DASK_ARRAY, Kind.DASK_FRAME)
-"""Collections whose blocks Dask computes."""
+"""Kinds whose parts Dask computes."""
 
 PANDAS = (Kind.NUMBERS, Kind.FRAME, Kind.DASK_FRAME)
-"""Frames that have pandas' own interface."""
+"""Kinds with the interface of pandas frames."""
 
 COLUMNAR = (Kind.NUMBERS, Kind.FRAME, Kind.TABLE, Kind.COLUMN, Kind.STREAM)
-"""What Arrow can hold as columns, whatever these are of."""
+"""Kinds that Arrow can represent as columns, of whatever type."""
 
 
-def kind_of(X: Any) -> Kind:
-    """What X is. O(1); of lists O(rows)."""
+def kind_of(X: object) -> Kind:
+    """Return the kind of X. O(1), or O(rows) for lists."""
     if isinstance(X, Block):
         return Kind.BLOCK
     if isinstance(X, RawRows):
         return Kind.RAW
     if isinstance(X, np.ndarray | list | tuple):
-        return _of_rows(X)
+        return _kind_of_rows(X)
     if is_sparse(X):
         return Kind.SPARSE
-    if hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed"):
-        return Kind.DASK_ARRAY if hasattr(X, "chunks") else Kind.DASK_FRAME
-    return _of_pandas(X) if hasattr(X, "iloc") else _of_arrow(X)
+    if isinstance(X, DaskCollection):
+        return Kind.DASK_ARRAY if isinstance(X, Chunked) else Kind.DASK_FRAME
+    return _kind_of_frame(X) if isinstance(X, Frame) else _kind_of_arrow(X)
 
 
-def _of_rows(X: Any) -> Kind:
+def _kind_of_rows(X: np.ndarray | Sequence[object]) -> Kind:
+    """Return the kind of an array or a list."""
     if not isinstance(X, np.ndarray) or X.ndim == 1:
         for kind, value in ((Kind.TEXTS, str), (Kind.DICTS, Mapping)):
             if len(X) and all(isinstance(row, value) for row in X):
@@ -69,27 +92,33 @@ def _of_rows(X: Any) -> Kind:
     return Kind.ARRAY
 
 
-def _of_pandas(X: Any) -> Kind:
+def _kind_of_frame(X: Any) -> Kind:
+    """Return the kind of a pandas frame or series."""
     types = [X.dtype] if X.ndim == 1 else list(X.dtypes)
-    numbers = all(isinstance(kind, np.dtype) and kind != np.dtype(object) for kind in types) or hasattr(X, "sparse")
+    numeric = all(isinstance(kind, np.dtype) and kind != np.dtype(object) for kind in types)
+    # pandas offers `sparse` only if all columns are sparse.
+    numeric = numeric or hasattr(X, "sparse")
+
     if X.ndim == 1:
-        return Kind.ARRAY if numbers else Kind.COLUMN
-    return Kind.NUMBERS if numbers else Kind.FRAME
+        return Kind.ARRAY if numeric else Kind.COLUMN
+    return Kind.NUMBERS if numeric else Kind.FRAME
 
 
-def _of_arrow(X: Any) -> Kind:
-    """What X is that offers Arrow's interface, or that narwhals knows."""
-    stream = hasattr(X, "__arrow_c_stream__")
-    whole = stream or hasattr(X, "__arrow_c_array__")
-    if whole and hasattr(X, "num_columns"):  # Arrow's own, in which two columns may have one name
+def _kind_of_arrow(X: object) -> Kind:
+    """Return the kind of an object with Arrow's interface, or of one that narwhals knows."""
+    is_stream = isinstance(X, ArrowStream)
+    is_whole = is_stream or isinstance(X, ArrowArray)
+    # narwhals would refuse a table in which two columns have the same name.
+    if is_whole and isinstance(X, ArrowTable):
         return Kind.TABLE
-    if hasattr(X, "to_batches") and hasattr(X, "count_rows"):  # an Arrow data set or scanner
+    if isinstance(X, ArrowScanner):
         return Kind.STREAM
+
     import narwhals
 
-    known = narwhals.from_native(X, pass_through=True, allow_series=True)
-    if isinstance(known, narwhals.DataFrame):
+    frame: object = narwhals.from_native(X, pass_through=True, allow_series=True)  # type: ignore[call-overload]
+    if isinstance(frame, narwhals.DataFrame):
         return Kind.TABLE
-    if isinstance(known, narwhals.LazyFrame) or (known is X and stream and not hasattr(X, "__len__")):
+    if isinstance(frame, narwhals.LazyFrame) or (frame is X and is_stream and not isinstance(X, Sized)):
         return Kind.STREAM
-    return Kind.COLUMN if whole or isinstance(known, narwhals.Series) else Kind.ARRAY
+    return Kind.COLUMN if is_whole or isinstance(frame, narwhals.Series) else Kind.ARRAY

@@ -1,24 +1,30 @@
-"""number_rows: rows of any kind as numbers, dense or CSR, with their columns' names."""
+"""Conversion of rows of any kind to numbers, dense or CSR, with the names of their columns."""
 
+from collections.abc import Sized
 from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidRows, NotNumeric
 from stream_dr.rows.block import Rows, check_finite
-from stream_dr.rows.frames import matrix_of, table_of, type_name
+from stream_dr.rows.frames import as_matrix, as_table, type_name
+from stream_dr.rows.interfaces import ArrowTable, HasColumns
 from stream_dr.rows.kinds import Kind, kind_of
-from stream_dr.rows.raw_rows import refuse_table
+from stream_dr.rows.raw_rows import refuse_table, repeated_name
 from stream_dr.rows.sparse_rows import as_csr, refuse_complex
 
 
 def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
-    """Rows (rows, features) as a C-ordered ndarray or CSR, and the columns' names where X is a table of named columns.
+    """Return X as an ndarray or CSR (rows, features), and the names of its columns.
 
-    Takes every kind but a Block: any scipy sparse format is converted to CSR once, tables go by way of Arrow; float32
-    stays float32, all else becomes float64; a C-ordered float array is not copied. Raises NotNumeric, InvalidRows,
-    InvalidIndex or NotFinite, and SchemaMismatch for a table's columns.
+    X may be of any kind but a Block. Any scipy sparse format is converted to CSR. A table is
+    converted by way of Arrow. float32 stays float32, and other types become float64. An array of
+    floats in C order is not copied. The names are None unless X is a table with named columns.
+
+    Raises NotNumeric, InvalidRows, InvalidIndex or NotFinite. Raises SchemaMismatch for columns of a
+    table.
     """
     kind = kind_of(X)
     if kind is Kind.SPARSE:
@@ -27,26 +33,28 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
         return matrix, None
 
     refuse_table(X)
-    table = None if kind is Kind.NUMBERS else table_of(X)
+    table = None if kind is Kind.NUMBERS else as_table(X)
     if table is not None:
-        array, names = matrix_of(table)
+        array, names = as_matrix(table)
     else:
-        names = _names(X)
-        array = _matrix(X.to_numpy() if kind is Kind.NUMBERS else X)
+        names = _column_names(X)
+        array = _as_float_matrix(X.to_numpy() if kind is Kind.NUMBERS else X)
     check_finite(array)
     return array, names
 
 
-def _matrix(X: Any) -> np.ndarray:
-    """Array-like X as a C-ordered (rows, features) array of floats."""
+def _as_float_matrix(X: ArrayLike) -> np.ndarray:
+    """Return array-like X as a C-ordered (rows, features) array of floats."""
     try:
         array = np.asarray(X)
-        if array.dtype == object and array.ndim == 1 and all(hasattr(row, "__len__") for row in array):
-            array = np.asarray(array.tolist())  # a column of vectors
+        # A column of vectors.
+        if array.dtype == object and array.ndim == 1 and all(isinstance(row, Sized) for row in array):
+            array = np.asarray(array.tolist())
     except ValueError as e:
         raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
+
     if array.ndim == 0 and array.dtype.kind in "OSU":
-        raise _not_taken(X)
+        raise _no_rows_error(X)
     refuse_complex(array)
     if array.dtype not in (np.float32, np.float64):
         try:
@@ -54,6 +62,7 @@ def _matrix(X: Any) -> np.ndarray:
         except (TypeError, ValueError) as e:
             kind = NotNumeric if isinstance(e, TypeError) else InvalidRows
             raise kind(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
+
     if array.ndim != 2:
         raise InvalidRows(
             f"Expected 2D array, got {array.ndim}D array instead: rows must be (rows, features). "
@@ -62,8 +71,8 @@ def _matrix(X: Any) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-def _not_taken(X: Any) -> NotNumeric:
-    """The error that says that X is nothing rows can be made of."""
+def _no_rows_error(X: object) -> NotNumeric:
+    """Return the error for an X that cannot be converted to rows."""
     if isinstance(X, str | PathLike):
         return NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
     return NotNumeric(
@@ -72,14 +81,17 @@ def _not_taken(X: Any) -> NotNumeric:
     )
 
 
-def _names(X: Any) -> tuple[str, ...] | None:
-    """Column names of a table whose columns are all named by strings. Raises InvalidRows for a name that comes twice."""
-    names = getattr(X, "column_names", None)
-    if names is None:
-        names = getattr(X, "columns", None)
-    if names is None or not all(isinstance(n, str) for n in names):
+def _column_names(X: object) -> tuple[str, ...] | None:
+    """Return the column names of a table, or None unless all are strings.
+
+    Raises InvalidRows if two columns have the same name.
+    """
+    columns = X.column_names if isinstance(X, ArrowTable) else X.columns if isinstance(X, HasColumns) else None
+    if columns is None:
         return None
-    if len(set(names)) < len(names):
-        twice = next(n for i, n in enumerate(names) if n in names[:i])
-        raise InvalidRows(f"two columns are called {twice!r}; give every column a name of its own.")
-    return tuple(str(n) for n in names) or None
+    names = [str(name) for name in columns if isinstance(name, str)]
+    if len(names) < len(list(columns)):
+        return None
+    if repeated := repeated_name(names):
+        raise repeated
+    return tuple(names) or None

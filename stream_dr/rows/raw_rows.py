@@ -1,39 +1,54 @@
-"""raw_rows: rows as a table has them, before a feature map makes numbers of them: categories, texts, dates, gaps.
+"""Rows as a table has them, before a feature map turns them into numbers.
 
-A column is numbers, NaN where a value is missing, or texts: codes into the distinct ones, −1 where one is missing.
-`Block.X` may be RawRows; only estimators whose feature map is `table` or `text` learn from them.
+A column holds numbers, NaN where a value is missing, or texts. Texts are codes that index the
+distinct texts, −1 where one is missing. `Block.X` may be RawRows, from which only estimators whose
+feature map is `table` or `text` learn.
 
-Cost: 8 bytes a number, 4 a text and each distinct text once.
+Cost: 8 bytes per number, 4 bytes per text, and each distinct text.
 
-Why this way: numerics know no Arrow; what a map asks of a column (its distinct texts, which values are missing) is at hand.
+Why this way: numerics know no Arrow, and a feature map needs the distinct texts of a column and
+its missing values, which are at hand here.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch, other_table
+from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.sparse_rows import is_sparse
 
 LARGEST = 1e100
-"""Values beyond this size are refused: their squares would not be finite."""
+"""Largest size of a value. The squares of larger ones might not be finite."""
+
+Index = np.ndarray | slice
+"""Index of rows, as integers, a mask or a slice."""
+
+JsonValue = str | float | bool | None
+"""Value of a column in JSON."""
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?")
-"""Dates and times as JSON has them."""
+"""Pattern of dates and times in JSON."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NUMBERS = ("number", "integer", "boolean", "date", "time")
-"""Kinds of columns whose values are float64; dates and times are days since 1970-01-01 (UTC)."""
+"""Kinds of columns whose values are float64. Dates and times are days since 1970-01-01 (UTC)."""
 
 
 class RawColumn(NamedTuple):
-    """One column.
+    """One column of a table.
 
-    kind: one of NUMBERS, or "text". values: (rows,) float64 with NaN where missing; text: int32 codes, −1 where missing.
-    labels: the distinct texts that codes point into.
+    Attributes
+    ----------
+    kind : one of NUMBERS, or "text"
+    values : ndarray (rows,)
+        float64 with NaN where missing. Of texts, int32 codes with −1 where missing.
+    labels : tuple of str
+        Distinct texts, which the codes index.
     """
 
     kind: str
@@ -42,141 +57,185 @@ class RawColumn(NamedTuple):
 
     @property
     def missing(self) -> np.ndarray:
-        """(rows,) bool."""
+        """Mask (rows,) of the missing values."""
         return self.values < 0 if self.kind == "text" else np.isnan(self.values)
 
-    def take(self, rows: Any) -> "RawColumn":
-        """The rows of those numbers, slice or mask, and of the texts those that they have."""
+    def take(self, rows: Index) -> "RawColumn":
+        """Return the column of these rows. Texts that they do not use are dropped."""
         values = self.values[rows]
         if self.kind != "text":
             return self._replace(values=values)
+
         used, codes = np.unique(values, return_inverse=True)
-        gaps = int(used[:1].sum() < 0)  # −1 is the first of them
-        labels = tuple(self.labels[i] for i in used[gaps:].tolist())
-        return RawColumn("text", (codes - gaps).astype(np.int32), labels)
+        # The code −1 of missing texts comes first.
+        any_missing = int(used[:1].sum() < 0)
+        labels = tuple(self.labels[i] for i in used[any_missing:].tolist())
+        return RawColumn("text", (codes - any_missing).astype(np.int32), labels)
 
-    def values_said(self) -> list[Any]:
-        """Values (rows,) in JSON's types."""
-        return [None if gap else self._said(v) for v, gap in zip(self.values.tolist(), self.missing, strict=True)]
+    def json_values(self) -> list[JsonValue]:
+        """Return the value of each row in JSON's types."""
+        rows = zip(self.values.tolist(), self.missing, strict=True)
+        return [None if missing else self._json_value(value) for value, missing in rows]
 
-    def _said(self, value: Any) -> Any:
+    def _json_value(self, value: Any) -> JsonValue:
+        """Return a value or a code in JSON's types."""
         if self.kind == "text":
             return self.labels[value]
         if self.kind == "boolean":
             return value != 0.0
-        return value if self.kind == "number" else int(value) if self.kind == "integer" else said(self.kind, value)
+        return (
+            value if self.kind == "number" else int(value) if self.kind == "integer" else format_value(self.kind, value)
+        )
 
 
 class RawRows:
-    """names: the columns' names, each once. columns: one a name. Raises InvalidRows or NotFinite. Not to be written to."""
+    """Rows of a table, column by column. Must not be written to.
+
+    Raises InvalidRows if two columns have the same name. Raises NotFinite for a number that is
+    infinite or too large.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns.
+    columns : tuple of RawColumn
+        One per name.
+    rows : int
+        Number of rows.
+    """
 
     ndim = 2
     dtype = np.dtype(np.float64)
 
     def __init__(self, names: tuple[str, ...], columns: tuple[RawColumn, ...], rows: int | None = None) -> None:
-        self.names, self.columns = names, columns
+        self.names = names
+        self.columns = columns
         self.rows = rows if rows is not None else len(columns[0].values) if columns else 0
-        if len(set(names)) < len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise InvalidRows(f"two columns are called {twice!r}; give every column a name of its own.")
+        if repeated := repeated_name(names):
+            raise repeated
         for name, column in zip(names, columns, strict=True):
             _check(name, column)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Number of rows and of columns."""
         return self.rows, len(self.names)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of values and texts."""
+        """Number of bytes of values and texts."""
         return sum(c.values.nbytes + sum(map(len, c.labels)) for c in self.columns)
 
-    def __getitem__(self, rows: Any) -> "RawRows":
-        """The rows of those numbers, slice or mask."""
+    def __getitem__(self, rows: Index) -> "RawRows":
+        """Return the RawRows of these rows."""
         chosen = np.arange(self.rows)[rows]
         return RawRows(self.names, tuple(c.take(chosen) for c in self.columns), len(chosen))
 
     @property
     def kinds(self) -> dict[str, str]:
-        """Each column's kind, by its name."""
+        """Kind of each column, by name."""
         return {name: column.kind for name, column in zip(self.names, self.columns, strict=True)}
 
     def column(self, name: str) -> RawColumn | None:
-        """The column of that name, or None."""
+        """Return the column with this name, or None."""
         return self.columns[self.names.index(name)] if name in self.names else None
 
     def arranged(self, kinds: dict[str, str]) -> "RawRows":
-        """The columns of `kinds` in its order and of its families, gaps where there is no such column; others come last.
+        """Return the rows with the columns of `kinds`, in its order, then the other columns.
 
-        kinds: a family by name, "" for any. Raises SchemaMismatch where none of them is there, or a value is of another.
+        kinds: family of each column by name, "" for any. A column that is absent is all missing.
+        Raises SchemaMismatch if all are absent, or a value is of another family.
         """
         others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in kinds}
         if len(others) == len(self.names) and self.rows:
             raise other_table(tuple(kinds), self.names)
 
-        lacking = {kind for name, kind in kinds.items() if name not in self.names}
-        missing = {kind: gaps(kind, self.rows) for kind in lacking}  # shared: columns that lack may be many
+        # Absent columns may be many, so those of one family share their values.
+        absent = {kind for name, kind in kinds.items() if name not in self.names}
+        missing = {kind: missing_column(kind, self.rows) for kind in absent}
+
         columns = {}
         for name, kind in kinds.items():
             column = self.column(name)
-            columns[name] = missing[kind] if column is None else converted(name, column, kind) if kind else column
+            columns[name] = missing[kind] if column is None else convert(name, column, kind) if kind else column
         columns |= others
         return RawRows(tuple(columns), tuple(columns.values()), self.rows)
 
-    def to_dicts(self) -> list[dict[str, Any]]:
-        """Rows as dicts of JSON's types: dates as ISO texts, None where a value is missing."""
-        columns = [column.values_said() for column in self.columns]
+    def to_dicts(self) -> list[dict[str, JsonValue]]:
+        """Return the rows as dicts of JSON's types.
+
+        Dates are ISO texts. A missing value is None.
+        """
+        columns = [column.json_values() for column in self.columns]
         return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+def repeated_name(names: Sequence[str]) -> InvalidRows | None:
+    """Return the error for two columns with the same name, or None."""
+    if len(set(names)) == len(names):
+        return None
+    repeated = next(name for i, name in enumerate(names) if name in names[:i])
+    return InvalidRows(f"two columns are called {repeated!r}; give every column a name of its own.")
+
+
 def missing_row(kinds: dict[str, str]) -> RawRows:
-    """A row of columns of these families, by name, in which all is missing."""
-    return RawRows(tuple(kinds), tuple(gaps(kind, 1) for kind in kinds.values()))
+    """Return one row in which every value is missing.
+
+    kinds: family of each column by name.
+    """
+    return RawRows(tuple(kinds), tuple(missing_column(kind, 1) for kind in kinds.values()))
 
 
 def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
-    """Families of columns by name, "" where none is known yet, after these rows, whose columns are among them.
+    """Return the families of columns, completed by these rows.
 
+    kinds: family of each column by name, "" if unknown so far. It must name all columns of `rows`.
     Raises SchemaMismatch for a value of another family.
     """
-    given = dict(zip(rows.names, rows.columns, strict=True))
-    for name, column in given.items():
+    columns = dict(zip(rows.names, rows.columns, strict=True))
+    for name, column in columns.items():
         if kinds[name]:
-            converted(name, column, kinds[name])
-    return {name: kind or (_begun_as(given[name]) if name in given else "") for name, kind in kinds.items()}
+            convert(name, column, kinds[name])
+    return {name: kind or (_initial_family(columns[name]) if name in columns else "") for name, kind in kinds.items()}
 
 
-def dated(rows: RawRows) -> RawRows:
-    """The rows with every column of texts that all say dates, or times, as dates."""
+def parse_dates(rows: RawRows) -> RawRows:
+    """Return the rows with columns of ISO dates or times as dates.
+
+    A column of texts is changed only if all its texts are dates or times.
+    """
     columns = zip(rows.names, rows.columns, strict=True)
-    made = (converted(name, column, "date") if _says_dates(column) else column for name, column in columns)
-    return RawRows(rows.names, tuple(made), rows.rows)
+    parsed = (convert(name, column, "date") if _is_iso(column) else column for name, column in columns)
+    return RawRows(rows.names, tuple(parsed), rows.rows)
 
 
-def _begun_as(column: RawColumn) -> str:
-    """The family of a column that begins with these values."""
-    return "date" if _says_dates(column) else family_of(column)
+def _initial_family(column: RawColumn) -> str:
+    """Return the family of a column whose first values are these."""
+    return "date" if _is_iso(column) else family_of(column)
 
 
-def _says_dates(column: RawColumn) -> bool:
-    """Whether a column is of texts that are all ISO dates or times."""
+def _is_iso(column: RawColumn) -> bool:
+    """Return True if a column holds texts that are all ISO dates or times."""
     if column.kind != "text" or not column.labels:
         return False
     if not all(map(_ISO.fullmatch, column.labels)):
         return False
+    # The pattern admits the 31st of February.
     try:
-        _ = [_days(text) for text in column.labels]
-    except ValueError:  # the 31st of February
+        _ = [_parse_days(text) for text in column.labels]
+    except ValueError:
         return False
     return True
 
 
-def refuse_table(rows: Any) -> None:
-    """Where rows are a table's columns, raise what they are told where only numbers are learned: InvalidRows for gaps, else
-    SchemaMismatch."""
+def refuse_table(rows: object) -> None:
+    """Raise an error if rows are RawRows, for callers that learn numbers only.
+
+    Raises SchemaMismatch naming a column of texts or dates, or InvalidRows.
+    """
     if not isinstance(rows, RawRows):
         return
+
     way = 'Take feature_map={"map": "table"} (stream_dr.table()), encode it, or leave it out.'
     for name, column in zip(rows.names, rows.columns, strict=True):
         if column.kind in ("text", "date", "time"):
@@ -188,81 +247,95 @@ def refuse_table(rows: Any) -> None:
     raise InvalidRows(f"the rows are a table's columns, and this model learns numbers. {way}")
 
 
-def places(X: Any) -> tuple[str, ...]:
-    """What the columns of rows (rows, features) are called that have no names: x0, x1 …"""
+def default_names(X: Shaped) -> tuple[str, ...]:
+    """Return the names x0, x1 … for the columns of unnamed rows (rows, features)."""
     return tuple(f"x{i}" for i in range(X.shape[1]))
 
 
 def raw_of(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
-    """Dense rows (rows, features) as columns of numbers, called x0, x1 … where they have no names; a table's columns as they
-    are. Raises InvalidRows for sparse rows."""
+    """Return dense rows (rows, features) as RawRows.
+
+    names: names of the columns. None: x0, x1 … RawRows are returned unchanged. Raises InvalidRows
+    for sparse rows.
+    """
     if isinstance(X, RawRows):
         return X
     if is_sparse(X):
         raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
-    names = names or places(X)
-    columns = tuple(_numbers(np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names)))
+    names = names or default_names(X)
+    columns = tuple(_number_column(np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names)))
     return RawRows(names, columns, X.shape[0])
 
 
-def _numbers(values: np.ndarray) -> RawColumn:
+def _number_column(values: np.ndarray) -> RawColumn:
+    """Return numbers as a column, of integers if all are whole."""
     whole = bool(np.all(values == np.rint(values)))
     return RawColumn("integer" if whole else "number", values)
 
 
 def family_of(column: RawColumn) -> str:
-    """ "number", "date" or "text": columns of one family are taken for one another; "" where no value is there."""
+    """Return "number", "date" or "text", or "" if all values are missing.
+
+    Columns of one family can stand for each other.
+    """
     if column.missing.all():
         return ""
     return {"date": "date", "time": "date", "text": "text"}.get(column.kind, "number")
 
 
-def gaps(family: str, rows: int) -> RawColumn:
-    """A column of that family without a value."""
+def missing_column(family: str, rows: int) -> RawColumn:
+    """Return a column of this family in which every value is missing."""
     if family == "text":
         return RawColumn("text", np.full(rows, -1, np.int32))
     return RawColumn("time" if family == "date" else "number", np.full(rows, np.nan))
 
 
-def converted(name: str, column: RawColumn, family: str) -> RawColumn:
-    """The column as one of that family, where nothing is lost: 3 and "3", a day and its ISO text.
+def convert(name: str, column: RawColumn, family: str) -> RawColumn:
+    """Return the column as one of another family, if nothing is lost.
 
-    Raises SchemaMismatch naming column and row.
+    Examples are 3 and "3", or a day and its ISO text. Raises SchemaMismatch naming column and row.
     """
-    mine = family_of(column)
-    if mine == family:
+    own_family = family_of(column)
+    if own_family == family:
         return column
-    if not mine and "text" in (family, column.kind):
-        return gaps(family, len(column.values))
-    if not mine:
+    if not own_family and "text" in (family, column.kind):
+        return missing_column(family, len(column.values))
+    if not own_family:
         return RawColumn("time" if family == "date" else "number", column.values)
     if family == "text":
         return _as_text(column)
-    if mine != "text":
-        raise _other_type(name, column, int(np.flatnonzero(~column.missing)[0]), family)
-    found = np.full(len(column.labels) + 1, np.nan)
+    if own_family != "text":
+        raise _type_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
+
+    # The last number stays NaN, which the code −1 of missing texts selects.
+    parse = _parse_days if family == "date" else _parse_number
+    numbers = np.full(len(column.labels) + 1, np.nan)
     for i, text in enumerate(column.labels):
         try:
-            found[i] = (_days if family == "date" else _number)(text) if text.strip() else np.nan
+            numbers[i] = parse(text) if text.strip() else np.nan
         except ValueError as e:
             rows = np.flatnonzero(column.values == i)
             if len(rows):
-                raise _other_type(name, column, int(rows[0]), family) from e
+                raise _type_error(name, column, int(rows[0]), family) from e
+
     if family == "number":
-        return RawColumn("number", found[column.values])
-    whole = np.all(np.isnan(found) | (found == np.rint(found)))
-    return RawColumn("date" if whole else "time", found[column.values])
+        return RawColumn("number", numbers[column.values])
+    whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
+    return RawColumn("date" if whole else "time", numbers[column.values])
 
 
 def _as_text(column: RawColumn) -> RawColumn:
-    """Numbers and dates as the texts that say them: 3.0 and true as "3" and "1", a day as 2024-02-29."""
+    """Return numbers and dates as texts.
+
+    3.0 and true become "3" and "1". A day becomes "2024-02-29".
+    """
     distinct, codes = np.unique(column.values, return_inverse=True)
     codes = np.where(column.missing, -1, codes).astype(np.int32)
-    return RawColumn("text", codes, tuple(said(column.kind, v) for v in distinct[~np.isnan(distinct)].tolist()))
+    return RawColumn("text", codes, tuple(format_value(column.kind, v) for v in distinct[~np.isnan(distinct)].tolist()))
 
 
-def said(kind: str, value: float) -> str:
-    """A number or date as text."""
+def format_value(kind: str, value: float) -> str:
+    """Return a number or date as text."""
     if kind == "date":
         return str(np.datetime64(int(value), "D"))
     if kind == "time":
@@ -270,8 +343,11 @@ def said(kind: str, value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def _number(text: str) -> float:
-    """A text as the finite number it says; true is 1 and false 0, as booleans are among numbers."""
+def _parse_number(text: str) -> float:
+    """Return the number that a text shows, with true as 1 and false as 0.
+
+    Raises ValueError unless it is finite.
+    """
     truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
     value = float(text) if truth is None else truth
     if not abs(value) <= LARGEST:
@@ -279,19 +355,27 @@ def _number(text: str) -> float:
     return value
 
 
-def _days(text: str) -> float:
-    """An ISO date or time as days since 1970, UTC where it names no other zone."""
+def _parse_days(text: str) -> float:
+    """Return an ISO date or time as days since 1970, in UTC if it names no zone.
+
+    Raises ValueError.
+    """
+    # The first day of the calendar overflows in some zones.
     try:
         when = datetime.fromisoformat(text.strip())
         return ((when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH) / timedelta(days=1)
-    except OverflowError as e:  # the first day there is, in another zone
+    except OverflowError as e:
         raise ValueError(text) from e
 
 
-def _other_type(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:
-    given = column.labels[column.values[row]] if column.kind == "text" else said(column.kind, float(column.values[row]))
+def _type_error(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:
+    """Return the error for a value that is not of the column's family."""
+    if column.kind == "text":
+        shown = column.labels[column.values[row]]
+    else:
+        shown = format_value(column.kind, float(column.values[row]))
     return SchemaMismatch(
-        f"row {row}, column {name} is {given[:40]!r} ({column.kind}), not a {family} as that column is. Send one, or null, "
+        f"row {row}, column {name} is {shown[:40]!r} ({column.kind}), not a {family} as that column is. Send one, or null, "
         f"or start a new stream with as_={{{name!r}: 'category'}} in its map.",
         row=row,
         column=name,
@@ -303,9 +387,9 @@ def _check(name: str, column: RawColumn) -> None:
     if column.kind == "text":
         return
     with np.errstate(invalid="ignore"):
-        bad = np.flatnonzero(np.abs(column.values) > LARGEST)
-    if len(bad):
-        row = int(bad[0])
+        too_large = np.flatnonzero(np.abs(column.values) > LARGEST)
+    if len(too_large):
+        row = int(too_large[0])
         raise NotFinite(
             f"row {row}, column {name} is {column.values[row]:g}; values must be at most 1e100 in size. Replace it.",
             row=row,

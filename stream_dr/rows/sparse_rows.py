@@ -1,10 +1,11 @@
-"""sparse_rows: a scipy matrix of any sparse format → a CSR matrix the numerics may trust.
+"""Conversion of scipy matrices of any sparse format to CSR matrices that compiled loops may trust.
 
-Cost: two looks at every index; a copy only where rows are not sorted, or another format is converted.
-
-Why this way: scipy takes arrays as they are given. An index outside the width, or a row's end outside the arrays, is an
-access outside the memory in its own conversions as in any compiled loop, so it is looked for before either.
+Cost: two passes over the indices. Rows are copied only if their indices are not sorted, or if the
+matrix has another format.
 """
+
+# scipy accepts index arrays unchecked. An index outside the width, or a row's end outside the
+# arrays, reads memory out of bounds in scipy's own conversions, so the indices are checked before these.
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,28 +13,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stream_dr.errors import InvalidIndex, InvalidRows
+from stream_dr.rows.interfaces import Numeric
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
-def is_sparse(X: Any) -> bool:
-    """Whether X is a sparse matrix or array of scipy's; nothing is one where scipy.sparse is not loaded. O(1)."""
+def is_sparse(X: object) -> bool:
+    """Return True if X is a sparse matrix or array of scipy. O(1)."""
     if isinstance(X, np.ndarray):
         return False
+    # There is no sparse matrix before scipy.sparse is loaded, and loading it takes time.
     loaded = sys.modules.get("scipy.sparse")
     return loaded is not None and bool(loaded.issparse(X))
 
 
 def as_csr(X: Any) -> "sp.csr_matrix":
-    """X as CSR with sorted, distinct indices and float32 or float64 values; the caller's matrix is not changed.
+    """Return X as CSR with sorted, distinct indices and float32 or float64 values.
 
-    Raises InvalidIndex or InvalidRows.
+    The caller's matrix is not changed. Raises InvalidIndex or InvalidRows.
     """
     refuse_complex(X)
     if X.ndim != 2:
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
-    matrix = X if X.format == "csr" else _converted(X)
+
+    matrix = X if X.format == "csr" else _to_csr(X)
     canonical = check_indices(matrix)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
@@ -43,7 +47,7 @@ def as_csr(X: Any) -> "sp.csr_matrix":
     return matrix
 
 
-def refuse_complex(X: Any) -> None:
+def refuse_complex(X: Numeric) -> None:
     """Raise InvalidRows for an array, dense or sparse, of complex numbers."""
     if X.dtype.kind == "c":
         raise InvalidRows(
@@ -52,12 +56,15 @@ def refuse_complex(X: Any) -> None:
 
 
 def check_indices(X: "sp.csr_matrix") -> bool:
-    """Whether every row's indices ascend, each once. Raises InvalidIndex naming the row and what does not fit."""
+    """Return True if every row's indices are sorted and distinct.
+
+    Raises InvalidIndex naming the row and the invalid index.
+    """
     return _check(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
-def _converted(X: Any) -> "sp.csr_matrix":
-    """Another sparse format as CSR, once its own indices are known to be within its shape."""
+def _to_csr(X: Any) -> "sp.csr_matrix":
+    """Return a matrix of another sparse format as CSR, after a check of its own indices."""
     if X.format == "csc":
         _check(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":
@@ -68,32 +75,41 @@ def _converted(X: Any) -> "sp.csr_matrix":
         if not len(X.row) == len(X.col) == len(X.data):
             raise InvalidIndex(f"{len(X.data)} values have {len(X.row)} rows and {len(X.col)} columns; give one each.")
         for name, indices, limit in (("row", X.row, X.shape[0]), ("column", X.col, X.shape[1])):
-            odd = indices[(indices < 0) | (indices >= limit)]
-            if len(odd):
-                raise InvalidIndex(f"an entry has the {name} {odd[0]}; it must be from 0 to {limit - 1}.")
+            outside = indices[(indices < 0) | (indices >= limit)]
+            if len(outside):
+                raise InvalidIndex(f"an entry has the {name} {outside[0]}; it must be from 0 to {limit - 1}.")
     return X.tocsr()
 
 
-def _check(indptr: Any, indices: Any, entries: int, shape: tuple[int, int], what: str) -> bool:
-    """`check_indices` of compressed rows or columns; shape: how many, and what their indices stay below."""
+def _check(indptr: np.ndarray, indices: np.ndarray, entries: int, shape: tuple[int, int], what: str) -> bool:
+    """Return True if the indices of compressed rows or columns are sorted and distinct.
+
+    entries: number of stored values. shape: number of rows, and the limit of their indices. what:
+    name of a row in errors. Raises InvalidIndex.
+    """
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
         raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
+
     entries = min(entries, len(indices))
     if indptr[0] != 0 or indptr[-1] > entries or (indptr[1:] < indptr[:-1]).any():
         raise InvalidIndex(
             f"ends of {what}s (indptr) must begin at 0, not fall, and stay within the {entries} entries."
         )
+
     used = indices[: indptr[-1]]
-    unsigned = used.view(f"u{used.itemsize}")  # a negative index is a large one
+    # A negative index is a large one if read as unsigned.
+    unsigned = used.view(f"u{used.itemsize}")
     if len(used) and not unsigned.max() < shape[1]:
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
-        row, index = int(np.searchsorted(indptr, at, side="right")) - 1, int(used[at])
+        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        index = int(used[at])
         raise InvalidIndex(
             f"{what} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
         )
 
+    # The first index of a row is not compared with the last one of the row before.
     ascends = used[1:] > used[:-1]
-    if shape[0] > 1:  # a row's first index follows no other
-        begins = indptr[1:-1]
-        ascends[begins[(begins > 0) & (begins < len(used))] - 1] = True
+    if shape[0] > 1:
+        starts = indptr[1:-1]
+        ascends[starts[(starts > 0) & (starts < len(used))] - 1] = True
     return bool(ascends.all())

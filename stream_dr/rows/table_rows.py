@@ -1,9 +1,10 @@
-"""table_rows: rows of any kind as RawRows, for a feature map that makes numbers of them, and RawRows as Arrow's columns.
+"""Conversion of rows of any kind to RawRows, for a feature map, and of RawRows to Arrow columns.
 
-Numbers, booleans, dates and timestamps (days since 1970, UTC), strings and dictionaries of any of these, each with nulls;
-lists of numbers of one length, as vectors are: `v` becomes columns v0, v1 …
+Columns may hold numbers, booleans, dates, timestamps, strings, and dictionaries of any of these,
+each with nulls. Dates and timestamps become days since 1970 (UTC). A column `v` of vectors of one
+length becomes the columns v0, v1 …
 
-Cost: a pass over each column in Arrow's kernels; each distinct text becomes one Python string.
+Cost: one pass over each column in Arrow's kernels. Each distinct text becomes one Python string.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,16 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidRows, SchemaMismatch
-from stream_dr.rows.frames import table_of
+from stream_dr.rows.frames import as_table
 from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
 from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.raw_rows import RawColumn, RawRows, dated, places, raw_of
+from stream_dr.rows.raw_rows import RawColumn, RawRows, default_names, parse_dates, raw_of
 
 EXACT = 2**53
-"""Integers past this are texts: float64 does not tell them apart."""
+"""Largest integer that is read as a number. Larger ones become texts, since float64 is inexact."""
 
 LONGEST_VECTOR = 4096
-"""Numbers of a vector beside a table's other columns, at most: each becomes a column."""
+"""Maximum length of vectors in a table, since each of their numbers becomes a column."""
 
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 _NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
@@ -32,91 +33,115 @@ _UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_
 
 
 def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
-    """A record batch, or a table or anything else with Arrow's C stream or array interface, as RawRows.
+    """Return a record batch or table as RawRows.
 
-    beside: names of columns that are left out. Raises SchemaMismatch naming all columns of a type that is not
-    taken, InvalidRows for a frame that Arrow cannot hold, NotFinite.
+    batch: any object with Arrow's C stream or array interface. beside: names of columns to skip.
+
+    Raises SchemaMismatch naming all columns of an unsupported type. Raises InvalidRows for a frame
+    that Arrow cannot represent. Raises NotFinite.
     """
     batch = batch if isinstance(batch, pa.RecordBatch) else _one_batch(batch)
     index = next((name for name in batch.schema.names if name.startswith("__index_level_")), None)
     if index is not None:
         raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
+
     fields = [field for field in batch.schema if field.name not in beside]
-    odd = [f"{field.name} is {field.type}" for field in fields if not taken(field.type)]
-    if odd:
+    refused = [f"{field.name} is {field.type}" for field in fields if not is_supported(field.type)]
+    if refused:
         raise SchemaMismatch(
-            f"column {', column '.join(odd)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
-            column=odd[0].split(" is ")[0],
+            f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
+            column=refused[0].split(" is ")[0],
         )
+
     columns: list[tuple[str, RawColumn]] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.name in beside:
             continue
-        columns += _places(field.name, column) if _is_vector(field.type) else [(field.name, _column(column))]
+        columns += (
+            _vector_columns(field.name, column) if _is_vector(field.type) else [(field.name, _raw_column(column))]
+        )
     return RawRows(tuple(name for name, _ in columns), tuple(column for _, column in columns), batch.num_rows)
 
 
 def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
-    """RawRows as the columns that `raw_from_arrow` reads: missing values are null, texts plain strings."""
-    return dict(zip(rows.names, map(_array, rows.columns), strict=True))
+    """Return RawRows as columns that `raw_from_arrow` can read.
+
+    Missing values are null, and texts are strings without a dictionary.
+    """
+    return dict(zip(rows.names, map(_as_arrow, rows.columns), strict=True))
 
 
-def taken(kind: pa.DataType) -> bool:
-    """Whether a column of this type may be a table's."""
+def is_supported(kind: pa.DataType) -> bool:
+    """Return True if a table may have columns of this type."""
     if pa.types.is_dictionary(kind) or _is_vector(kind):
         kind = kind.value_type
     return bool(
-        plain(kind) or is_text(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_null(kind)
+        is_numeric(kind)
+        or is_text(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_null(kind)
     )
 
 
 def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
-    """RawRows of anything but sparse rows: a table, texts, dicts, a dense array or lists.
+    """Return a table, texts, dicts, a dense array or lists as RawRows.
 
-    names: of an array's columns; None: x0, x1 … Raises InvalidRows, SchemaMismatch or NotFinite.
+    names: names of an array's columns. None: x0, x1 … Raises InvalidRows for sparse rows and for
+    anything that is no rows. Raises SchemaMismatch or NotFinite.
     """
     kind = kind_of(X)
     if kind is Kind.DICTS:
-        return dated(raw_from_dicts(X))
+        return parse_dates(raw_from_dicts(X))
     if kind is Kind.TEXTS:
         return raw_from_texts(X)
-    if kind is Kind.COLUMN:  # called as the one column of a list of texts is
+    # Named as `raw_from_texts` names its column.
+    if kind is Kind.COLUMN:
         return raw_from_arrow(pa.table({"text": pa.array(X, from_pandas=True)}))
     if kind in COLUMNAR:
         return raw_from_arrow(X)
     if kind is Kind.RAW:
         return raw_of(X)
+
     if kind is not Kind.SPARSE:
         dense = np.asarray(X)
         if dense.dtype == object and dense.ndim == 2:
-            names = names or places(dense)
-            columns = [_guessed(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
+            names = names or default_names(dense)
+            columns = [_infer_column(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
             return raw_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return raw_of(dense, names)
-    return raw_of(as_rows(X)[0], names)  # which says what is wrong
+    # For all else, as_rows raises the error.
+    return raw_of(as_rows(X)[0], names)
 
 
 def raw_from_texts(texts: Iterable[str]) -> RawRows:
-    """Texts as the one column `text`."""
+    """Return texts as RawRows of the one column `text`."""
     return RawRows(("text",), (RawColumn("text", *_texts(pa.array(list(texts), pa.string()))),))
 
 
 def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
-    """Rows as dicts of values; what a row lacks, None and NaN are missing. Raises InvalidRows or SchemaMismatch."""
+    """Return rows that are dicts as RawRows.
+
+    None, NaN and a key that a row lacks are missing values. Raises InvalidRows or SchemaMismatch.
+    """
     names = tuple(dict.fromkeys(str(name) for row in rows for name in row))
-    columns = [_guessed([row.get(name) for row in rows], name) for name in names]
+    columns = [_infer_column([row.get(name) for row in rows], name) for name in names]
     return raw_from_arrow(pa.table(columns, list(names))) if names else RawRows((), (), len(rows))
 
 
-def _guessed(values: list[Any], name: str) -> pa.Array:
-    """Python's values as a column. Raises SchemaMismatch naming the first row of another type than those before it."""
+def _infer_column(values: list[Any], name: str) -> pa.Array:
+    """Return Python values as an Arrow column.
+
+    Raises SchemaMismatch naming the first row of another type than those before it.
+    """
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError) as e:
-        there = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
-        first = type(there[0][1])
-        row, value = next((given for given in there if type(given[1]) is not first), there[0])
+        # NaN differs from itself.
+        present = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
+        first = type(present[0][1])
+        row, value = next((item for item in present if type(item[1]) is not first), present[0])
         raise SchemaMismatch(
             f"row {row}, column {name} is {value!r}; the column begins with {first.__name__}. Give a column one type.",
             row=row,
@@ -124,10 +149,10 @@ def _guessed(values: list[Any], name: str) -> pa.Array:
         ) from e
 
 
-def _one_batch(given: Any) -> pa.RecordBatch:
-    """Any table as one record batch."""
+def _one_batch(X: Any) -> pa.RecordBatch:
+    """Return any table as one record batch."""
     try:
-        table = pa.table(given if isinstance(given, pa.Table) else table_of(given)).combine_chunks()
+        table = pa.table(X if isinstance(X, pa.Table) else as_table(X)).combine_chunks()
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as e:
         raise InvalidRows(
             f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
@@ -136,70 +161,74 @@ def _one_batch(given: Any) -> pa.RecordBatch:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a type is string, large_string or string_view."""
+    """Return True for string, large_string and string_view."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def plain(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers or booleans."""
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return True for numbers and booleans."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def numbers_of(array: pa.Array) -> np.ndarray:
-    """The integers or floats of an array without nulls, as they lie in its buffer; read-only.
+    """Return the integers or floats of an array without nulls, as a read-only view of its buffer.
 
-    O(1). No other thread takes the interpreter meanwhile; `to_numpy` gives it up twice.
+    O(1).
     """
+    # to_numpy releases the interpreter lock twice, and this does not.
     kind = _NUMBERS[array.type.id]
     if not len(array):
         return np.empty(0, kind)
-    found = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
-    found.setflags(write=False)
-    return found
+    numbers = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+    numbers.setflags(write=False)
+    return numbers
 
 
-def _column(column: pa.Array) -> RawColumn:
+def _raw_column(column: pa.Array) -> RawColumn:
+    """Return an Arrow array of a supported type as a raw column."""
     kind = column.type
     if pa.types.is_dictionary(kind) and not is_text(kind.value_type):
-        return _column(column.dictionary_decode())
+        return _raw_column(column.dictionary_decode())
     if pa.types.is_null(kind):
         return RawColumn("number", np.full(len(column), np.nan))
     if pa.types.is_dictionary(kind) or is_text(kind):
         return RawColumn("text", *_texts(column))
     if pa.types.is_date(kind):
-        return RawColumn("date", _days(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
+        return RawColumn("date", _divide(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
     if pa.types.is_timestamp(kind):
-        return RawColumn("time", _days(column.cast(pa.int64()), _UNITS[kind.unit]))
+        return RawColumn("time", _divide(column.cast(pa.int64()), _UNITS[kind.unit]))
     if pa.types.is_boolean(kind):
-        return RawColumn("boolean", _days(column.cast(pa.int8()), 1))
+        return RawColumn("boolean", _divide(column.cast(pa.int8()), 1))
     if not pa.types.is_integer(kind):
-        return RawColumn("number", _days(column, 1))
-    values = _days(column, 1)
+        return RawColumn("number", _divide(column, 1))
+
+    values = _divide(column, 1)
     if np.abs(np.nan_to_num(values)).max(initial=0.0) > EXACT:
         return RawColumn("text", *_texts(column.cast(pa.string())))
     return RawColumn("integer", values)
 
 
 def _is_vector(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds lists of numbers."""
+    """Return True if a column of this type holds lists of numbers."""
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return bool(lists and (plain(kind.value_type) or pa.types.is_null(kind.value_type)))
+    return bool(lists and (is_numeric(kind.value_type) or pa.types.is_null(kind.value_type)))
 
 
-def _places(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
-    """Vectors of one length as a column of numbers a place; all missing where a row has none.
+def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
+    """Return vectors of one length as a column of numbers per place.
 
-    Raises InvalidRows naming the column and the first row whose vector has another length, or is too long.
+    A null vector is missing in all of them. Raises InvalidRows if vectors differ in length, naming
+    the first such row, or if they are too long.
     """
-    there = column.is_valid().to_numpy(zero_copy_only=False)
+    present = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    length = int(lengths[there.argmax()]) if there.any() else 0
-    odd = np.flatnonzero(there & (lengths != length))
-    if len(odd):
-        row = int(odd[0])
+    length = int(lengths[present.argmax()]) if present.any() else 0
+    different = np.flatnonzero(present & (lengths != length))
+    if len(different):
+        row = int(different[0])
         raise InvalidRows(
-            f"column {name} has {lengths[row]} numbers in row {row} and {length} in row {int(there.argmax())}; vectors have "
-            "one length. Send those, null, or leave the column out.",
+            f"column {name} has {lengths[row]} numbers in row {row} and {length} in row {int(present.argmax())}; vectors "
+            "have one length. Send those, null, or leave the column out.",
             row=row,
             column=name,
         )
@@ -209,13 +238,14 @@ def _places(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
             "the vectors alone, or shorter ones.",
             column=name,
         )
+
     values = np.full((len(column), length), np.nan)
-    values[there] = _days(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(-1, length)
+    values[present] = _divide(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(-1, length)
     return [(f"{name}{i}", RawColumn("number", np.ascontiguousarray(values[:, i]))) for i in range(length)]
 
 
-def _days(column: pa.Array, unit: int) -> np.ndarray:
-    """Numbers as float64 divided by unit, NaN where null."""
+def _divide(column: pa.Array, unit: int) -> np.ndarray:
+    """Return numbers as float64 divided by `unit`, NaN where null."""
     if not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64) / unit
     values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) / unit
@@ -224,10 +254,12 @@ def _days(column: pa.Array, unit: int) -> np.ndarray:
 
 
 def _texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Codes (rows,) int32, −1 where null, and the distinct texts in order of appearance.
+    """Return the codes (rows,) of texts, and the distinct texts in order of appearance.
 
-    A dictionary may hold nulls, texts no row has, or one text twice; it is not unpacked, for texts may be long.
+    The codes are int32, −1 where null.
     """
+    # A dictionary may hold nulls, unused texts, or the same text again. Texts may be long, so its
+    # codes are encoded anew instead of its texts being unpacked.
     own: tuple[str, ...] | None = None
     if pa.types.is_dictionary(column.type):
         codes, own = _texts(column.dictionary)
@@ -237,12 +269,14 @@ def _texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
     return numbers_of(encoded.indices.fill_null(-1)), tuple(distinct if own is None else (own[i] for i in distinct))
 
 
-def _array(column: RawColumn) -> pa.Array:
+def _as_arrow(column: RawColumn) -> pa.Array:
+    """Return a raw column as an Arrow array."""
     missing = column.missing
     if column.kind == "text":
         return pa.array(column.labels, pa.string()).take(pa.array(column.values, mask=missing))
     if column.kind == "number":
         return pa.array(column.values, mask=missing)
+
     values = np.where(missing, 0.0, column.values)
     if column.kind == "boolean":
         return pa.array(values != 0.0, mask=missing)

@@ -364,7 +364,7 @@ class TableAccumulator(MappedAccumulator):
         if not rows.rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
-            check_most_columns(self._map.making(), self._map.wishes(), rows.kinds, EXACT_WIDTH)
+            check_most_columns(self._map.encoding(), self._map.overrides(), rows.kinds, EXACT_WIDTH)
 
         self.table = add(self._map, before, rows)
         try:
@@ -381,7 +381,7 @@ class TableAccumulator(MappedAccumulator):
     def _warn_of_diagonal(self, table: TableState) -> None:
         """Warn OnlyDiagonal if the table is too wide for the scatter that "auto" would keep."""
         if isinstance(self._map, Table) and self.scatter == "auto":
-            reason = diagonal_reason(self._map.making(), table.columns)
+            reason = diagonal_reason(self._map.encoding(), table.columns)
             if reason:
                 warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 
@@ -429,7 +429,7 @@ class TableAccumulator(MappedAccumulator):
         Their width is stated, so that the whole scatter is kept, unless too many columns may come.
         """
         table = self.table or TableState()
-        stated = most_columns(self._map.making(), table.columns) <= EXACT_WIDTH
+        stated = most_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH
         X = mapped_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, checked=True)
 

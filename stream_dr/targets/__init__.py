@@ -1,1 +1,1 @@
-"""targets: what rows are labelled with."""
+"""Targets of rows, and the parsing of what a caller passes as y."""

@@ -1,4 +1,4 @@
-"""build: Targets of a normalised y and its kind."""
+"""Construction of Targets from a normalised y and its kind."""
 
 import numpy as np
 
@@ -7,8 +7,10 @@ from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 
 def build(y: Form, kind: str) -> Targets:
-    """The Targets of y, which `kind_of` has said to be of that kind. Raises InvalidTargets for a label or number that none
-    can be."""
+    """Return the Targets of a normalised y.
+
+    kind: kind that `kind_of` returned for y. Raises InvalidTargets for an invalid label or number.
+    """
     if isinstance(y, list):
         return multilabel_targets(y)
     if y.ndim == 2:
@@ -28,7 +30,10 @@ def build(y: Form, kind: str) -> Targets:
 
 
 def _from_indicator(y: np.ndarray) -> Targets:
-    """A (rows, labels) table of 0 and 1 as label sets; a label is its column's number."""
+    """Return a (rows, labels) table of 0 and 1 as label sets.
+
+    A label is the number of its column.
+    """
     codes = np.nonzero(y)[1].astype(np.int32)
     indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(y, axis=1)))).astype(np.int64)
     return Targets("multilabel", tuple(range(y.shape[1])), codes, indptr)

@@ -1,16 +1,17 @@
-"""kind: which of the three kinds y is of, decided once.
+"""Decision which of the three kinds of targets y is.
 
-An earlier batch or `target` decides. Where neither has, the form does: a list of label collections is multilabel; (rows, k)
-of only 0 and 1 is multilabel, any other continuous; (rows,) of str, int or bool is class; (rows,) of floats is class where
-the method takes one label a row and every value is whole, else continuous.
+An earlier batch or `target` decides. Otherwise the form of y does. A list of label collections is
+multilabel. (rows, k) of only 0 and 1 is multilabel, and any other continuous. (rows,) of str, int or
+bool is class. (rows,) of floats is class if the method takes one label per row and every value is
+whole, else continuous.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.targets.label_codes import check_exact
 from stream_dr.targets.normalise import Form, is_text
@@ -18,9 +19,10 @@ from stream_dr.targets.targets import KINDS, Targets, refuse_kind
 
 
 def wanted_kind(target: str, known: str | None) -> str | None:
-    """The kind decided by an earlier batch (`known`) or by the caller (`target`, "auto" or one of KINDS), or None.
+    """Return the kind that an earlier batch or the caller has decided, or None.
 
-    Raises TargetKindMismatch where the two differ.
+    target: kind from the caller, "auto" or one of KINDS. known: kind of earlier batches. Raises
+    TargetKindMismatch if the two differ.
     """
     if target != "auto" and known in KINDS and known != target:
         raise TargetKindMismatch(
@@ -30,10 +32,10 @@ def wanted_kind(target: str, known: str | None) -> str | None:
 
 
 def kind_of(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
-    """The kind that y (normalised) is read as: the wanted one wherever y can be.
+    """Return the kind of a normalised y, the wanted one if y can be read so.
 
-    kinds: those the estimator can learn from. Raises InvalidTargets (no kind can be read) or TargetKindMismatch (another
-    kind than the wanted one).
+    kinds: kinds that the estimator can learn from. Raises InvalidTargets if y is of no kind. Raises
+    TargetKindMismatch if it cannot be of the wanted one.
     """
     if isinstance(y, list):
         return "multilabel"
@@ -46,9 +48,10 @@ def kind_of(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
 
 
 def check_kind(kind: str, kinds: Sequence[str], wanted: str | None) -> None:
-    """Raise TargetKindMismatch where the kind is not the wanted one, or not among the estimator's."""
+    """Raise TargetKindMismatch unless the kind is wanted and among the estimator's."""
+    # This error names estimators that can learn from such targets.
     if kind not in kinds and (kind == "multilabel" or wanted in (None, kind)):
-        refuse_kind(kind, kinds)  # says what can learn from these, which the other error would not
+        refuse_kind(kind, kinds)
     if wanted not in (None, kind):
         raise TargetKindMismatch(
             f"targets are of kind {kind}; this model was started with {wanted}. "
@@ -57,20 +60,24 @@ def check_kind(kind: str, kinds: Sequence[str], wanted: str | None) -> None:
 
 
 def look_like_numbers(targets: Targets) -> bool:
-    """Whether labels are probably numbers or ids and no classes: more than 100, and more than a tenth of the rows."""
+    """Return True if labels are probably numbers or ids and no classes.
+
+    There are more than 100 of them, and more than a tenth of the rows.
+    """
     return targets.kind == "class" and len(targets.labels) > max(100, targets.rows / 10)
 
 
-def refuse_ambiguous(y: Any, targets: Targets) -> None:
-    """Raise InvalidTargets where y, read as `targets` by its form alone, may have been meant as one label a row.
+def refuse_ambiguous(y: object, targets: Targets) -> None:
+    """Raise InvalidTargets if y may mean one label per row but was read otherwise.
 
-    Whole numbers written as floats, and a single column of whole numbers, are classes to an estimator that takes one label
-    a row, and measurements or an indicator to one that takes several.
+    targets: y as read by its form alone. Whole numbers written as floats, and a single column of whole
+    numbers, are classes for an estimator that takes one label per row. They are measurements or an
+    indicator for one that takes several.
     """
     if isinstance(y, Targets) or not targets.rows:
         return
     if targets.values is None:
-        doubtful = targets.kind == "multilabel" and getattr(y, "ndim", 1) == 2 and y.shape[1] == 1
+        doubtful = targets.kind == "multilabel" and isinstance(y, Shaped) and len(y.shape) == 2 and y.shape[1] == 1
     else:
         doubtful = targets.values.shape[1] == 1 and bool(np.all(targets.values == np.floor(targets.values)))
     if doubtful:
@@ -81,6 +88,7 @@ def refuse_ambiguous(y: Any, targets: Targets) -> None:
 
 
 def _kind_of_table(y: np.ndarray, wanted: str | None) -> str:
+    """Return the kind of y (rows, k)."""
     if y.dtype.kind not in "biuf":
         raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
     if wanted == "class":
@@ -96,6 +104,7 @@ def _kind_of_table(y: np.ndarray, wanted: str | None) -> str:
 
 
 def _kind_of_column(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> str:
+    """Return the kind of y (rows,)."""
     if np.iscomplexobj(y):
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
     if y.dtype.kind == "f" and _are_measurements(y[~np.isnan(y)], kinds, wanted):
@@ -108,7 +117,11 @@ def _kind_of_column(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> 
 
 
 def _are_measurements(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> bool:
-    """Whether floats (rows,) without NaN are measurements, not whole numbers written as floats that stand for labels."""
+    """Return True if floats (rows,) without NaN are measurements.
+
+    Otherwise they are whole numbers that stand for labels. Raises InvalidTargets or
+    TargetKindMismatch.
+    """
     values = y.astype(np.float64, copy=False)
     if not np.all(np.abs(values) <= LARGEST):
         raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")

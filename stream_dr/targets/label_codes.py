@@ -1,9 +1,9 @@
-"""label_codes: labels as a table of distinct ones and an integer code for each row.
+"""Labels as a table of distinct labels and an integer code for each row.
 
 Cost: O(rows) dictionary look-ups in C for lists, one sort for arrays.
 
-Why this way: parsing the labels of a batch must cost less than learning from it, so plain
-lists and arrays take paths without a Python loop; anything else takes the careful one.
+Why this way: parsing the labels of a batch must cost less than learning from it, so plain lists and
+arrays take paths without a Python loop. All else takes the general path.
 """
 
 from collections.abc import Sequence
@@ -11,31 +11,34 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets
 
 Label = str | int | bool
 
 INTEGERS = (-(2**63), 2**64 - 1)
-"""The least and the largest integer that a label can be: what Arrow's columns and JSON's readers hold."""
+"""Smallest and largest integer label, those of Arrow's columns and JSON's readers."""
 
 SEVERAL, NARROW = 100, 1 << 12
-"""So many integers that lie no further apart are coded by a table of all between; of fewer a list is quicker."""
+"""Minimum number and maximum range of integers that are encoded by a table of the range."""
 
 EXACT = 2**53
-"""From here on a double may be another whole number than the one that was meant."""
+"""From this number on, a double may stand for more than one integer."""
 
 
 def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
-    """Distinct labels in order of first appearance, (rows,) int32 codes (−1 for None) and (rows,) presence or None.
+    """Return the distinct labels in order of appearance, the codes and the presence of each row.
 
-    labels: one label a row, a sequence or 1-D array. Raises InvalidTargets for labels of mixed or other types, and for
-    numbers that no label can be.
+    labels: sequence or 1-D array of one label per row. Codes are (rows,) int32, −1 for None. Presence
+    is (rows,) bool, or None if all are present. Raises InvalidTargets for labels of mixed or other
+    types, and for numbers out of range.
     """
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) >= SEVERAL:
         low, high = int(labels.min()), int(labels.max())
         if high - low <= NARROW:
             return *_encode_narrow(labels, low, high), None
+
     items = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     types = set(map(type, items))
     if len(types) == 1 and types <= {str, int, bool}:
@@ -45,9 +48,10 @@ def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarra
 
 
 def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
-    """Distinct labels, codes (entries,) int32 ascending and distinct within a row, and indptr (rows + 1,) int64.
+    """Return distinct labels, codes and indptr of label sets, or None for the general path.
 
-    None where rows are not plain lists or tuples of labels of one type: those need a closer look.
+    Codes (entries,) are int32, sorted and distinct within a row, and indptr (rows + 1,) is int64. None
+    is returned unless all rows are lists or tuples of labels of one plain type.
     """
     if not set(map(type, label_sets)) <= {list, tuple}:
         return None
@@ -60,7 +64,10 @@ def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarra
 
 
 def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes ≥ 0 (entries,) ascending and distinct within each row, int32, and the ends (rows + 1,) int64 that then hold."""
+    """Return codes sorted and distinct within each row, and the new indptr.
+
+    codes: (entries,), each ≥ 0. The results are int32 and int64.
+    """
     rows, wide = len(indptr) - 1, int(codes.max(initial=0)) + 1
     keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
     keys.sort()
@@ -70,7 +77,10 @@ def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, 
 
 
 def by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """The codes below `labels` that are used, in order of first appearance, and all renumbered so (int32; −1 stays)."""
+    """Return the used codes in order of appearance, and all codes renumbered in that order.
+
+    labels: number of labels, above every code. The new codes are int32, and −1 is unchanged.
+    """
     used, first = np.unique(codes, return_index=True)
     used = used[np.argsort(first)]
     used = used[used >= 0]
@@ -80,7 +90,10 @@ def by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarra
 
 
 def label_table(labels: Any) -> tuple[Label, ...]:
-    """Labels as plain str, int or bool, checked to be of one type and in range. Raises InvalidTargets."""
+    """Return labels as plain str, int or bool.
+
+    Raises InvalidTargets unless they are of one type and in range.
+    """
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
     check_exact([v for v in plain if isinstance(v, float) and v.is_integer()])
     plain = tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in plain)
@@ -93,8 +106,11 @@ def label_table(labels: Any) -> tuple[Label, ...]:
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray:
-    """Labels (labels,) of one type as an array that holds each as it is: of objects where no type of numpy's holds all (the
-    end of a string that is a null character is cut off by numpy's)."""
+    """Return labels of one type as an array that represents each exactly.
+
+    It is an array of objects if no type of numpy can represent all.
+    """
+    # numpy's strings drop null characters at the end.
     if any(type(label) is str and label.endswith("\0") for label in labels):
         return np.array(labels, dtype=object)
     array = np.asarray(labels)
@@ -103,21 +119,24 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
     return np.array(labels, dtype=object if any(label < 0 for label in labels if type(label) is int) else np.uint64)
 
 
-def check_exact(numbers: Any) -> None:
-    """Raise InvalidTargets for a whole float (of a list or array) that stands for more than one integer."""
-    given = np.asarray(numbers)
-    short = given.dtype.kind == "f" and given.dtype.itemsize < 8
-    kind, bits = (given.dtype.name, np.finfo(given.dtype).nmant + 1) if short else ("double", 53)
-    odd = given[np.abs(given.astype(np.float64)) >= 2.0**bits]
-    if len(odd):
+def check_exact(numbers: ArrayLike) -> None:
+    """Raise InvalidTargets for a whole float that stands for more than one integer.
+
+    numbers: list or array.
+    """
+    array = np.asarray(numbers)
+    short = array.dtype.kind == "f" and array.dtype.itemsize < 8
+    kind, bits = (array.dtype.name, np.finfo(array.dtype).nmant + 1) if short else ("double", 53)
+    inexact = array[np.abs(array.astype(np.float64)) >= 2.0**bits]
+    if len(inexact):
         raise InvalidTargets(
-            f"label {float(odd[0])!r} is read as a {kind}, and from 2**{bits} on a {kind} may be another number than was "
-            "meant. Pass labels as integers from -2**63 to 2**64 - 1, or as strings."
+            f"label {float(inexact[0])!r} is read as a {kind}, and from 2**{bits} on a {kind} may be another number than "
+            "was meant. Pass labels as integers from -2**63 to 2**64 - 1, or as strings."
         )
 
 
 def _check_range(table: Sequence[Any]) -> None:
-    """Raise InvalidTargets for an integer or a string of labels (of one type) that no column holds."""
+    """Raise InvalidTargets for an integer or string that no Arrow column can represent."""
     if table and type(table[0]) is str:
         _check_text(table)
     if not table or type(table[0]) is not int or (INTEGERS[0] <= min(table) and max(table) <= INTEGERS[1]):
@@ -127,6 +146,7 @@ def _check_range(table: Sequence[Any]) -> None:
 
 
 def _check_text(table: Sequence[str]) -> None:
+    """Raise InvalidTargets for a string with a lone surrogate."""
     try:
         "".join(table).encode()
     except UnicodeEncodeError:
@@ -135,18 +155,20 @@ def _check_text(table: Sequence[str]) -> None:
 
 
 def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Labels of one plain type."""
+    """Return the distinct labels and codes of labels of one plain type."""
     table = {label: code for code, label in enumerate(dict.fromkeys(items))}
     _check_range(tuple(table))
     return tuple(table), np.fromiter(map(table.__getitem__, items), dtype=np.int32, count=len(items))
 
 
 def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Integers (rows,) from low to high, by a table of all between."""
-    offsets = (labels.astype(np.uint64) - np.uint64(low % 2**64)).astype(np.intp)  # modulo 2**64, whatever the type
+    """Return the distinct labels and codes of integers from low to high."""
+    # Modulo 2**64, so that it works for every integer type.
+    offsets = (labels.astype(np.uint64) - np.uint64(low % 2**64)).astype(np.intp)
     rows = len(labels)
     first = np.full(high - low + 1, rows)
-    first[offsets[::-1]] = np.arange(rows - 1, -1, -1)  # of a label that comes often the first row is written last
+    # The first row of a repeated label is written last.
+    first[offsets[::-1]] = np.arange(rows - 1, -1, -1)
     used = np.flatnonzero(first < rows)
     used = used[np.argsort(first[used])]
 
@@ -156,7 +178,7 @@ def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label
 
 
 def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
-    """Labels of any kind: numpy scalars, whole floats, None where absent."""
+    """Return distinct labels, codes and presence of labels of any type."""
     table: dict[Label, int] = {}
     codes = np.empty(len(items), dtype=np.int32)
     for i, item in enumerate(items):

@@ -1,36 +1,49 @@
-"""normalise: what a caller passes as y, in one of three forms.
+"""Normalisation of what a caller passes as y to one of three forms.
 
-A list of label collections, an array (rows, k), or an array (rows,). A row without a target is None in a list and in an
-array of objects, and NaN in an array (rows,) of floats: None, pandas' NA and NaT, NaN among objects and masked entries
-all become that.
+The forms are a list of label collections, an array (rows, k), and an array (rows,). A row without a
+target is None in a list and in an array of objects, and NaN in an array (rows,) of floats. None, NA
+and NaT of pandas, NaN among objects and masked entries all become one of these.
 """
 
 import numbers
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set, Sized
 from typing import Any
 
 import numpy as np
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.rows.interfaces import (
+    DenseConvertible,
+    ListConvertible,
+    MissingAware,
+    NumpyArrayLike,
+    NumpyConvertible,
+    Shaped,
+    Typed,
+    TypedColumns,
+)
 
 Form = list[Any] | np.ndarray
-"""One collection of labels (or None) a row; or (rows, k) or (rows,) entries."""
+"""List with one collection of labels or None per row, or an array (rows, k) or (rows,)."""
 
 _PLAIN = {str, int, bool, type(None)}
-"""Types that need no closer look."""
+"""Types of entries that are used unchanged."""
 
 
 def normalise(y: Any, one_label: bool, numeric: bool) -> Form:
-    """y as a list of label collections, a (rows, k) array, or a (rows,) array.
+    """Return y as a list of label collections, a (rows, k) array or a (rows,) array.
 
-    one_label: whether a single column (rows, 1) is one label a row whatever it holds; one of text always is. numeric:
-    whether a list of lists is a table of numbers whatever its values; a rectangle of floats always is. Raises
-    InvalidTargets (not one target a row) and TargetKindMismatch (lists of several lengths where numbers are needed).
+    one_label: True if a single column (rows, 1) is one label per row. A column of text always is.
+    numeric: True if a list of lists is a table of numbers. A rectangle of floats always is.
+
+    Raises InvalidTargets if y is not one target per row. Raises TargetKindMismatch for lists that
+    differ in length if numbers are needed.
     """
-    sized = any(hasattr(y, name) for name in ("__len__", "shape", "__array__", "to_numpy"))
-    if not sized or isinstance(y, str | bytes | Mapping | Set):
+    if not isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible) or isinstance(
+        y, str | bytes | Mapping | Set
+    ):
         raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
-    y = _unwrapped(y)
+    y = _unwrap(y)
     if isinstance(y, np.ndarray):
         return _from_array(y, one_label)
 
@@ -56,34 +69,42 @@ def normalise(y: Any, one_label: bool, numeric: bool) -> Form:
 
 
 def is_text(y: np.ndarray) -> bool:
-    """Whether an array of any shape is of strings, or of objects with a string among them."""
+    """Return True for an array of strings, or of objects with a string among them."""
     return y.dtype.kind in "SU" or (y.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in y.ravel()))
 
 
-def _unwrapped(y: Any) -> Any:
-    """What a masked array, a pandas, polars or Arrow column or table, or a sparse matrix holds: an array, or a sequence."""
+def _unwrap(y: Any) -> Any:
+    """Return the array or sequence in a masked array, column, table or sparse matrix.
+
+    Columns and tables may be those of pandas, polars or Arrow.
+    """
     if np.ma.isMaskedArray(y):
         y = y.tolist()
-    if _has_own_gaps(y):
-        y = y.astype(object)  # they would come as floats with NaN
-    if hasattr(y, "to_pylist"):
+    # As floats, missing values would become NaN and integers would lose digits.
+    if _has_missing_of_pandas(y):
+        y = y.astype(object)
+
+    if isinstance(y, ListConvertible):
         y = y.to_pylist()
-    elif hasattr(y, "to_numpy"):
+    elif isinstance(y, NumpyConvertible):
         y = y.to_numpy()
-    if hasattr(y, "toarray"):
+    if isinstance(y, DenseConvertible):
         return y.toarray()
-    return np.asarray(y) if hasattr(y, "__array__") and not hasattr(y, "__iter__") else y
+    return np.asarray(y) if isinstance(y, NumpyArrayLike) and not isinstance(y, Iterable) else y
 
 
-def _has_own_gaps(y: Any) -> bool:
-    """Whether y is of pandas, with gaps in one of its own types (by its methods: pandas is optional)."""
-    types = [y.dtype] if hasattr(y, "dtype") else list(getattr(y, "dtypes", ()))
-    own = hasattr(y, "isna") and any(not isinstance(kind, np.dtype) for kind in types)
-    return own and bool(np.asarray(y.isna()).any())
+def _has_missing_of_pandas(y: object) -> bool:
+    """Return True if y is of pandas and has missing values in a type of pandas' own."""
+    # Recognised by its methods, since pandas is optional.
+    if not isinstance(y, MissingAware):
+        return False
+    types = [y.dtype] if isinstance(y, Typed) else list(y.dtypes) if isinstance(y, TypedColumns) else []
+    own_type = any(not isinstance(kind, np.dtype) for kind in types)
+    return own_type and bool(np.asarray(y.isna()).any())
 
 
 def _from_array(y: np.ndarray, one_label: bool) -> Form:
-    """An array, with a single column as (rows,) where it is one label a row."""
+    """Return an array, with a single column as (rows,) if it is one label per row."""
     if y.ndim == 2 and y.shape[1] == 1 and (one_label or is_text(y)):
         y = y[:, 0]
     if y.ndim not in (1, 2):
@@ -92,19 +113,20 @@ def _from_array(y: np.ndarray, one_label: bool) -> Form:
 
 
 def _from_scalars(items: list[Any], types: set[type]) -> Form:
-    """Labels or numbers, not all of plain types, as an array (rows,) that holds each as it is."""
+    """Return labels or numbers as an array (rows,) that represents each exactly."""
     if types <= {np.bool_, bool}:
         return np.asarray(items, dtype=bool)
     if all(issubclass(kind, numbers.Real) and kind is not bool for kind in types):
         array = np.asarray(items)
         whole = all(issubclass(kind, numbers.Integral) for kind in types)
-        if array.dtype.kind in ("iu" if whole else "iuf"):  # integers that no type holds would become floats
+        # Integers beyond every integer type would become floats.
+        if array.dtype.kind in ("iu" if whole else "iuf"):
             return array
     return _from_objects(items)
 
 
 def _from_objects(items: list[Any]) -> Form:
-    """A column of objects: collections as a list, floats as floats."""
+    """Return a column of objects as a list of collections, floats or objects."""
     if set(map(type, items)) <= _PLAIN:
         return _objects(items)
     items = [None if _is_missing(v) else v for v in items]
@@ -117,24 +139,26 @@ def _from_objects(items: list[Any]) -> Form:
 
 
 def _objects(items: list[Any]) -> np.ndarray:
+    """Return items as an array of objects."""
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def _is_missing(value: Any) -> bool:
-    """Whether an entry says that there is none: None, NaN among objects, pandas' NA or NaT (by name: pandas is optional)."""
+def _is_missing(value: object) -> bool:
+    """Return True for None, NaN, and NA and NaT of pandas."""
+    # Recognised by name, since pandas is optional.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def _are_collections(types: set[type]) -> bool:
-    """Whether entries of some of the types are collections."""
+    """Return True if some of the types are collections."""
     return any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types)
 
 
 def _is_numeric_table(rows: list[Any]) -> bool:
-    """Whether rows are of one length above 0 and hold floats only."""
-    lengths = {len(row) if hasattr(row, "__len__") else -1 for row in rows}
+    """Return True if all rows have one length above 0 and hold floats only."""
+    lengths = {len(row) if isinstance(row, Sized) else -1 for row in rows}
     return (
         len(lengths) == 1 and max(lengths) > 0 and all(isinstance(v, float | np.floating) for row in rows for v in row)
     )

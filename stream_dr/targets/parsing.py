@@ -1,4 +1,4 @@
-"""parsing: what a caller passes as y, as Targets, in three steps: `normalise`, `kind`, `build`."""
+"""Parsing of what a caller passes as y to Targets, by `normalise`, `kind` and `build`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,23 @@ from stream_dr.targets.targets import Targets
 
 
 def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto", known: str | None = None) -> Targets:
-    """Targets from what a caller passes as y.
+    """Return the Targets of what a caller passes as y.
 
-    y: (rows,) labels or numbers, (rows, k) indicator or numbers, a list of label collections, or a Targets.
-    kinds: the kinds the estimator can learn from. target: "auto" or one of KINDS. known: the kind decided by an earlier
-    batch, or None. Raises InvalidTargets (unreadable, wrong length) or TargetKindMismatch (another kind).
+    Raises InvalidTargets if y cannot be read or has another length. Raises TargetKindMismatch if it is
+    of another kind.
+
+    Parameters
+    ----------
+    y : array-like or Targets
+        (rows,) labels or numbers, (rows, k) indicator or numbers, or a list of label collections.
+    rows : int
+        Number of rows.
+    kinds : sequence of str
+        Kinds that the estimator can learn from.
+    target : str
+        "auto" or one of KINDS.
+    known : str or None
+        Kind that an earlier batch has decided.
     """
     wanted = wanted_kind(target, known)
     if isinstance(y, Targets):

@@ -1,17 +1,20 @@
-"""Targets: what the rows of a Block are labelled with, parsed once.
+"""Targets, the parsed labels or numbers of the rows of a Block.
 
-Three kinds: `class` (one label a row), `multilabel` (a set of labels a row, perhaps none) and `continuous` (k numbers a
-row). Labels are held once each, in order of first appearance in the batch, and rows point at them by code; so a batch is
-small whatever its vocabulary, and a State merges vocabularies by name. A row without a target (null) is marked absent:
-supervised accumulators skip and count it.
+There are three kinds: `class` (one label per row), `multilabel` (a set of labels per row, which may
+be empty) and `continuous` (k numbers per row). Each distinct label is stored only once, in order of
+appearance in the batch, and rows refer to it by code. A batch is small whatever its vocabulary, and
+a State merges vocabularies by label. A row without a target (null) is marked absent. Supervised
+accumulators skip and count it.
 
-Why this way: the parsing of lists, arrays and Arrow columns happens in one place, and no numeric loop sees a string.
+Why this way: lists, arrays and Arrow columns are parsed in one place, and no numeric loop sees a
+string.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
 from stream_dr.rows.block import LARGEST, Block
@@ -21,15 +24,22 @@ KINDS = ("class", "multilabel", "continuous")
 
 
 class Targets(NamedTuple):
-    """The targets of one batch.
+    """Targets of one batch.
 
-    kind: "class", "multilabel" or "continuous".
-    labels: distinct labels in order of first appearance (empty for continuous); all str, all int or all bool.
-    codes: class: (rows,) int32 index into labels, −1 where absent; multilabel: (entries,) int32, row by row, distinct
-        and ascending within a row; continuous: empty.
-    indptr: (rows + 1,) int64, row i's codes are codes[indptr[i]:indptr[i + 1]] (multilabel); None otherwise.
-    values: (rows, k) float64 (continuous; anything in absent rows); None otherwise.
-    present: None when every row has its target, else (rows,) bool.
+    Attributes
+    ----------
+    kind : "class", "multilabel" or "continuous"
+    labels : tuple of str, int or bool
+        Distinct labels of one type in order of appearance, empty for continuous.
+    codes : ndarray
+        int32 indices of labels. Of class, (rows,) with −1 if absent. Of multilabel, (entries,) row by
+        row, sorted and distinct within a row. Of continuous, empty.
+    indptr : ndarray (rows + 1,) or None
+        int64, only for multilabel. The codes of row i are codes[indptr[i]:indptr[i + 1]].
+    values : ndarray (rows, k) or None
+        float64, only for continuous. Arbitrary in absent rows.
+    present : ndarray (rows,) or None
+        bool. None if every row has a target.
     """
 
     kind: str
@@ -47,7 +57,10 @@ class Targets(NamedTuple):
         return len(self.codes) if self.indptr is None else len(self.indptr) - 1
 
     def take(self, rows: np.ndarray) -> "Targets":
-        """The targets of the given rows (integer or boolean index), same labels."""
+        """Return the targets of these rows, with the same labels.
+
+        rows: integer or boolean index.
+        """
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         present = None if self.present is None else self.present[rows]
         if present is not None and present.all():
@@ -56,13 +69,14 @@ class Targets(NamedTuple):
             return self._replace(values=self.values[rows], present=present)
         if self.indptr is None:
             return self._replace(codes=self.codes[rows], present=present)
+
         counts = np.diff(self.indptr)[rows]
         indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         picks = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
         return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
 
     def label_sets(self) -> frozenset[frozenset[Label]]:
-        """The distinct, non-empty label sets of the rows; none where targets are numbers."""
+        """Return the distinct non-empty label sets of the rows, none for numbers."""
         if self.indptr is None:
             return frozenset(frozenset((self.labels[c],)) for c in np.unique(self.codes[self.codes >= 0]).tolist())
         codes, at = self.codes.tolist(), self.indptr.tolist()
@@ -70,7 +84,10 @@ class Targets(NamedTuple):
         return frozenset(frozenset(self.labels[c] for c in s) for s in sets)
 
     def row_labels(self) -> list[Any]:
-        """One entry a row: its label, its list of labels, its list of numbers, or None where absent."""
+        """Return the label, list of labels or list of numbers of each row.
+
+        The entry of an absent row is None.
+        """
         rows: list[Any]
         if self.values is not None:
             rows = self.values.tolist()
@@ -85,19 +102,21 @@ class Targets(NamedTuple):
 
 
 def class_targets(labels: Any) -> Targets:
-    """Targets of kind "class" from one label a row (None = absent)."""
+    """Return targets of kind "class" from one label per row, None if absent."""
     table, codes, present = encode_labels(labels)
     return Targets("class", table, codes, present=present)
 
 
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
-    """Targets of kind "multilabel" from one collection of labels a row (None = absent, [] = a row without labels).
+    """Return targets of kind "multilabel" from one collection of labels per row.
 
-    Raises InvalidTargets (labels of mixed types, a None among them) and TargetKindMismatch (a label, not a list).
+    None is an absent target, and [] a row without labels. Raises InvalidTargets for labels of mixed
+    types and for None in a collection. Raises TargetKindMismatch for a single label.
     """
     plain = encode_sets(label_sets)
     if plain is not None:
         return Targets("multilabel", *plain)
+
     present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
     sets = [_distinct(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
     table, codes, named = encode_labels([label for s in sets for label in s])
@@ -111,8 +130,11 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
 
 
-def continuous_targets(values: Any) -> Targets:
-    """Targets of kind "continuous" from (rows,) or (rows, k) finite numbers."""
+def continuous_targets(values: ArrayLike) -> Targets:
+    """Return targets of kind "continuous" from (rows,) or (rows, k) finite numbers.
+
+    Raises InvalidTargets.
+    """
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as e:
@@ -128,7 +150,10 @@ def continuous_targets(values: Any) -> Targets:
 
 
 def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
-    """Raise TargetKindMismatch for an estimator that learns from `kinds` and was given `kind`."""
+    """Raise TargetKindMismatch for targets of a kind that the estimator cannot learn from.
+
+    kinds: kinds that it can learn from.
+    """
     if kind == "multilabel":
         raise TargetKindMismatch(
             "several labels a row were given; this estimator takes one label a row. "
@@ -141,7 +166,10 @@ def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
 
 
 def labelled_rows(block: Block) -> tuple[Block, int]:
-    """The block's rows that have a target, and how many were left out. The block itself when none is."""
+    """Return the rows of a block that have a target, and the number of other rows.
+
+    The block itself is returned if all have one.
+    """
     if block.y is None:
         return block._replace(X=block.X[:0], weights=None, ids=None), block.rows
     present = block.y.present
@@ -151,8 +179,9 @@ def labelled_rows(block: Block) -> tuple[Block, int]:
     return block.take(keep), block.rows - len(keep)
 
 
-def _distinct(labels: Any, row: int) -> list[Any]:
-    if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
+def _distinct(labels: object, row: int) -> list[Any]:
+    """Return the distinct labels of a row, or raise TargetKindMismatch for a single label."""
+    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise TargetKindMismatch(
             f"row {row} has the single label {labels!r} where a list of labels is needed (multilabel targets).", row=row
         )
@@ -160,12 +189,12 @@ def _distinct(labels: Any, row: int) -> list[Any]:
 
 
 def all_absent(targets: Targets) -> bool:
-    """Whether no row has a target; of which kind they are says nothing then."""
+    """Return True if no row has a target, so that the kind of the targets means nothing."""
     return targets.present is not None and not targets.present.any()
 
 
 def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
-    """Raise InvalidTargets when new labels are of another type than the known ones."""
+    """Raise InvalidTargets if new labels are of another type than known ones."""
     if known and new and type(known[0]) is not type(new[0]):
         raise InvalidTargets(
             f"labels are {type(new[0]).__name__} ({new[0]!r}); rows so far had "
@@ -174,9 +203,9 @@ def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
 
 
 def check_allowed(allowed: Sequence[Label], new: Sequence[Label]) -> None:
-    """Raise InvalidTargets, naming the nearest allowed label, when a new label is not allowed.
+    """Raise InvalidTargets for a new label that is not allowed.
 
-    Any label is allowed when `allowed` is empty.
+    The error names the nearest allowed label. Any label is allowed if `allowed` is empty.
     """
     known = set(allowed)
     others = [label for label in new if label not in known]

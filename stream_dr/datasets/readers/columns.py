@@ -20,7 +20,7 @@ from stream_dr.arrow.targets import targets_from_arrow
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Ids, check_finite
-from stream_dr.rows.frames import matrix_of
+from stream_dr.rows.frames import as_matrix
 from stream_dr.rows.table_rows import is_text, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
@@ -131,7 +131,7 @@ def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Bl
     for name, column in zip(features, table.columns, strict=True):
         _refuse_null(column, name)
     try:
-        X, names = matrix_of(table)
+        X, names = as_matrix(table)
     except TypeError as e:  # NotNumeric
         raise SchemaMismatch(str(e)) from e
     check_finite(X)

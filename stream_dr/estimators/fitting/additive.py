@@ -11,7 +11,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import same_parameters
-from stream_dr.rows.batches import as_block, split
+from stream_dr.rows.batches import as_block, split_targets
 from stream_dr.statistics.protocol import AdditiveState
 
 
@@ -70,7 +70,7 @@ class AdditiveEstimator(Estimator):
         """
         fitted = self.fitted()
         fitted.check(self)
-        block, _ = self.parse(fitted, split(as_block(X, y, sample_weight)))
+        block, _ = self.parse(fitted, split_targets(as_block(X, y, sample_weight)))
         fitted.accumulator.remove(block)
         fitted.projection = None
         fitted.refined = None

@@ -35,11 +35,11 @@ from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import brief_spec, feature_map
 from stream_dr.projection import LinearProjection, Projection
-from stream_dr.rows.batches import as_block, batches, split
+from stream_dr.rows.batches import as_block, batches, split_targets
 from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.frames import tables_of
+from stream_dr.rows.frames import iter_tables
 from stream_dr.rows.kinds import DASK, Kind, kind_of
-from stream_dr.rows.raw_rows import places
+from stream_dr.rows.raw_rows import default_names
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
@@ -215,7 +215,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if (kind := kind_of(X)) in DASK:
             return project_collection(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
         if kind is Kind.STREAM:
-            return np.concatenate([self.project(projection, part, keep_dtype=True) for part in tables_of(X)])
+            return np.concatenate([self.project(projection, part, keep_dtype=True) for part in iter_tables(X)])
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
@@ -365,7 +365,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.check_parameters()
         rows = as_block(X, y, weights)
         if kind_of(rows.X) in DASK:
-            fitted = learn_collections(self, split(rows))
+            fitted = learn_collections(self, split_targets(rows))
         else:
             fitted = new_fitted_state(self)
             for block in batches(rows):
@@ -381,7 +381,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         rows = as_block(X, y, weights)
         if (kind := kind_of(rows.X)) in DASK:
             parts = copy(self)
-            self.fitted_, parts.fitted_ = fitted, learn_collections(self, split(rows))
+            self.fitted_, parts.fitted_ = fitted, learn_collections(self, split_targets(rows))
             return self.merge(parts)
         fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
         for block in batches(rows):
@@ -429,7 +429,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _any_columns(self, block: Block) -> bool:
         """True if the block may have any columns, since each goes by its name."""
-        return self.columns_by_name() and bool(block.names) and block.names != places(block.X)
+        return self.columns_by_name() and bool(block.names) and block.names != default_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         if not self.target_kinds:

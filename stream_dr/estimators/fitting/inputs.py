@@ -1,7 +1,6 @@
 """Types of the rows, targets and weights that callers may pass.
 
-`stream_dr/rows/kinds.py` decides which of them a value is. The protocols name the interface by which a library's
-tables are recognised, so that no such library is imported.
+`stream_dr/rows/kinds.py` decides which of them a value is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,39 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from stream_dr.rows.block import Block
+from stream_dr.rows.interfaces import ArrowScanner, ArrowStream, DaskCollection, LazyBatches
 from stream_dr.targets.targets import Targets
-
-
-class ArrowStream(Protocol):
-    """A table, or a stream of tables: pandas, polars, DuckDB, Arrow."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a capsule of Arrow's C stream interface."""
-        ...
-
-
-class ArrowScanner(Protocol):
-    """A data set or scanner of Arrow, read batch by batch."""
-
-    def to_batches(self) -> object:
-        """Return an iterator over record batches."""
-        ...
-
-
-class LazyFrame(Protocol):
-    """A lazy frame of polars, read batch by batch."""
-
-    def collect_batches(self) -> object:
-        """Return an iterator over frames."""
-        ...
-
-
-class DaskCollection(Protocol):
-    """An array or dataframe of Dask."""
-
-    def __dask_graph__(self) -> object:
-        """Return the graph of its tasks."""
-        ...
 
 
 class EventSource(Protocol):
@@ -54,7 +22,7 @@ class EventSource(Protocol):
         ...
 
 
-TableLike = ArrowStream | ArrowScanner | LazyFrame
+TableLike = ArrowStream | ArrowScanner | LazyBatches
 """A table with named columns, whole or batch by batch."""
 
 RowsLike: TypeAlias = (

@@ -114,7 +114,9 @@ def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | N
     if not isinstance(mapping, Table):
         return None
     # Columns of the last batches may not be in the inner state yet.
-    numbers, categories, gaps = (c[c < state.inner.n_features] for c in columns_by_kind(state.table, mapping.making()))
+    numbers, categories, gaps = (
+        c[c < state.inner.n_features] for c in columns_by_kind(state.table, mapping.encoding())
+    )
     return numbers, categories, gaps
 
 
@@ -140,9 +142,9 @@ def state_bytes(
     if known is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
     if isinstance(known, TableState):
-        width = most_columns(mapping.making(), known.columns)
+        width = most_columns(mapping.encoding(), known.columns)
     else:
-        width = most_of_kinds(mapping.making(), mapping.wishes(), known)
+        width = most_of_kinds(mapping.encoding(), mapping.overrides(), known)
     plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
     return _most_bytes(plain.state_bytes, width, n_targets) + 64 * width
 
@@ -232,4 +234,4 @@ def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if isinstance(mapping, Table) and estimator.scatter_kept() == "exact":
-        check_most_columns(mapping.making(), mapping.wishes(), kinds, EXACT_WIDTH)
+        check_most_columns(mapping.encoding(), mapping.overrides(), kinds, EXACT_WIDTH)

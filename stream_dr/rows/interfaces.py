@@ -1,0 +1,162 @@
+"""Interfaces of other libraries' tables, so that none of them has to be imported to recognise one.
+
+Each protocol is checked with isinstance, which looks for the attributes only.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Table that hands itself over as a stream of Arrow batches."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the C stream."""
+
+
+@runtime_checkable
+class ArrowArray(Protocol):
+    """Table or column that hands itself over as one Arrow array."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        """Return the C array."""
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """Arrow's own table or record batch, in which two columns may have the same name."""
+
+    num_columns: int
+    column_names: list[str]
+
+
+@runtime_checkable
+class ArrowScanner(Protocol):
+    """Arrow data set or scanner."""
+
+    def to_batches(self) -> Iterable[object]:
+        """Return the record batches."""
+
+    def count_rows(self) -> int:
+        """Return the number of rows."""
+
+
+@runtime_checkable
+class LazyBatches(Protocol):
+    """Lazy frame that computes its rows batch by batch."""
+
+    def collect_batches(self) -> Iterable[object]:
+        """Return the batches."""
+
+
+@runtime_checkable
+class DaskCollection(Protocol):
+    """Dask array or dataframe."""
+
+    def __dask_graph__(self) -> object:
+        """Return the task graph."""
+
+    def to_delayed(self) -> object:
+        """Return the parts as delayed objects."""
+
+
+@runtime_checkable
+class Chunked(Protocol):
+    """Dask array, as opposed to a dataframe."""
+
+    chunks: tuple[tuple[int, ...], ...]
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """Frame or series with the interface of pandas."""
+
+    iloc: Any
+    ndim: int
+
+
+@runtime_checkable
+class HasColumns(Protocol):
+    """Table whose columns have names."""
+
+    columns: Iterable[object]
+
+
+@runtime_checkable
+class Shaped(Protocol):
+    """Array or table of a known shape."""
+
+    shape: tuple[int, ...]
+
+
+@runtime_checkable
+class NarwhalsFrame(Protocol):
+    """Frame of narwhals, which wraps the frame of another library."""
+
+    def to_native(self) -> object:
+        """Return the wrapped frame."""
+
+
+class Numeric(Protocol):
+    """Array of numbers, dense or sparse."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the numbers."""
+
+
+@runtime_checkable
+class NumpyArrayLike(Protocol):
+    """Object that numpy converts to an array."""
+
+    def __array__(self) -> np.ndarray:
+        """Return the array."""
+
+
+@runtime_checkable
+class NumpyConvertible(Protocol):
+    """Column or table with a method that returns a numpy array."""
+
+    def to_numpy(self) -> np.ndarray:
+        """Return the array."""
+
+
+@runtime_checkable
+class ListConvertible(Protocol):
+    """Arrow column or table, which converts itself to Python values."""
+
+    def to_pylist(self) -> list[Any]:
+        """Return the values."""
+
+
+@runtime_checkable
+class MissingAware(Protocol):
+    """Column or frame of pandas, which marks its missing values."""
+
+    def isna(self) -> Any:
+        """Return a mask of the missing values."""
+
+
+@runtime_checkable
+class Typed(Protocol):
+    """Column with a type."""
+
+    dtype: object
+
+
+@runtime_checkable
+class TypedColumns(Protocol):
+    """Frame whose columns have types."""
+
+    dtypes: Iterable[object]
+
+
+@runtime_checkable
+class DenseConvertible(Protocol):
+    """Sparse matrix, which converts itself to a dense array."""
+
+    def toarray(self) -> np.ndarray:
+        """Return the array."""
