@@ -60,6 +60,19 @@ class Projection(Protocol):
         ...
 
 
+class Orientable(Projection, Protocol):
+    """Projection whose components may change order and sign."""
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues (components,)."""
+        ...
+
+    def oriented(self, order: np.ndarray, signs: np.ndarray) -> Projection:
+        """Return it with its components in another order (components,) and with signs ±1."""
+        ...
+
+
 class LinearProjection(Projection, Protocol):
     """Projection by loadings, of rows or of mapped rows."""
 
@@ -291,7 +304,7 @@ class Mapped(NamedTuple):
     @property
     def readout(self) -> Readout | None:
         """What is predicted from z, or None."""
-        return getattr(self.inner, "readout", None)
+        return self.inner.readout if isinstance(self.inner, Linear) else None
 
     def scoring(self) -> "Mapped":
         """The projection of rows to the scores of `readout`, (rows, k)."""
@@ -341,6 +354,12 @@ class Mapped(NamedTuple):
         for part in mapped_parts(X.shape[0], made, PROJECTED_AT_ONCE):
             marks = self.landmarks
             yield part, made.apply(X[part], self.width, names) if marks is None else made.coordinates(marks, X[part])
+
+
+def linear_part(projection: Projection | None) -> Linear | None:
+    """Return the linear projection of rows or of mapped rows, or None if there is none."""
+    inner = projection.inner if isinstance(projection, Mapped) else projection
+    return inner if isinstance(inner, Linear) else None
 
 
 def check_map(state: Any, width: int) -> Any:

@@ -17,8 +17,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without_frames
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -26,7 +24,7 @@ from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.schema import block_for, class_rows
 from stream_dr.models.versions import Published, Versions, change
-from stream_dr.projection import Projection
+from stream_dr.projection import Linear, Projection
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import oriented
 from stream_dr.statistics.protocol import Accumulator, State
@@ -469,7 +467,7 @@ class Model:
         last = self.published
         spread = partial(self.estimator.covariance_product, frozen.state)
         projection = oriented(projection, last.projection if last else None, spread)
-        if hasattr(projection, "prepared"):
+        if isinstance(projection, Linear):
             projection = projection.prepared()
 
         published = Published(
@@ -560,7 +558,7 @@ class Model:
             "classes": list(self.classes),
             "class_rows": class_rows(accumulator, self.classes),
             "classes_waiting": list(self.estimator.classes_waiting(accumulator)),
-            "eigenvalues": np.asarray(getattr(projection, "eigenvalues", ())).tolist(),
+            "eigenvalues": published.eigenvalues.tolist() if published else [],
             "solution": projection.solution if projection else None,
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,

@@ -38,6 +38,7 @@ from stream_dr.models.snapshot_file import (
     write_file,
 )
 from stream_dr.models.versions import Published
+from stream_dr.projection import Linear
 from stream_dr.statistics.protocol import Accumulator, State, pack, unpack
 
 SNAPSHOTS_KEPT = 2
@@ -189,7 +190,7 @@ def start_from_saved(model: Model, estimator: Any) -> None:
         # The error is reported when solving is tried again, as for any model.
         return
 
-    if hasattr(projection, "prepared"):
+    if isinstance(projection, Linear):
         projection = projection.prepared()
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(

@@ -13,7 +13,6 @@ from itertools import pairwise
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from stream_dr.solve.orientation import largest_entries
 from stream_dr.solve.singular import singular
 
 EPS = float(np.finfo(np.float64).eps)
@@ -128,3 +127,33 @@ def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
     if loadings.size == 0:
         return np.ascontiguousarray(loadings)
     return np.ascontiguousarray(loadings * np.where(largest_entries(loadings) < 0, -1.0, 1.0))
+
+
+def largest_entries(loadings: np.ndarray) -> np.ndarray:
+    """Return the entry of largest size (p,) of each column of loadings (d, p).
+
+    The first of several of the same size is taken. It is 0 if there are no rows. Costs two passes
+    and no copy.
+    """
+    if len(loadings) == 0:
+        return np.zeros(loadings.shape[1])
+    low = _column_extremes(np.minimum, loadings)
+    high = _column_extremes(np.maximum, loadings)
+    largest = np.where(high > -low, high, low)
+    for j in np.flatnonzero(high == -low):
+        largest[j] = loadings[np.abs(loadings[:, j]).argmax(), j]
+    return largest
+
+
+def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
+    """Return the extreme (columns,) of each column of an array of one row or more."""
+    rows, columns = array.shape
+    if not array.flags.c_contiguous or not columns:
+        return np.asarray(extreme.reduce(array, axis=0))
+
+    # Several rows are first taken as one long row. numpy reduces row by row, and with few columns
+    # it would spend nearly all of its time on starting rows.
+    together = min(rows, max(1, 256 // columns))
+    whole = rows // together * together
+    long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)
+    return np.asarray(extreme.reduce(np.concatenate([long, array[whole:]]), axis=0))
