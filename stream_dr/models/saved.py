@@ -84,7 +84,7 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     if metadata.get("kind") not in ("estimator", "model"):
         raise ForeignFile(f"{what} holds no estimator ({metadata.get('kind')}); name a file of save or a snapshot.")
 
-    estimator = _unfitted(what, metadata)
+    estimator: Estimator | KNearest = _unfitted(what, metadata)
     if "state" in metadata:
         _check_size(what, estimator, metadata, max_bytes)
         with contents_of(what):
