@@ -14,9 +14,29 @@ __version__ = "0.1.0"
 _load, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 ENGINE = frozenset(
-    "DryRunReceipt FigureOptions Job Limits LiveFigures Model PublishPolicy Receipt RefinePolicy RunSettings Running "
-    "ServedArray export_model export_projection one_row parameter_types parse_rows predict rows_draft transform "
-    "warm_up".split()
+    [
+        "DryRunReceipt",
+        "FigureOptions",
+        "Job",
+        "Limits",
+        "LiveFigures",
+        "Model",
+        "PublishPolicy",
+        "Receipt",
+        "RefinePolicy",
+        "RunSettings",
+        "Running",
+        "ServedArray",
+        "export_model",
+        "export_projection",
+        "one_row",
+        "parameter_types",
+        "parse_rows",
+        "predict",
+        "rows_draft",
+        "transform",
+        "warm_up",
+    ]
 )
 """Names that the service is built from, which `dir` leaves out."""
 
