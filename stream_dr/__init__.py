@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 _load, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 ENGINE = frozenset(
-    [
+    {
         "DryRunReceipt",
         "FigureOptions",
         "Job",
@@ -36,7 +36,7 @@ ENGINE = frozenset(
         "rows_draft",
         "transform",
         "warm_up",
-    ]
+    }
 )
 """Names that the service is built from, which `dir` leaves out."""
 
