@@ -102,6 +102,18 @@ class Client:
     retries : int
         Number of attempts after the first. It waits 0.1, 0.2, 0.4 … up to 5 seconds between them,
         or as long as Retry-After says.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> X = [[1.0, 2.0], [3.0, 1.0], [2.0, 2.0], [4.0, 0.0]]
+    >>> with stream_dr.Client(url) as client:  # a running service, as "http://127.0.0.1:8000"
+    ...     _ = client.put_model("lda", "lda")
+    ...     receipt = client.partial_fit(X, ["a", "b", "a", "b"], key="first", wait=True)
+    ...     client.transform(X[:1], model="lda").shape
+    (1, 1)
+    >>> receipt["rows"]
+    4
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 60.0, retries: int = 8) -> None:

@@ -41,6 +41,12 @@ def save(estimator: Any, path: FileName) -> None:
 
     Raises UnknownEstimator if it is not registered. Raises InvalidParameter if a parameter is no
     plain value, or was changed after rows were learned with it. Raises InsufficientStorage.
+
+    >>> import stream_dr
+    >>> lda = stream_dr.LDA().fit([[1.0, 2.0], [3.0, 1.0], [2.0, 2.0], [4.0, 0.0]], ["a", "b", "a", "b"])
+    >>> stream_dr.save(lda, "lda.model")
+    >>> stream_dr.load("lda.model").n_samples_seen_
+    4
     """
     write_file(Path(path), *_contents(estimator))
 
@@ -78,6 +84,11 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
 
     Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile or LimitExceeded. Raises
     UnknownEstimator or InvalidParameter for parameters that this version does not have.
+
+    >>> import stream_dr
+    >>> stream_dr.save(stream_dr.PCA(2), "pca.model")
+    >>> stream_dr.load("pca.model")
+    PCA(n_components=2)
     """
     arrays, metadata = read_bytes(source) if isinstance(source, bytes) else read_file(Path(source))
     what = "the file that was sent" if isinstance(source, bytes) else source
