@@ -7,11 +7,12 @@ from stream_dr.solve.tall_qr import tall_qr
 
 
 def principal_angles(before: Projection, after: Projection) -> np.ndarray | None:
-    """Return the principal angles between the spans of two projections' components.
+    """Return the principal angles between two projections' components.
 
-    Angles are in radians, ascending [Björck, Golub 1973]. Features that only one projection has count
-    as 0 in the other. None if a projection is not linear or has no components. Costs
-    O(features · p²) for p components.
+    Angles are in radians, ascending [Björck, Golub 1973]. Features that only one projection has
+    count as 0 in the other. None if a projection is not linear or has no components.
+
+    Costs O(features · p²) for p components.
     """
     old, new = linear_part(before), linear_part(after)
     if old is None or new is None or not old.n_components or not new.n_components:

@@ -20,10 +20,10 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenpairs of a positive semidefinite matrix (m, m) above the rank cut.
+    """Return the eigenpairs of a positive semidefinite matrix (m, m).
 
-    Returns values (r,), largest first, and vectors (m, r). Eigenvalues at or below `floor` count as
-    rounding too. Costs O(m³).
+    Returns those above the rank cut: values (r,), largest first, and vectors (m, r). Eigenvalues
+    at or below `floor` count as rounding too. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -32,17 +32,19 @@ def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.
 
 
 def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
-    """Return the size up to which eigenvalues are only rounding [mathematics §3, rule 1].
+    """Return the size up to which eigenvalues are only rounding.
 
-    values: all eigenvalues (m,) of a positive semidefinite matrix (m, m).
+    values: all eigenvalues (m,) of a positive semidefinite matrix (m, m) [mathematics §3, rule
+    1].
     """
     return max(floor, len(values) * EPS * max(float(values.max(initial=0.0)), 0.0))
 
 
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return left singular vectors (m, r) and singular values (r,) above the rank cut.
+    """Return left singular vectors (m, r) and singular values (r,).
 
-    matrix: (m, k), so r ≤ min(m, k). Costs O(m k min(m, k)).
+    matrix: (m, k). Only values above the rank cut are returned, so r ≤ min(m, k). Costs O(m k
+    min(m, k)).
     """
     m, k = matrix.shape
     if min(m, k) == 0:
@@ -61,13 +63,13 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return left singular vectors and values from the Gram matrix, or None.
+    """Return left singular vectors and values from the Gram matrix.
 
-    The matrix M is factorised as Q R by two Gram steps (CholeskyQR2), which leaves Q orthogonal to
-    1e-15. With R = u s vᵀ the vectors are Q u. Costs O(4 m k²).
+    The matrix M is factorised as Q R by two Gram steps (CholeskyQR2), which leaves Q orthogonal
+    to 1e-15. With R = u s vᵀ the vectors are Q u. Costs O(4 m k²).
 
-    None if a singular value lies below 1e-5 of the largest and is not the rounding of zero. Squared,
-    it would lose digits.
+    None if a singular value lies below 1e-5 of the largest and is not the rounding of zero.
+    Squared, it would lose digits.
     """
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     nonzero = values > 1e-10 * values[-1]
@@ -82,10 +84,10 @@ def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenpairs of a symmetric indefinite matrix (m, m), by algebraic value.
+    """Return the eigenpairs of a symmetric indefinite matrix (m, m).
 
-    Returns values (r,), largest first, and vectors (m, r). Eigenvalues within rounding of zero, and
-    those of at most size `floor`, are dropped. Costs O(m³).
+    Returns values (r,), in descending algebraic order, and vectors (m, r). Eigenvalues within
+    rounding of zero, and those of at most size `floor`, are dropped. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -94,16 +96,16 @@ def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.nd
 
 
 def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return loadings with each set of equal eigenvalues turned to a basis of its own.
+    """Turn the loadings of equal eigenvalues to a unique basis.
 
     loadings: (features, components). eigenvalues: (components,). In an eigenspace of several
     dimensions every basis is as good, and rounding decides which one a solver returns. LDA of
     perfectly separated classes, for example, has only eigenvalues 1.
 
-    The basis is that of a pivoted QR. Its first vector carries all of the largest row of the space,
-    the next one all that remains of the next largest, and so on. Costs O(d m²) for d features and m
-    equal eigenvalues. Eigenvalues are equal if they differ by less than 1e-9 of themselves, or by
-    less than the rounding of the largest.
+    The basis is that of a pivoted QR. Its first vector carries all of the largest row of the
+    space, the next one all that remains of the next largest, and so on. Costs O(d m²) for d
+    features and m equal eigenvalues. Eigenvalues are equal if they differ by less than 1e-9 of
+    themselves, or by less than the rounding of the largest.
     """
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
@@ -120,9 +122,10 @@ def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray
 
 
 def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
-    """Return C-ordered loadings with the largest entry of each column made positive.
+    """Make the largest entry of each column of loadings positive.
 
-    loadings: (features, components). The largest entry is the one of largest size.
+    loadings: (features, components). The largest entry is the one of largest size. The result is
+    C-ordered.
     """
     if loadings.size == 0:
         return np.ascontiguousarray(loadings)
