@@ -1,7 +1,9 @@
-"""databases: a table or view of an SQLite or DuckDB file, `FILE!TABLE` (or FILE, where it has one alone), by column.
+"""Databases: a table or view of an SQLite or DuckDB file, by column.
 
-Files are opened to be read only. DuckDB (extra [duckdb]) hands over Arrow batches itself. SQLite stores a type with every
-value: a column is what its first rows are, features are floats. Memory: one piece of rows, and what DuckDB takes.
+It is named `FILE!TABLE`, or FILE if that has only one. Files are opened read-only. DuckDB (extra
+[duckdb]) returns Arrow batches itself. SQLite stores a type with every value, so a column's type
+is that of its first rows, and features are floats. Memory: one piece of rows, and what DuckDB
+takes.
 """
 
 import sqlite3

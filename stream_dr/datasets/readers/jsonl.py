@@ -1,8 +1,9 @@
-"""jsonl: a JSON object a line, through Arrow's incremental reader; unpacks gz, bz2, xz and zip members.
+"""JSON lines: a JSON object a line, through Arrow's incremental reader.
 
-Features are numbers, or vectors of them; a line may also be a row as a shard has it (`{"indices": [3, 17],
-"values": [0.5, 1.2], "label": "a"}`). A key that is missing in a line is a missing value. Memory: one piece and its columns.
-Types are those of the first piece, but for features, which are floats.
+Unpacks gz, bz2, xz and zip members. Features are numbers, or vectors of them. A line may also be a
+row in a shard's layout (`{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`). A key that a
+line lacks is a missing value. Memory: one piece and its columns. Types are those of the first
+piece, except that features are floats.
 """
 
 from collections.abc import Callable, Iterator
@@ -104,7 +105,10 @@ def _check_keys(path: FileName) -> None:
 
 
 def _add_keys(value: Any, path: str, names: set[str]) -> int:
-    """Add the keys of an object, and of those within it, by their paths; the number of objects."""
+    """Add the keys of an object, and of those within it, by their paths.
+
+    Return the number of objects.
+    """
     if isinstance(value, list):
         return sum(_add_keys(inner, path, names) for inner in value if isinstance(inner, dict | list))
     if not isinstance(value, dict):
@@ -133,7 +137,10 @@ def _opened(path: FileName, schema: pa.Schema | None, floats: dict[str, Any]) ->
 
 
 def _name_the_line(path: FileName, floats: dict[str, Any]) -> None:
-    """Raise MalformedInput for the first line that is no object, or holds another type than lines before, or no number."""
+    """Raise MalformedInput for the first line that cannot be parsed.
+
+    It is no object, or has a value of another type than lines before, or no number.
+    """
     known: dict[str, str] = {}
     for lines in read_lines(path, comment=b""):
         for i in range(lines.rows):

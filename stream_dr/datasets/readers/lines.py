@@ -92,10 +92,14 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
 
 
 def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
-    """Groups of `rows` lines (the last one shorter). comment: what starts a comment line; b"" for none.
+    """Yield groups of `rows` lines. The last one may be shorter.
 
-    Lines before `first_line` are passed over, and so is a byte order mark. Raises SourceMissing, and MalformedInput where
-    the file is damaged (named by the number of the line), a line is too long or holds a NUL byte, which no text does.
+    Lines before `first_line` are skipped, and so is a byte order mark.
+
+    comment: bytes that start a comment line, b"" for none.
+
+    Raises SourceMissing. Raises MalformedInput, with the number of the line, if the file is
+    damaged, a line is too long, or a line has a NUL byte, which no text has.
     """
     number = 1
     with open_bytes(path) as file:

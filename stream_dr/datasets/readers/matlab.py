@@ -1,10 +1,11 @@
-"""matlab: `.mat` files with a matrix of rows (fea) and labels (gnd).
+"""MATLAB: `.mat` files with a matrix of rows (fea) and labels (gnd).
 
-Version 5 files (MATLAB's -v6 and -v7) through scipy. Memory: the two variables named are held whole, because the format
-compresses a variable in one piece and stores it by column; other variables are passed over. Version 7.3
-files are HDF5 and refused with what to do.
+Files of version 5 (MATLAB's -v6 and -v7) are read by scipy. Version 7.3 is HDF5 and is refused
+with what to do. Memory: the two named variables are read whole, because the format compresses a
+variable in one piece and stores it by column. Other variables are skipped.
 
-Why this way: the field's sets in this form are small (20 Newsgroups: 4 MB); those too large for memory come as text.
+Why this way: sets in this format are small (20 Newsgroups: 4 MB). Those too large for memory come
+as text.
 """
 
 from collections.abc import Iterator
@@ -88,7 +89,10 @@ def _load(path: FileName, names: list[str]) -> dict[str, Any]:
 
 
 def _check_indices(path: FileName, matrix: Any) -> None:
-    """Raise MalformedInput where a sparse matrix has an index outside of its shape, which compiled code takes on trust."""
+    """Raise MalformedInput if a sparse matrix has an index outside its shape.
+
+    Compiled code would trust it.
+    """
     try:
         if matrix.format != "coo":  # of which scipy looks at every index itself
             matrix.check_format(full_check=True)
@@ -106,7 +110,10 @@ def _numbers(path: FileName, name: str, values: Any) -> Any:
 
 
 def _targets(values: Any, rows: int) -> Targets:
-    """Classes from (n, 1) or (1, n) numbers or cells of strings; label sets from a 0/1 matrix."""
+    """Return Targets from numbers or cells of strings, (n, 1) or (1, n).
+
+    A 0/1 matrix gives label sets.
+    """
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
     if Y.dtype == object:
         if not all(np.size(cell) for cell in Y.ravel()):

@@ -1,10 +1,12 @@
-"""mulan: ARFF files, dense and sparse, with MULAN's XML naming the labels, or one attribute as the class.
+"""Mulan: ARFF files, dense and sparse, with labels.
 
-Numeric attributes and nominal ones whose values are numbers are features; the labels' attributes are 0 or 1, or hold the
-class. Sparse rows are `{index value, …}` with indices from 0, over features and labels alike. Missing values (`?`) are
-refused by line. Memory: one group of rows; dense rows are dense blocks, names kept, sparse ones CSR.
+MULAN's XML names the labels, or one attribute is the class. Numeric attributes, and nominal ones
+whose values are numbers, are features. Labels' attributes are 0 or 1, or hold the class. Sparse
+rows are `{index value, …}` with indices from 0, over features and labels together. Missing values
+(`?`) are refused with their line. Memory: one group of rows. Dense rows give dense blocks with
+names, sparse ones CSR.
 
-Why this way: one pass over the file, in the order it is in; nothing is decided by what comes later.
+Why this way: the file is read in one pass, in its order, and nothing depends on later lines.
 """
 
 import re
