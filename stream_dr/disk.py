@@ -56,11 +56,11 @@ def remove_begun(directory: FileName) -> None:
     end in any way, so those being written begin with a dot.
     """
     for folder in (".", "snapshots/*", "sources/*"):
-        for left in Path(directory).glob(f"{folder}/*{TEMPORARY}"):
-            if left.is_file():
-                left.unlink()
-    for left in Path(directory).glob(f"sources/.*{TEMPORARY}"):
-        shutil.rmtree(left, ignore_errors=True)
+        for leftover in Path(directory).glob(f"{folder}/*{TEMPORARY}"):
+            if leftover.is_file():
+                leftover.unlink()
+    for leftover in Path(directory).glob(f"sources/.*{TEMPORARY}"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def fsync_directory(path: FileName) -> None:

@@ -222,7 +222,7 @@ class EmptyInput(StreamDRError):
 
 
 class TooManyFeatures(StreamDRError):
-    """Raised when an exact scatter matrix would grow past the width it is kept for."""
+    """Raised when an exact scatter matrix would grow past the width it is stored for."""
 
     code = "too_many_features"
 

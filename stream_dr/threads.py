@@ -46,13 +46,13 @@ def ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None,
     An error of the thread is raised here, in its place. Closing this generator closes `items`.
     """
     with closing(items), pool("ahead", 1) as maker:
-        made = deque(maker.submit(next, items, _END) for _ in range(depth))
+        futures = deque(maker.submit(next, items, _END) for _ in range(depth))
         try:
-            while (item := made.popleft().result()) is not _END:
-                made.append(maker.submit(next, items, _END))
+            while (item := futures.popleft().result()) is not _END:
+                futures.append(maker.submit(next, items, _END))
                 yield item  # type: ignore[misc]
         finally:
-            for future in made:
+            for future in futures:
                 future.cancel()
 
 

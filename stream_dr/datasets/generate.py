@@ -55,8 +55,8 @@ def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0)
         )
     for first in range(start, start + rows, _CHUNK):
         block = _chunk(seed, first // _CHUNK, targets)
-        left = start + rows - first
-        yield block if left >= _CHUNK else block._replace(X=block.X[:left], y=_first_rows(block.y, left))
+        remaining = start + rows - first
+        yield block if remaining >= _CHUNK else block._replace(X=block.X[:remaining], y=_first_rows(block.y, remaining))
 
 
 def write_rcv1_like(

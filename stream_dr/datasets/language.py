@@ -81,8 +81,8 @@ def the_language() -> Language:
 def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
     """A topic's own words: some of the common ones and some rare ones, Zipf among themselves."""
     keys = random.random(WIDTH) ** (1.0 / np.sqrt(share))  # drawn without replacement, weights √share
-    found = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]  # in an order that depends on the processor
-    words = np.sort(found)
+    largest = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]  # in an order that depends on the processor
+    words = np.sort(largest)
     own = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
     return random.permutation(words)[_table(own / own.sum(), TOPIC_TABLE)].astype(np.uint16)
 

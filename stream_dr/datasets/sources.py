@@ -157,8 +157,8 @@ class FileSource:
             raise InvalidParameter(f"there is no format {format!r}{meant}; formats are {', '.join(FORMATS)}.")
         self.paths, self.format = tuple(Path(path) for path in paths), format
         reader, takes = _READERS[format]
-        given = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
-        for name in given:
+        chosen = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
+        for name in chosen:
             if name not in takes and name != "raw":
                 raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
         if format == "rcv1" and options.topics is None:
@@ -219,18 +219,20 @@ class FileSource:
 
     def _blocks(self, path: Path, **more: Any) -> Iterator[Block]:
         options = self.options
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             name: value
             for name, value in options._asdict().items()
             if name in self._takes and value != Options._field_defaults[name]
         }
         if self.format in TABLES:
-            given = {name: value for name, value in given.items() if name not in _COLUMNS} | {"roles": _roles(options)}
-        return self._reader(path, **given, **more)
+            arguments = {name: value for name, value in arguments.items() if name not in _COLUMNS} | {
+                "roles": _roles(options)
+            }
+        return self._reader(path, **arguments, **more)
 
 
 def open_source(
-    paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **given: Any
+    paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **more_options: Any
 ) -> FileSource:
     r"""Return one or several files as batches, which are read when they are asked for.
 
@@ -243,7 +245,7 @@ def open_source(
     format : str or None
         None takes it from the first file's name.
     options : Options or None
-    **given
+    **more_options
         Options by name: label="y", weight=…, id=…, drop="a,b" and so on.
 
     Raises InvalidParameter, SourceMissing, MalformedInput.
@@ -260,9 +262,9 @@ def open_source(
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not several:
         raise InvalidParameter("no file is named; name one or several.")
-    if error := unknown_parameter("reading a file", given, Options._fields):
+    if error := unknown_parameter("reading a file", more_options, Options._fields):
         raise error
-    return FileSource(several, format or format_of(several[0]), (options or Options())._replace(**given))
+    return FileSource(several, format or format_of(several[0]), (options or Options())._replace(**more_options))
 
 
 def are_shards(path: Path) -> bool:
@@ -317,5 +319,5 @@ def _roles(options: Options) -> Roles:
     return Roles(o.label, _names(o.labels), _names(o.targets), o.weight, o.id, _names(o.drop), o.raw, o.kinds)
 
 
-def _names(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else given or ()
+def _names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names or ()

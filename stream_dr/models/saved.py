@@ -152,7 +152,7 @@ def stored_spec(fields: JsonDict) -> Spec:
 def completed(spec: Spec) -> Spec:
     """Return the spec with all defaults.
 
-    Its own defaults are kept, and missing ones are today's. Raises UnknownEstimator or
+    Its own defaults are stored, and missing ones are today's. Raises UnknownEstimator or
     InvalidParameter.
     """
     values = estimator_of(spec).get_params(deep=False)

@@ -1,6 +1,6 @@
 """Snapshot: a model's State, position, spec and published projection in one file.
 
-The file is `D/snapshots/NAME.ID/POSITION.safetensors`. The last two are kept, and the newest valid
+The file is `D/snapshots/NAME.ID/POSITION.safetensors`. The last two are stored, and the newest valid
 one is restored. A snapshot is taken from a frozen State, so the model can go on while it is
 written. Restoring and going on gives the same bits as never having stopped.
 
@@ -165,7 +165,7 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
 
     Each snapshot that cannot be used is logged with the reason, and the next older one is tried.
     If the directory is writable, a damaged snapshot is renamed, so that it does not count as one
-    of those that are kept.
+    of those that are stored.
     """
     for path in snapshot_files(snapshot_folder(directory_path, model.name, model.id)):
         try:

@@ -9,7 +9,7 @@ Cost: O(d³ + d k min(d, k)) time and O(d²) memory with Cxx; O(d k min(d, k)) a
 Left out: the square-root form (QR of centred rows), whose error is eps·cond(X) where this one has eps·cond(Cxx + γI):
 it needs the rows, which a state does not keep. It matters only at γ ≈ 0 on badly conditioned data; `condition` tells.
 
-Why this way. With `M Mᵀ = (Cxx + γI)⁻¹` on the part of the space that is kept, D = BᵀB for B = Mᵀ XH (r, k), and the
+Why this way. With `M Mᵀ = (Cxx + γI)⁻¹` on the part of the space that is stored, D = BᵀB for B = Mᵀ XH (r, k), and the
 left singular vectors P of B give W = M P. The thin SVD takes whichever side of B is shorter and never squares it: from D
 itself, a component at the 1e-10 cut would have lost ten digits. M comes from a Cholesky factor of the *scaled* matrix
 where that is certainly of full rank (badly scaled columns cost nothing then), and otherwise from the eigenvectors above

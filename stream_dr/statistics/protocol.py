@@ -113,7 +113,7 @@ class Accumulator(Protocol):
 
     @property
     def scatter(self) -> str:
-        """Part of Cxx that is kept: "auto", "exact", "diagonal", "none", or "" if none is ever."""
+        """Part of Cxx that is stored: "auto", "exact", "diagonal", "none", or "" if none is ever."""
         ...
 
     @property

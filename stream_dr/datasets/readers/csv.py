@@ -30,7 +30,7 @@ from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDR
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
-"""Bytes parsed at once, at least."""
+"""Bytes parsed at a time, at least."""
 
 MOST_COLUMNS = 50_000
 """Number of columns of a table. Each takes some 6 kB of memory in objects of its own, however few rows it has."""

@@ -95,8 +95,8 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
         _readable(path, duckdb.Error),
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
-        found = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
-        tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in found}
+        listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
+        tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in listed}
         schema, name = tables[_table(path, table, list(tables))]
         relation = database.sql(f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}")
         features = feature_columns(relation.columns, roles)

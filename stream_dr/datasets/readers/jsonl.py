@@ -23,7 +23,7 @@ from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
-"""Bytes parsed at once."""
+"""Bytes parsed at a time."""
 
 _MOST_CELLS = 1 << 24
 """Rows times keys of the first piece. Arrow makes a cell for each."""
@@ -145,22 +145,22 @@ def _name_the_line(path: FileName, floats: dict[str, Any]) -> None:
     for lines in read_lines(path, comment=b""):
         for i in range(lines.rows):
             try:
-                found = orjson.loads(lines.text(i))
+                parsed = orjson.loads(lines.text(i))
             except orjson.JSONDecodeError as e:
                 lines.fail(i, f"no JSON ({e}).")
-            if not isinstance(found, dict):
+            if not isinstance(parsed, dict):
                 lines.fail(i, "no JSON object; a line is an object of one row's columns.")
-            for name, value in found.items():
+            for name, value in parsed.items():
                 kind = _KINDS.get(type(value), "null")
                 if kind != "null" and known.setdefault(name, kind) != kind:
                     lines.fail(
                         i, f"{value!r} in column {name!r} is a {kind}, and was a {known[name]} in the lines before."
                     )
             for name, kind in floats.items():
-                if kind == pa.float64() and not _is_number(found.get(name)):
+                if kind == pa.float64() and not _is_number(parsed.get(name)):
                     lines.fail(
                         i,
-                        f"{found.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill it, or "
+                        f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill it, or "
                         "leave the row or the column out.",
                     )
 

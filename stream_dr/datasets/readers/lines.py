@@ -126,12 +126,12 @@ def _raw(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
         while line := file.readline(LONGEST + 1):
             number += 1
             if len(line) > LONGEST:
-                told = f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?"
-                raise MalformedInput(told, file=str(path), line=number)
+                message = f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?"
+                raise MalformedInput(message, file=str(path), line=number)
             yield line if number > 1 else line.removeprefix(MARK)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
-        told = f"{path}: cannot be unpacked after line {number} ({e})."
-        raise MalformedInput(told, file=str(path), line=number) from e
+        message = f"{path}: cannot be unpacked after line {number} ({e})."
+        raise MalformedInput(message, file=str(path), line=number) from e
 
 
 def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:

@@ -84,11 +84,11 @@ def read_header(path: FileName) -> Header:
             return Header(names, types, int(lines.numbers[0]) + 1)
         if not text.lower().startswith("@attribute"):
             continue
-        found = _ATTRIBUTE.match(text)
-        if found is None:
+        match = _ATTRIBUTE.match(text)
+        if match is None:
             lines.fail(0, "an attribute needs a name and a type.")
-        names.append(next(g for g in found.groups()[:3] if g is not None).replace("\\", ""))
-        types.append(found.group(4).strip())
+        names.append(next(g for g in match.groups()[:3] if g is not None).replace("\\", ""))
+        types.append(match.group(4).strip())
     raise MalformedInput(f"{path} has no @data line; is it an ARFF file?", file=str(path))
 
 

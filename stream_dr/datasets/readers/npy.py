@@ -25,7 +25,7 @@ from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 PIECE = 64 << 20
-"""Bytes of rows that are read at once, if one row has no more."""
+"""Bytes of rows that are read at a time, if one row has no more."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 

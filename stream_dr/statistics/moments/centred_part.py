@@ -4,7 +4,7 @@
 Join: Chan, Golub and LeVeque: C = C_a + C_b + (N_a N_b / N) δ δᵀ, δ = x̄_b − x̄_a. Taking b out is
 the same with its weight negative.
 
-A mean is kept as two numbers, high and low. At offset 1e9 the difference of two means is otherwise
+A mean is stored as two numbers, high and low. At offset 1e9 the difference of two means is otherwise
 known to 1e-7 only, and with it every joining term. With two numbers sums are right to 1e-15 at any
 offset.
 """

@@ -5,7 +5,7 @@ to each of them. Both touch only the row's own features, so a sparse row costs O
 small block at a time: `shift_rows` makes the block's x − shift in float64 (16 rows, never the batch), `block_products`
 gives XD and XXᵀ, `block_write` adds XᵀQ.
 
-Why this way: with the basis kept as D·M (see block_basis) a sparse row needs nothing but these two touches, which is what
+Why this way: with the basis stored as D·M (see block_basis) a sparse row needs nothing but these two touches, which is what
 any method needs; a Gram matrix of the rows of a block, as the prototype had it, cost more than it saved. Dense rows are
 bound by the traffic of D, which a block of rows reads once. Columns of D are padded to a multiple of 8, or the compiler's
 vectorised loop leaves most of a short row to its scalar remainder.
