@@ -1,7 +1,7 @@
 """Projection: what a State is solved into; immutable, applied to rows, swapped as one reference.
 
 `Linear` subtracts a mean and multiplies by components; `Columns` keeps chosen features; `Mapped` runs a feature map
-first; "landmarks" (reservoir methods) are beside their solvers, solve/laplacian_eigenmaps.py and solve/lle.py. Each
+first; "landmarks" (reservoir methods) are beside their solvers, solve/eigenmap.py and solve/barycentre.py. Each
 has `kind`, `solution`, `n_features`, `n_components` and `apply(X) → (rows, components)`.
 
 At apply, a sparse index the projection never saw contributes nothing; a dense width other than `n_features` is an
@@ -23,7 +23,7 @@ from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
 from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, table_parts, unseen
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
-from stream_dr.rows.kinds import Kind, kind_of
+from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raw_of, refuse_table
 
 
@@ -327,7 +327,7 @@ class Mapped(NamedTuple):
         """What the map makes of rows, as `apply` projects it: some rows' place among them, and these (rows, mapped)."""
         made, names = feature_map(self.feature_map), names or self.names
         if self.table is not None:
-            if kind_of(X) is not Kind.RAW and X.shape[1] != len(names or ()):
+            if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
             raw = raw_of(X, names)
             for part in table_parts(made, self.table, raw):

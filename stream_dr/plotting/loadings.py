@@ -30,10 +30,12 @@ def loadings(
 
     Raises InvalidParameter if there is no such component.
     """
-    return go.Figure(loadings_of(model, component, most, names, title or f"Loadings of {text(type(model).__name__)}"))
+    return go.Figure(
+        loadings_figure_of(model, component, most, names, title or f"Loadings of {text(type(model).__name__)}")
+    )
 
 
-def loadings_of(
+def loadings_figure_of(
     model: Any,
     component: int,
     most: int,
