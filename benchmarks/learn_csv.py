@@ -21,7 +21,7 @@ import pyarrow.csv as pacsv
 import stream_dr
 from stream_dr.datasets.sources import open_source
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.sources import keep_as_shards
+from stream_dr.directory.learned_sources import keep_as_shards
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
 

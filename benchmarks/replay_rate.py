@@ -29,7 +29,7 @@ from stream_dr.estimators import make
 from stream_dr.models.schema import Limits
 from stream_dr.running.replay import Progress, ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.shards.file import bytes_of
+from stream_dr.shards.file import file_buffer
 from stream_dr.shards.seal import seal_of
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,7 +45,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 def stages(dataset: Any) -> dict[str, float]:
     """Milliseconds a batch of each stage before learning, alone."""
     shard = dataset.shards[0]
-    file, batches = bytes_of(shard.path), len(shard.batch_rows)
+    file, batches = file_buffer(shard.path), len(shard.batch_rows)
 
     def read() -> None:
         for batch in range(batches):

@@ -81,10 +81,10 @@ def codes() -> Iterator[str]:
     raised: dict[str, str] = {}
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.StreamDRError):
-            raised.setdefault(kind.code, " ".join((kind.__doc__ or "").partition("\n\n")[0].split()))
+            raised.setdefault(kind.code, " ".join(" ".join((kind.__doc__ or "").split("\n\n")[:2]).split()))
     raised["invalid"] = "No narrower code fits."
     for code, status in sorted(problems.STATUS.items(), key=lambda pair: pair[1]):
-        meaning = OF_THE_SERVICE.get(code) or raised[code].removeprefix("Raised when ")
+        meaning = OF_THE_SERVICE.get(code) or re.sub(r"^Raised (when|for|by) ", "", raised[code])
         yield f"| `{code}` | {status} | {meaning[0].upper()}{meaning[1:]} |"
 
 

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from service.serve import main
+from service.serve import serve_command
 
 if __name__ == "__main__":
     argparse.ArgumentParser(
@@ -12,4 +12,4 @@ if __name__ == "__main__":
         epilog="It takes no arguments: all settings come from STREAM_DR_... variables or the file that STREAM_DR_FILE "
         "names (docs/settings.md). `stream-dr serve` does the same with options.",
     ).parse_args()
-    sys.exit(main())
+    sys.exit(serve_command())

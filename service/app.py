@@ -22,13 +22,13 @@ from starlette.middleware.cors import CORSMiddleware
 import stream_dr
 from service import problems, schemas
 from service.auth import Access
+from service.background_warm_up import WarmUp
 from service.body_limits import BodyLimits, BodyMemory
 from service.json_types import JsonDict
 from service.metrics import Metrics, MetricsMiddleware
 from service.routes import jobs, learn, look, models, project, stream
 from service.settings import Settings
 from service.shared import AppState, Ingest, check_parameters_unique
-from service.warm_up import WarmUp
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Numbers of threads in the three pools.
@@ -93,7 +93,7 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     _add_middleware(app, shared)
 
     app.openapi = functools.partial(  # type: ignore[method-assign]  # as FastAPI's documentation has it
-        schemas.describe, app, settings.write_token is not None
+        schemas.openapi_document, app, settings.write_token is not None
     )
     return app
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.problems import Problem
+from service.problems import ServiceError
 from service.settings import Settings
 
 OPEN = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
@@ -55,7 +55,7 @@ class Access:
         self.settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request. Raises Problem `unauthorized` or `forbidden`."""
+        """Serve a request. Raises ServiceError `unauthorized` or `forbidden`."""
         if scope["type"] == "http":
             right = needed_right(scope["method"], scope["path"])
             if right is not None:
@@ -71,7 +71,7 @@ def needed_right(method: str, path: str) -> Right | None:
 
 
 def check(settings: Settings, headers: Headers, right: Right) -> None:
-    """Raise Problem unless a request with these headers has the right."""
+    """Raise ServiceError unless a request with these headers has the right."""
     if settings.write_token is None:
         _check_local(headers, settings.cors_origins)
         return
@@ -81,7 +81,7 @@ def check(settings: Settings, headers: Headers, right: Right) -> None:
     accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
     matches = [hmac.compare_digest(token, t.get_secret_value().encode()) for t in accepted if t is not None]
     if not any(matches):
-        raise Problem(
+        raise ServiceError(
             "unauthorized",
             f"A valid {right} token is needed: send the header Authorization: Bearer <token>.",
             {"WWW-Authenticate": 'Bearer realm="stream_dr"'},
@@ -92,7 +92,7 @@ def may_write(settings: Settings, headers: Headers) -> bool:
     """Return True if a request with these headers could write."""
     try:
         check(settings, headers, "write")
-    except Problem:
+    except ServiceError:
         return False
     return True
 
@@ -103,17 +103,17 @@ def _bearer_token(headers: Headers) -> bytes:
 
 
 def _check_local(headers: Headers, origins: tuple[str, ...]) -> None:
-    """Raise Problem `forbidden` if a foreign page or another host name made the request."""
+    """Raise ServiceError `forbidden` if a foreign page or another host name made the request."""
     # Without tokens any page in a browser of this machine could otherwise reach the service.
     origin = headers.get("origin")
     host = headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host and origin not in origins:
-        raise Problem(
+        raise ServiceError(
             "forbidden",
             f"Without a token only pages of this service itself may call it, and none of {origin}; name it in cors_origins.",
         )
     if not _is_local(host):
-        raise Problem("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
+        raise ServiceError("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
 
 
 @lru_cache(1_000)

@@ -21,7 +21,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.media import ARROW, ARROW_STREAM, JSON, SAVED
-from service.problems import Problem
+from service.problems import ServiceError
 from service.settings import Settings
 
 ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
@@ -72,16 +72,16 @@ class BodyMemory:
 
         Raises
         ------
-        Problem `overloaded`
+        ServiceError `overloaded`
             The bytes do not fit now.
-        Problem `body_too_large`
+        ServiceError `body_too_large`
             The bytes would not fit even if this body were alone.
         """
         if own + more > self._limit:
             raise _too_large(Limit(self._limit, "max_queue_bytes", "Send fewer rows a batch."), f"{own + more:,}")
 
         if self.bytes + more > self._limit:
-            raise Problem(
+            raise ServiceError(
                 "overloaded",
                 f"Request bodies of {self.bytes:,} bytes are being worked on, of {self._limit:,} allowed; send this one "
                 "again shortly.",
@@ -99,7 +99,7 @@ class BodyLimits:
         self.memory = memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request within the limits. Raises Problem."""
+        """Serve one request within the limits. Raises ServiceError."""
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)
@@ -146,7 +146,7 @@ class _Body:
         self._complete = False
 
     async def receive(self) -> Message:
-        """Return the next piece of the body. Raises Problem."""
+        """Return the next piece of the body. Raises ServiceError."""
         if self._complete:
             return await self._receive()
 
@@ -155,7 +155,7 @@ class _Body:
                 message = await self._receive()
         except TimeoutError:
             detail = f"The body did not arrive within {self._seconds:g} seconds."
-            raise Problem("request_timeout", detail, {"Connection": "close"}) from None
+            raise ServiceError("request_timeout", detail, {"Connection": "close"}) from None
 
         # A chunked body declares no length, so its bytes are counted as they arrive.
         self._received_bytes += len(message.get("body", b""))
@@ -167,7 +167,7 @@ class _Body:
         return message
 
     def count_unpacked(self, more: int) -> None:
-        """Count `more` decompressed bytes. Raises Problem if they are too many."""
+        """Count `more` decompressed bytes. Raises ServiceError if they are too many."""
         self._plain_bytes += more
         if self._plain_bytes > self._limit.bytes:
             raise _too_large(self._limit, f"more than {self._limit.bytes:,} unpacked")
@@ -179,7 +179,7 @@ class _Body:
 
 
 async def _receive_unpacked(body: _Body, packing: str) -> Message:
-    """Return the whole body, decompressed, in one message. Raises Problem."""
+    """Return the whole body, decompressed, in one message. Raises ServiceError."""
     packed = pa.BufferOutputStream()
     more = True
     while more:
@@ -198,7 +198,7 @@ async def _receive_unpacked(body: _Body, packing: str) -> Message:
             body.count_unpacked(len(piece))
             pieces.append(piece)
     except OSError as e:
-        raise Problem(
+        raise ServiceError(
             "malformed_input",
             f"The body is said to be {packing} (Content-Encoding), and cannot be unpacked: {e}. Send it whole, and nothing "
             "after it.",
@@ -214,14 +214,14 @@ def media_type(header: str) -> str:
 def rows_medium(request: Request) -> Literal["arrow", "json"]:
     """Return the format of a body of rows, by its Content-Type.
 
-    Raises Problem `unsupported_media_type`.
+    Raises ServiceError `unsupported_media_type`.
     """
     media = media_type(request.headers.get("content-type", ""))
     if media in ARROW:
         return "arrow"
     if media == JSON:
         return "json"
-    raise Problem(
+    raise ServiceError(
         "unsupported_media_type", f"The body is {media or 'of no stated type'}; send {ARROW_STREAM} or {JSON}."
     )
 
@@ -242,14 +242,14 @@ def size_limit(media: str, path: str, settings: Settings) -> Limit:
 def _check_form(scope: Scope, headers: Headers) -> tuple[str, str]:
     """Return the media type and the content encoding of the body.
 
-    Raises Problem `unsupported_media_type`.
+    Raises ServiceError `unsupported_media_type`.
     """
     media = media_type(headers.get("content-type", ""))
     packing = ", ".join(headers.getlist("content-encoding")).strip().lower() or "identity"
     accepted = (JSON, *(SAVED if scope["method"] == "PUT" else ARROW if scope["path"] in ARROW_PATHS else ()))
 
     if media not in accepted or packing not in ("identity", *PACKINGS):
-        raise Problem(
+        raise ServiceError(
             "unsupported_media_type",
             f"The body is {media or 'of no stated type'}, encoding {packing}; send {' or '.join(accepted)}, as it is or "
             f"with Content-Encoding {' or '.join(PACKINGS)}.",
@@ -261,12 +261,12 @@ def _check_form(scope: Scope, headers: Headers) -> tuple[str, str]:
 def _content_length(headers: Headers) -> int:
     declared = headers.get("content-length", "0")
     if not (declared.isascii() and declared.isdigit()):
-        raise Problem("bad_request", "Content-Length is not a number.")
+        raise ServiceError("bad_request", "Content-Length is not a number.")
     return int(declared)
 
 
-def _too_large(limit: Limit, size: str) -> Problem:
-    return Problem(
+def _too_large(limit: Limit, size: str) -> ServiceError:
+    return ServiceError(
         "body_too_large",
         f"The body has {size} bytes; at most {limit.bytes:,} are taken ({limit.setting}). {limit.advice}",
         limit=limit.bytes,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fastapi import Request
 
-from service.problems import Problem
+from service.problems import ServiceError
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
@@ -24,7 +24,7 @@ def accepted(request: Request, offers: Sequence[str]) -> str:
     """Return the media type among `offers` that the client prefers.
 
     Between equals, and for a client without an Accept header, the first offer is taken. Raises
-    Problem `not_acceptable`.
+    ServiceError `not_acceptable`.
     """
     header = request.headers.get("accept") or "*/*"
     ranges = sorted((_parse_range(part) for part in header.split(",")), key=lambda pair: -pair[1])
@@ -32,7 +32,7 @@ def accepted(request: Request, offers: Sequence[str]) -> str:
         for offer in offers:
             if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
                 return offer
-    raise Problem("not_acceptable", f"Accept: {header} names none of {', '.join(offers)}.")
+    raise ServiceError("not_acceptable", f"Accept: {header} names none of {', '.join(offers)}.")
 
 
 def _parse_range(part: str) -> tuple[str, float]:

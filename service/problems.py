@@ -57,7 +57,7 @@ _CODE_OF_STATUS = {400: "bad_request", 401: "unauthorized", 404: "not_found", 40
 _log = logging.getLogger("service")
 
 
-class Problem(fastapi.HTTPException):
+class ServiceError(fastapi.HTTPException):
     """Error of the service itself.
 
     Parameters
@@ -82,7 +82,7 @@ def answer(scope: Scope, error: BaseException) -> Response:
     """Log an error that a request raised and return its response."""
     unexpected = False
     match error:
-        case Problem():
+        case ServiceError():
             problem = response(error.code, error.detail, error.extra, error.headers)
         case stream_dr.errors.StreamDRError() if error.code in STATUS:
             problem = response(error.code, str(error), error.details, _retry_after(error))

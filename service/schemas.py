@@ -410,12 +410,12 @@ def _ref(kind: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REF.format(model=kind.__name__)}
 
 
-def bytes_of(description: str) -> JsonDict:
+def binary_body(description: str) -> JsonDict:
     """Return the OpenAPI description of a body of bytes."""
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
-_STREAM = bytes_of(f"an Arrow stream; {media.ARROW_STREAM} says the same")
+_STREAM = binary_body(f"an Arrow stream; {media.ARROW_STREAM} says the same")
 ROWS_BODY = {"requestBody": {"required": False, "content": {media.JSON: {"schema": _ref(Rows)}, media.OCTETS: _STREAM}}}
 """OpenAPI description of a body of rows.
 
@@ -439,7 +439,7 @@ BODY = problems(400, 408, 413, 415)
 MODEL = problems(404, 409)
 
 
-def describe(app: FastAPI, guarded: bool) -> JsonDict:
+def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
     """Return the OpenAPI document of an application. It is built once.
 
     FastAPI's document is completed by schemas that no route refers to and by examples. The first

@@ -86,7 +86,7 @@ def serve(
         listening.close()
 
 
-def main(**overrides: Any) -> int:
+def serve_command(**overrides: Any) -> int:
     """Serve as a command and return the exit status.
 
     An error that keeps it from serving is printed on stderr with its code, and the status is 1.

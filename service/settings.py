@@ -7,7 +7,7 @@ A setting is taken from the first of these places that has it:
 3. the TOML file that `STREAM_DR_FILE` names,
 4. its default.
 
-docs/settings.md shows the table that `table()` returns, and a test compares the two.
+docs/settings.md shows the table that `settings_table()` returns, and a test compares the two.
 """
 
 import ipaddress
@@ -210,7 +210,7 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
         yield f"{PREFIX}{name.upper()}", _default_text(field.default), str(unit), field.description or ""
 
 
-def table() -> str:
+def settings_table() -> str:
     """Return all settings as the Markdown table of docs/settings.md."""
     lines = ["| variable | default | unit | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {default} | {unit} | {meaning} |" for name, default, unit, meaning in rows()]

@@ -9,11 +9,11 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 import stream_dr
+from service.background_warm_up import WarmUp
 from service.body_limits import BodyMemory
 from service.metrics import Metrics
-from service.problems import Problem
+from service.problems import ServiceError
 from service.settings import Settings
-from service.warm_up import WarmUp
 
 
 class Ingest:
@@ -131,6 +131,6 @@ Service = Annotated[AppState, Depends(_app_state)]
 
 
 async def check_parameters_unique(request: Request) -> None:
-    """Raise Problem `invalid_request` if a query parameter is given more than once."""
+    """Raise ServiceError `invalid_request` if a query parameter is given more than once."""
     if len(request.query_params) < len(request.query_params.multi_items()):
-        raise Problem("invalid_request", "A parameter is given more than once.")
+        raise ServiceError("invalid_request", "A parameter is given more than once.")

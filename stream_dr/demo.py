@@ -187,7 +187,7 @@ def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, Any]]
     yield response.json()
 
 
-def table(address: str, data: Labelled, rates: dict[str, float]) -> list[Line]:
+def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[Line]:
     """Return a line per model, and a last one of all words.
 
     The service projects the rows, and the nearest row's label is the prediction.

@@ -417,10 +417,10 @@ class UnknownJob(StreamDRError):
 
 
 class RemoteError(StreamDRError):
-    """Raised by Client when the service refuses for a reason of its own.
+    """Raised when a service refuses for a reason of its own, or does not answer.
 
-    The reason may be access, size or media type. Also raised if the service does not answer.
-    details: status and the service's own code, if it answered.
+    The reason may be access, size or media type. Raised by Client. `details` has the status and the
+    service's code, if it answered.
     """
 
     code = "remote_error"

@@ -26,7 +26,7 @@ from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
 from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, table_parts, unseen
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
-from stream_dr.rows.kinds import Kind, kind_of
+from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raw_of, refuse_table
 
 
@@ -379,7 +379,7 @@ class Mapped(NamedTuple):
         """
         mapping, names = feature_map(self.feature_map), names or self.names
         if self.table is not None:
-            if kind_of(X) is not Kind.RAW and X.shape[1] != len(names or ()):
+            if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
             raw = raw_of(X, names)
             for part in table_parts(mapping, self.table, raw):

@@ -25,7 +25,7 @@ from service import schemas
 from service.body_limits import media_type
 from service.json_types import JsonDict
 from service.media import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, accepted
-from service.problems import Problem
+from service.problems import ServiceError
 from service.schemas import Name
 from service.shared import AppState, Service
 from stream_dr import errors
@@ -45,12 +45,12 @@ REFUSALS = (
 )
 """Errors of a model that cannot learn the stream."""
 
-_FILE = {OCTETS: schemas.bytes_of("the safetensors file of a saved estimator")}
+_FILE = {OCTETS: schemas.binary_body("the safetensors file of a saved estimator")}
 FILE: schemas.Answers = {200: {"content": _FILE, "description": "a safetensors file"}}
 PROJECTION: schemas.Answers = {
     200: {
         "model": schemas.Exported,
-        "content": {media: schemas.bytes_of("its arrays") for media in (ARROW_STREAM, SAFETENSORS)},
+        "content": {media: schemas.binary_body("its arrays") for media in (ARROW_STREAM, SAFETENSORS)},
         "description": "by Accept: JSON, an Arrow stream of one row, or a safetensors file",
     }
 }
@@ -142,7 +142,7 @@ def _add_saved(shared: AppState, response: Response, name: str, content: bytes) 
     try:
         estimator = stream_dr.load(content, shared.directory.limits.max_state_bytes)
     except (errors.DamagedFile, errors.ForeignFile, errors.UnknownFormat) as e:
-        raise Problem("malformed_input", str(e), reason=e.code) from None
+        raise ServiceError("malformed_input", str(e), reason=e.code) from None
 
     with _refusals_as_conflict():
         return _added(shared, response, *shared.running.add_saved(name, estimator))
@@ -150,14 +150,14 @@ def _add_saved(shared: AppState, response: Response, name: str, content: bytes) 
 
 @contextmanager
 def _refusals_as_conflict() -> Iterator[None]:
-    """Raise Problem `model_refuses_stream` for the errors in REFUSALS.
+    """Raise ServiceError `model_refuses_stream` for the errors in REFUSALS.
 
     Their own statuses would say that the request is wrong, but the model does not fit the stream.
     """
     try:
         yield
     except REFUSALS as e:
-        raise Problem("model_refuses_stream", str(e), reason=e.code) from e
+        raise ServiceError("model_refuses_stream", str(e), reason=e.code) from e
 
 
 def _added(shared: AppState, response: Response, model: stream_dr.Model, new: bool) -> JsonDict:

@@ -17,7 +17,7 @@ from service import schemas
 from service.body_limits import rows_medium
 from service.json_types import JsonDict
 from service.media import ARROW_STREAM, JSON, accepted
-from service.problems import Problem
+from service.problems import ServiceError
 from service.shared import AppState, Service
 
 router = APIRouter(tags=["project"])
@@ -31,7 +31,7 @@ ANSWER_BYTES = 32 << 20
 
 def _many(model: type[BaseModel]) -> JsonDict:
     """Return FastAPI's options of a route that takes many rows."""
-    rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.bytes_of("an Arrow stream")}}}
+    rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.binary_body("an Arrow stream")}}}
     return {
         "openapi_extra": schemas.ROWS_BODY,
         "responses": rows | schemas.BODY | schemas.MODEL | schemas.problems(406),
@@ -102,11 +102,11 @@ async def _answer(
 def _model(shared: AppState, name: str | None) -> stream_dr.Model:
     """Return the model with this name, or the only model.
 
-    Raises UnknownModel, or Problem `invalid_request` if no name is given and there are several.
+    Raises UnknownModel, or ServiceError `invalid_request` if no name is given and there are several.
     """
     names = sorted(shared.directory.models)
     if name is None and len(names) != 1:
-        raise Problem(
+        raise ServiceError(
             "invalid_request", f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
         )
     return shared.directory.model(names[0] if name is None else name)
@@ -152,10 +152,10 @@ def _predict(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -
 def _row(query: schemas.OneRowQuery) -> stream_dr.Block:
     """Return the row of a query.
 
-    Raises Problem `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
+    Raises ServiceError `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
     """
     if (query.x is None) == (query.indices is None) or (query.indices is None) != (query.values is None):
-        raise Problem(
+        raise ServiceError(
             "invalid_request", "Give either x=0.1,0.2 (a dense row) or indices=3,17&values=0.5,1.2 (a sparse one)."
         )
     if query.x is not None:
@@ -170,4 +170,4 @@ def _parse_numbers(name: str, text: str, kind: type[int] | type[float]) -> list[
         return list(map(kind, text.split(","))) if text.strip() else []
     except ValueError:
         kinds = "integers" if kind is int else "numbers"
-        raise Problem("invalid_request", f"{name}={text!r} is not a list of {kinds} parted by commas.") from None
+        raise ServiceError("invalid_request", f"{name}={text!r} is not a list of {kinds} parted by commas.") from None

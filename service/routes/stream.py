@@ -11,7 +11,7 @@ from prometheus_client.exposition import choose_encoder
 from service import schemas
 from service.examples import EXAMPLES
 from service.json_types import JsonDict
-from service.problems import Problem
+from service.problems import ServiceError
 from service.shared import AppState, Service
 
 router = APIRouter(tags=["stream"])
@@ -49,7 +49,9 @@ async def events(shared: Service) -> Response:
     most five are sent per second.
     """
     if shared.metrics.listeners >= shared.settings.max_listeners:
-        raise Problem("overloaded", "Too many /events connections are open; try again later.", {"Retry-After": "5"})
+        raise ServiceError(
+            "overloaded", "Too many /events connections are open; try again later.", {"Retry-After": "5"}
+        )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_changes(shared), 200, headers, "text/event-stream")
 
@@ -81,14 +83,14 @@ def readyz(shared: Service) -> schemas.Health:
     needed = max(health["min_free_bytes"], 1)
 
     if shared.stopping.is_set():
-        raise Problem("not_ready", "The service is stopping.")
+        raise ServiceError("not_ready", "The service is stopping.")
     if free < needed:
         detail = f"{free:,} bytes are free on the disk, {needed:,} are needed (min_free_bytes). Make room on it."
-        raise Problem("not_ready", detail, free_bytes=free, needed=needed)
+        raise ServiceError("not_ready", detail, free_bytes=free, needed=needed)
     if health["reason"] is not None:
-        raise Problem("not_ready", health["reason"])
+        raise ServiceError("not_ready", health["reason"])
     if shared.warm_up.reason is not None:
-        raise Problem("not_ready", shared.warm_up.reason)
+        raise ServiceError("not_ready", shared.warm_up.reason)
 
     details = [f"no snapshot of {name} could be written: {why}" for name, why in health["snapshot_errors"].items()]
     failed = [name for name, model in shared.directory.models.items() if model.state.startswith("failed")]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stream_dr.feature_maps.report import TableReport, describe
+from stream_dr.feature_maps.column_report import TableReport, describe
 from stream_dr.rows.table_rows import raw_rows
 
 

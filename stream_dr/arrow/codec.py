@@ -39,27 +39,27 @@ from stream_dr.arrow.messages import check_footer, check_messages, ipc_stream
 from stream_dr.arrow.rows import (
     EXTRA_COLUMNS,
     MAX_WIDTH,
-    check_columns,
+    check_layout,
     dense_rows,
-    feature_columns,
     has_only_numbers,
+    layout_columns,
     plain_rows,
     refuse_null,
     sparse_rows,
 )
 from stream_dr.arrow.sound import BytesLike, check_batches, check_types, first_line
-from stream_dr.arrow.targets import arrow_from_targets, targets_from_arrow
+from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.rows.block import Block, Ids, Rows, as_weights, check_finite
-from stream_dr.rows.table_rows import is_text, raw_from_arrow
+from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 __all__ = [
     "arrow_from_block",
+    "batch_lengths",
     "block_from_arrow",
     "block_from_json",
-    "check_file",
     "id_array",
     "json_rows",
     "read_arrow",
@@ -106,7 +106,7 @@ def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
     return batches
 
 
-def check_file(data: BytesLike) -> tuple[int, ...]:
+def batch_lengths(data: BytesLike) -> tuple[int, ...]:
     """Return the number of rows of each batch of an IPC file.
 
     pyarrow may then read the file by its footer. Raises the same errors as `read_arrow`.
@@ -169,7 +169,7 @@ def _features(
     columns = batch.schema.names
     dense = "features" in columns
     sparse = "indices" in columns or "values" in columns
-    check_columns(columns, dense, sparse)
+    check_layout(columns, dense, sparse)
     declared_width = _declared_width(batch.schema, n_features)
 
     names = None
@@ -199,7 +199,7 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
 
     Raises SchemaMismatch if a feature has a name that the layout uses itself.
     """
-    columns = feature_columns(block)
+    columns = layout_columns(block)
     if block.y is not None:
         targets = block.y if isinstance(block.y, Targets) else parse_targets(block.y, block.rows, KINDS)
         name, column = arrow_from_targets(targets)
@@ -285,7 +285,7 @@ def id_array(ids: Ids) -> pa.Array:
 
 def _ids(batch: pa.RecordBatch) -> Ids:
     column = batch.column("id")
-    if not (is_text(column.type) or pa.types.is_integer(column.type)) or column.type == pa.uint64():
+    if not (is_string_type(column.type) or pa.types.is_integer(column.type)) or column.type == pa.uint64():
         raise SchemaMismatch(f"column id is {column.type}; it must be string or int64.", column="id")
     refuse_null(column, "id")
     ids: Ids = column.to_pylist()

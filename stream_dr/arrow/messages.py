@@ -8,7 +8,7 @@ pyarrow alone would not be safe. It reads a stream cut between two messages as a
 truncated upload would be learned in part. It joins delta dictionaries again for every batch. A few
 kilobytes of zstd unpack to gigabytes, and so does a schema that refers to one field or one name
 thousands of times. pyarrow's MessageReader copies the parts a message refers to when it opens it,
-and reports neither buffers nor deltas. `Table` reads them instead.
+and reports neither buffers nor deltas. `FlatbufferTable` reads them instead.
 
 Cost: O(messages + columns of the schema). Of the bodies only the sizes of compressed buffers are
 read.
@@ -58,7 +58,7 @@ _LISTS = ("list", "large_list", "fixed_size_list")
 _SUPPORTED = ("null", "int", "float", "bool", "date", "timestamp", "string", "large_string", "string_view", *_LISTS)
 
 
-class Table:
+class FlatbufferTable:
     """Table of a flatbuffer, the format of Arrow's metadata.
 
     A field is given by its index in the schema language's table, from 0. Every read outside the
@@ -74,7 +74,7 @@ class Table:
         self._size = struct.unpack_from("<H", buffer, self._vtable)[0]
 
     @classmethod
-    def root(cls, buffer: memoryview) -> "Table":
+    def root(cls, buffer: memoryview) -> "FlatbufferTable":
         """Return the root table of a buffer."""
         return cls(buffer, struct.unpack_from("<I", buffer, 0)[0])
 
@@ -83,16 +83,16 @@ class Table:
         at = self._field(field)
         return int(struct.unpack_from(code, self._buffer, at)[0]) if at else 0
 
-    def table(self, field: int) -> "Table | None":
+    def table(self, field: int) -> "FlatbufferTable | None":
         """Return a table, or None if it is absent."""
         at = self._field(field)
-        return Table(self._buffer, self._follow(at)) if at else None
+        return FlatbufferTable(self._buffer, self._follow(at)) if at else None
 
-    def tables(self, field: int) -> Iterator["Table"]:
+    def tables(self, field: int) -> Iterator["FlatbufferTable"]:
         """Yield the tables of a vector. Several may be the same one."""
         at, count = self._vector(field)
         for place in range(at, at + 4 * count, 4):
-            yield Table(self._buffer, self._follow(place))
+            yield FlatbufferTable(self._buffer, self._follow(place))
 
     def text(self, field: int) -> memoryview:
         """Return the bytes of a string."""
@@ -137,7 +137,7 @@ class Message(NamedTuple):
         Offset in the stream, in bytes.
     kind : int
         Type of the header: schema, dictionary or record batch.
-    header, root : Table
+    header, root : FlatbufferTable
         Metadata of the kind, and of the message as a whole.
     size : int
         Size of the metadata in bytes.
@@ -147,8 +147,8 @@ class Message(NamedTuple):
 
     begin: int
     kind: int
-    header: Table
-    root: Table
+    header: FlatbufferTable
+    root: FlatbufferTable
     size: int
     body: memoryview
 
@@ -210,7 +210,7 @@ def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
     rows = {m.begin + 8: m.header.number(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
 
     try:
-        footer = Table.root(view[begin:-10])
+        footer = FlatbufferTable.root(view[begin:-10])
         checker.metadata_bytes = len(view) - 10 - begin
         checker.entries(footer, 4)
         schema = footer.table(1)
@@ -251,7 +251,7 @@ def _messages(view: memoryview) -> Iterator[Message]:
 
         metadata = view[at : at + length]
         at += length
-        root = Table.root(metadata)
+        root = FlatbufferTable.root(metadata)
         header = root.table(2)
         size = root.number(3, "<q")
         if header is None or len(metadata) < length or not 0 <= size <= len(view) - at:
@@ -309,7 +309,7 @@ class _MessageChecker:
         small = f"values in {self._buffer_bytes} bytes, most of them null or boolean; send fewer rows a request"
         self._bound(self._values, 2 * self._buffer_bytes + MAX_SMALL_VALUES, small)
 
-    def schema(self, schema: Table) -> None:
+    def schema(self, schema: FlatbufferTable) -> None:
         """Check a schema."""
         if schema.number(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
@@ -317,7 +317,7 @@ class _MessageChecker:
         for field in schema.tables(1):
             self._field(field)
 
-    def entries(self, table: Table, field: int) -> bool:
+    def entries(self, table: FlatbufferTable, field: int) -> bool:
         """Check the metadata entries in a field.
 
         Return True if one of them names an extension type.
@@ -329,7 +329,7 @@ class _MessageChecker:
             extended |= key == b"ARROW:extension:name"
         return extended
 
-    def _field(self, field: Table, column: str | None = None) -> None:
+    def _field(self, field: FlatbufferTable, column: str | None = None) -> None:
         """Check a field of a schema and the fields nested in it.
 
         `column` is the name of the column that a nested field belongs to.
@@ -365,7 +365,7 @@ class _MessageChecker:
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
 
-    def _unpacked(self, rows: Table, body: memoryview) -> int:
+    def _unpacked(self, rows: FlatbufferTable, body: memoryview) -> int:
         """Return the unpacked size of a record batch's or dictionary's buffers, in bytes."""
         nodes = rows.structs(1, 2)[:, 0].tolist()
         buffers = rows.structs(2, 2).tolist()

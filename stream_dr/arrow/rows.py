@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.targets import TARGET_COLUMNS, first_null, is_list, offsets_of
+from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null, is_list, offsets_of
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import arrow_from_raw, is_numeric, numbers_of
@@ -41,7 +41,7 @@ def is_layout(names: Sequence[str]) -> bool:
     return "features" in names or {"indices", "values"} <= set(names)
 
 
-def check_columns(names: list[str], dense: bool, sparse: bool) -> None:
+def check_layout(names: list[str], dense: bool, sparse: bool) -> None:
     """Raise SchemaMismatch unless the columns fit one layout.
 
     Refused are repeated names, columns in addition to a layout, and half of the sparse layout.
@@ -144,7 +144,7 @@ def has_only_numbers(batch: pa.RecordBatch) -> bool:
     return all(is_numeric(field.type) and not column.null_count for column, field in columns)
 
 
-def feature_columns(block: Block) -> dict[str, pa.Array]:
+def layout_columns(block: Block) -> dict[str, pa.Array]:
     """Return a Block's rows as columns of its layout.
 
     Sparse rows and dense rows without names share the Block's memory. Raises SchemaMismatch if a

@@ -30,11 +30,19 @@ from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
 from stream_dr.client.connection import Connection, error_class, header
-from stream_dr.client.remote_rows import array_of, bytes_of, ids_of, is_unicode, metadata_of, rows_of, several
+from stream_dr.client.remote_rows import (
+    array_of,
+    arrow_stream_bytes,
+    checked_ids,
+    is_unicode,
+    metadata_of,
+    rows_and_names,
+    several,
+)
 from stream_dr.client.served_array import ServedArray
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.kinds import Kind, kind_of
+from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.targets.kind import refuse_ambiguous
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
@@ -165,7 +173,7 @@ class Client:
         key = header("key", key or uuid.uuid4().hex)
         rows = 0
         receipt: Any = {}
-        in_parts = kind_of(X) is Kind.STREAM
+        in_parts = rows_kind(X) is Kind.STREAM
         query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
 
         for number, block in enumerate(batches(as_block(X, y, sample_weight))):
@@ -437,20 +445,22 @@ class Client:
 
     def _batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target: str) -> bytes:
         """Return rows with their targets, weights and ids, as they are sent."""
-        rows, names = rows_of(block.X)
+        rows, names = rows_and_names(block.X)
         weights = as_weights(block.weights, rows.shape[0])
         targets = None if block.y is None else self._targets(block.y, rows.shape[0], target)
-        return bytes_of(Block(rows, targets, weights, None if ids is None else ids_of(ids, rows.shape[0]), names))
+        return arrow_stream_bytes(
+            Block(rows, targets, weights, None if ids is None else checked_ids(ids, rows.shape[0]), names)
+        )
 
     def _predict(self, X: Any, model: str | None) -> JsonDict:
         return dict(orjson.loads(self._answer("/predict", X, model, "application/json")))
 
     def _answer(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
         """Send rows X to a model and return the answer in the media type `accept`."""
-        rows, names = rows_of(X)
+        rows, names = rows_and_names(X)
         headers = {"Content-Type": _ARROW, "Accept": accept}
         query = {"model": model or self._only_model()}
-        body = bytes_of(Block(rows, names=names))
+        body = arrow_stream_bytes(Block(rows, names=names))
         return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
     def _targets(self, y: Any, rows: int, target: str) -> Targets:

@@ -11,12 +11,12 @@ from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.rows.block import Block, Ids, Rows
-from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
+from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.table_rows import raw_rows
 
 
-def rows_of(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
+def rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     """Return rows, and their columns' names if they have any.
 
     Texts, and tables that hold more than numbers, are not converted. The service's feature map
@@ -25,18 +25,18 @@ def rows_of(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     try:
         return as_rows(X)
     except (errors.NotNumeric, errors.NotFinite, errors.InvalidRows):
-        if kind_of(X) not in (Kind.TEXTS, Kind.DICTS, *COLUMNAR):
+        if rows_kind(X) not in (Kind.TEXTS, Kind.DICTS, *COLUMNAR):
             raise
     raw = raw_rows(X)
     return raw, raw.names
 
 
-def bytes_of(block: Block) -> bytes:
+def arrow_stream_bytes(block: Block) -> bytes:
     """Return a block as an Arrow stream."""
     return bytes(write_arrow([arrow_from_block(block)]))
 
 
-def ids_of(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
+def checked_ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
     """Return one string for each row, or one 64-bit integer for each row.
 
     Raises InvalidRows.

@@ -26,7 +26,7 @@ def demo(
     served until Ctrl-C. Others are posted and queried over HTTP. Handwritten digits are learned
     in addition. A second run on the same directory continues and learns nothing twice.
     """
-    from service.serve import main
+    from service.serve import serve_command
     from stream_dr import demo as steps
 
     data = steps.documents()
@@ -59,7 +59,7 @@ def demo(
     def start(address: str) -> None:
         threading.Thread(target=run_client, args=(address,), name="demo-client", daemon=True).start()
 
-    status = main(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start)
+    status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start)
     if errors:
         raise errors[0]
     raise typer.Exit(status)
@@ -82,7 +82,7 @@ def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: 
     dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
     _print_table(
         "The topic of a document: that of the nearest one learned",
-        steps.table(address, data, rates),
+        steps.score_lines(address, data, rates),
         f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB",
     )
     digits = steps.digits_table(dir / "digits")

@@ -126,7 +126,7 @@ def _propose_id(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
 def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: JsonDict) -> tuple[str, str, JsonDict]:
     """Choose a model by the first rows, say so, and return its spec."""
     from stream_dr.evaluation.comparison import default_method
-    from stream_dr.feature_maps.report import map_for
+    from stream_dr.feature_maps.column_report import map_for
     from stream_dr.shards.dataset import open_dataset
 
     first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
@@ -191,7 +191,7 @@ def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = 
 
 
 def _report(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> None:
-    from stream_dr.feature_maps.report import describe
+    from stream_dr.feature_maps.column_report import describe
 
     # Reading a block raises the error of a file without rows.
     first = source.first or next(source.blocks())
@@ -229,7 +229,7 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
     Return the folder of each file's shards.
     """
-    from stream_dr.directory.sources import keep_as_shards
+    from stream_dr.directory.learned_sources import keep_as_shards
     from stream_dr.disk import DirectoryLock
 
     folders = {}

@@ -30,10 +30,10 @@ def plot(
         stream-dr plot D --model lda --kind loadings --component 2 -o lda.svg
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.plotting.files import check_file, write
+    from stream_dr.plotting.files import check_figure_path, write
     from stream_dr.plotting.of_directory import FigureOptions, figure_of
 
-    check_file(out)
+    check_figure_path(out)
     with Directory(directory, writable=False) as opened:
         shown_model = None if model is None else opened.model(model)
         figure = figure_of(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))

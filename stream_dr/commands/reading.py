@@ -67,7 +67,7 @@ class ReadAs(NamedTuple):
 
         It is the map of texts if they hold nothing but prose, else `table`.
         """
-        from stream_dr.feature_maps.report import map_for
+        from stream_dr.feature_maps.column_report import map_for
 
         rows = first_table(files)
         return self.table() if rows is None else map_for(rows.X, self.table())

@@ -49,7 +49,7 @@ def refine_and_say(
 
     Raises the errors of refine_model.
     """
-    from stream_dr.distributed.refine import refine_on
+    from stream_dr.distributed.distributed_refine import refine_on
     from stream_dr.estimators.fitting.refining import not_reached
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up

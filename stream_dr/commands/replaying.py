@@ -60,7 +60,7 @@ def replay_into(
         Refine models that one pass does not solve exactly, if that helps, before they project.
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.distributed.replay import replay_in_parts
+    from stream_dr.distributed.distributed_replay import replay_in_parts
     from stream_dr.running.query import project
     from stream_dr.running.replay import Progress
     from stream_dr.running.replay import replay as run

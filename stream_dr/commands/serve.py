@@ -29,7 +29,7 @@ def serve(
 
         stream-dr serve --dir D --model lda=lda.safetensors
     """
-    from service.serve import main
+    from service.serve import serve_command
 
     specs = [parse_spec(text) for text in model or []]
 
@@ -37,4 +37,4 @@ def serve(
         for spec in specs:
             add_model(directory, *spec)
 
-    raise typer.Exit(main(dir=dir, host=host, port=port, prepare=prepare))
+    raise typer.Exit(serve_command(dir=dir, host=host, port=port, prepare=prepare))

@@ -42,7 +42,7 @@ from stream_dr.errors import (
 )
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import check_table, check_table_width, takes_tables
-from stream_dr.log.event import EventDraft, same
+from stream_dr.log.event import EventDraft, matches_digest
 from stream_dr.log.log import Log
 from stream_dr.models.model import Learner, Model
 from stream_dr.models.schema import (
@@ -493,7 +493,7 @@ class Group:
 
     def _check_same_body(self, draft: Draft, fingerprint: str) -> None:
         """Raise KeyConflict unless the draft's body has this fingerprint."""
-        if draft.fingerprint != fingerprint and not (draft.kind == "rows" and same(draft.body, fingerprint)):
+        if draft.fingerprint != fingerprint and not (draft.kind == "rows" and matches_digest(draft.body, fingerprint)):
             raise KeyConflict(
                 f"idempotency key {draft.key!r} was used for another body (its digest is {fingerprint[:12]}…, now "
                 f"{draft.fingerprint[:12]}…). Use a new key for new rows."

@@ -47,7 +47,7 @@ from stream_dr.errors import (
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.log.log import Log
-from stream_dr.models.entry import Entry, Failure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
 from stream_dr.models.opening import READ_TRIES, new_model, restore_model
 from stream_dr.models.saved import completed, estimator_of, plain_spec, same_model, spec_of
@@ -555,7 +555,7 @@ class Directory(AbstractContextManager["Directory"]):
             # The writer dropped events meanwhile, so the model has a newer snapshot now.
             if self._tries_left:
                 raise
-            model.set_failure(Failure(model.position + 1, e.code, str(e)))
+            model.set_failure(ModelFailure(model.position + 1, e.code, str(e)))
         return model
 
     def _new_model(self, entry: Entry) -> Model:

@@ -24,7 +24,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, InvalidParameter
 from stream_dr.failpoints import failpoint
 from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged_file, transaction, translated
-from stream_dr.models.entry import Entry, Failure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.saved import stored_spec
 
 MODELS_NAME = "models.db"
@@ -178,7 +178,7 @@ class ModelTable:
         with self._changing("models", "id", id) as db:
             db.execute("UPDATE models SET policy = ? WHERE id = ?", (_policies(policy, refine), id))
 
-    def set_failure(self, id: int, failure: Failure) -> None:
+    def set_failure(self, id: int, failure: ModelFailure) -> None:
         """Store why a model stopped."""
         with self._changing("models", "id", id) as db:
             db.execute("UPDATE models SET failure = ? WHERE id = ?", (json.dumps(failure._asdict()), id))
@@ -304,6 +304,6 @@ def _entry(id: int, name: str, spec: str, start: int, policy: Any, failure: Any,
         start,
         PublishPolicy(**fields) if fields else None,
         RefinePolicy(**refine) if refine else None,
-        Failure(**json.loads(failure)) if failure else None,
+        ModelFailure(**json.loads(failure)) if failure else None,
         ceiling,
     )

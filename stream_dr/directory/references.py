@@ -33,7 +33,7 @@ PLACES = "places.json"
 PLACES_FORMAT = 1
 
 SOURCES = "sources"
-"""Folder of the shards that a directory owns (sources.py)."""
+"""Folder of the shards that a directory owns (learned_sources.py)."""
 
 GROUP_EVENTS = 64
 """Maximum number of events in a group commit of references."""

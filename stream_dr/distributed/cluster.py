@@ -26,7 +26,7 @@ from stream_dr import __version__
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed.part_store import PartStore, PlanRunner, load_or_compute
 from stream_dr.distributed.parts import PartialResult, ProgressCallback, learn, merge
-from stream_dr.distributed.plan import LEAST_ROWS, Node, Plan, Task
+from stream_dr.distributed.task_plan import LEAST_ROWS, Node, Task, TaskPlan
 from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
@@ -64,7 +64,7 @@ def cluster_runner(address: str, seconds: float = TASK_SECONDS) -> PlanRunner:
     The function raises ClusterError.
     """
 
-    def run(plan: Plan, on_batch: ProgressCallback, store: PartStore | None = None) -> Sequence[PartialResult]:
+    def run(plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None = None) -> Sequence[PartialResult]:
         with connected(address) as client:
             check_workers(client, STATES_HELD * _state_bytes(plan))
             return _ClusterRun(client, plan, on_batch, store, seconds).result()
@@ -141,7 +141,7 @@ def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -
         raise ClusterError(f"worker {address} has {', '.join(other)}; the client has {mine}. Install the same.")
 
 
-def _state_bytes(plan: Plan) -> int:
+def _state_bytes(plan: TaskPlan) -> int:
     """Return the bytes of one state of every model."""
     specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
     return sum(bytes_needed(estimator_of(spec), plan.schema) for spec in specs)
@@ -204,7 +204,7 @@ class _ClusterRun:
     def __init__(
         self,
         client: "Client",
-        plan: Plan,
+        plan: TaskPlan,
         on_batch: ProgressCallback,
         store: PartStore | None,
         seconds: float,

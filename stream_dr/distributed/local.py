@@ -12,7 +12,7 @@ from functools import partial
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed.part_store import PartStore, PlanRunner, load_or_compute
 from stream_dr.distributed.parts import PartialResult, ProgressCallback, learn, merge
-from stream_dr.distributed.plan import Node, Plan
+from stream_dr.distributed.task_plan import Node, TaskPlan
 
 
 class Stopped(Exception):
@@ -25,7 +25,7 @@ class _PlanRun:
     Any thread calls `on_batch` with every batch before it is learned.
     """
 
-    def __init__(self, plan: Plan, on_batch: ProgressCallback, store: PartStore | None) -> None:
+    def __init__(self, plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None) -> None:
         self.plan = plan
         self._on_batch = on_batch
         self._store = store
@@ -108,14 +108,16 @@ class _PlanRun:
 def thread_runner(count: int) -> PlanRunner:
     """Return a function that runs plans in `count` threads of this process."""
 
-    def run_in_threads(plan: Plan, on_batch: ProgressCallback, store: PartStore | None) -> tuple[PartialResult, ...]:
+    def run_in_threads(
+        plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None
+    ) -> tuple[PartialResult, ...]:
         return run(plan, count, on_batch, store)
 
     return run_in_threads
 
 
 def run(
-    plan: Plan, threads: int, on_batch: ProgressCallback = lambda reference: None, store: PartStore | None = None
+    plan: TaskPlan, threads: int, on_batch: ProgressCallback = lambda reference: None, store: PartStore | None = None
 ) -> tuple[PartialResult, ...]:
     """Run a plan in threads, as a PlanRunner. Raises what learning raises."""
     plan_run = _PlanRun(plan, on_batch, store)

@@ -1,6 +1,6 @@
 """PartStore: partial results as files, so that an interrupted plan can be continued.
 
-They are in a folder or under a URI. A file is named by the key of its node (plan.py), so a plan
+They are in a folder or under a URI. A file is named by the key of its node (task_plan.py), so a plan
 with another shard, spec or release finds none of them. All files of a plan are removed once its
 directory has what was learned.
 
@@ -8,7 +8,7 @@ The inputs of a merge stay until the end, since they are needed again if the wor
 merge is lost.
 
 Cost: each result is written once, and read when the plan is continued. The files take two states
-for each task, which is at most half of the shards' bytes (plan.py).
+for each task, which is at most half of the shards' bytes (task_plan.py).
 """
 
 import json
@@ -21,7 +21,7 @@ from pyarrow import fs
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, read_arrow, write_arrow
 from stream_dr.distributed.parts import PartialResult, ProgressCallback
-from stream_dr.distributed.plan import Plan
+from stream_dr.distributed.task_plan import TaskPlan
 from stream_dr.errors import DamagedFile, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
@@ -144,7 +144,7 @@ def load_or_compute(
     return result
 
 
-PlanRunner = Callable[[Plan, ProgressCallback, PartStore | None], Sequence[PartialResult]]
+PlanRunner = Callable[[TaskPlan, ProgressCallback, PartStore | None], Sequence[PartialResult]]
 """Function that runs a plan.
 
 Returns the root's result, if there are models that merge, and then one for each recurrence.

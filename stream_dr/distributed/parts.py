@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_dr.directory.admit import admit_block
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.plan import Task
+from stream_dr.distributed.task_plan import Task
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec

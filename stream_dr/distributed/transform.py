@@ -17,7 +17,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import references
 from stream_dr.distributed.cluster import check_workers, connected, gathered, submit
-from stream_dr.distributed.plan import Task, tasks_of
+from stream_dr.distributed.task_plan import Task, tasks_of
 from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema

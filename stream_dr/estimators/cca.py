@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
-from stream_dr.estimators.fitting.two_stage import TwoStage
+from stream_dr.estimators.fitting.two_stage_method import TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, semidefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState

@@ -30,7 +30,7 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
-from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
+from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 
 
 @dataclass(eq=False, repr=False)

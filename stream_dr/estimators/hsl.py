@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
-from stream_dr.estimators.fitting.two_stage import TwoStage
+from stream_dr.estimators.fitting.two_stage_method import TwoStage
 from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding

@@ -27,7 +27,7 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
-from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
+from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
 
 @dataclass(eq=False, repr=False)

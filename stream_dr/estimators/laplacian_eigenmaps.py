@@ -6,8 +6,8 @@ from typing import Literal, cast
 from stream_dr.estimators.fitting.mapping import inner_projection
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.estimators.fitting.reservoir_method import Embedding
+from stream_dr.solve.eigenmap import Eigenmap, laplacian_eigenmaps
 from stream_dr.solve.graph import Edges, neighbourhood_graph
-from stream_dr.solve.laplacian_eigenmaps import Eigenmap, laplacian_eigenmaps
 from stream_dr.statistics.reservoir import Reservoir
 
 

@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, all_loadings, class_readout
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_number
-from stream_dr.estimators.fitting.two_stage import TwoStage
+from stream_dr.estimators.fitting.two_stage_method import TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular
 from stream_dr.statistics.moments.accumulator import MomentState

@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from stream_dr.estimators.fitting.parameter_checks import check_number
 from stream_dr.estimators.fitting.reservoir_method import Embedding, check_weighted
-from stream_dr.solve.lle import Barycentre, locally_linear
+from stream_dr.solve.barycentre import Barycentre, locally_linear
 from stream_dr.statistics.reservoir import Reservoir
 
 

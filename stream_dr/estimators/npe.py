@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.estimators.fitting.reservoir_method import ByClass, ReservoirMethod, check_weighted
 from stream_dr.projection import Linear
-from stream_dr.solve.lle import lle_alignment, weight_matrix
+from stream_dr.solve.barycentre import lle_alignment, weight_matrix
 from stream_dr.solve.locality import locality
 from stream_dr.statistics.reservoir import Reservoir
 

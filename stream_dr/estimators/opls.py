@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
-from stream_dr.estimators.fitting.two_stage import TwoStage
+from stream_dr.estimators.fitting.two_stage_method import TwoStage
 from stream_dr.statistics.moments.accumulator import MomentState
 
 

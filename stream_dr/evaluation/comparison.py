@@ -25,9 +25,9 @@ from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.named_columns import parse_rows
+from stream_dr.estimators.fitting.named_columns import numeric_block
 from stream_dr.feature_maps import feature_map as feature_map_of
-from stream_dr.feature_maps.report import describe, map_for
+from stream_dr.feature_maps.column_report import describe, map_for
 from stream_dr.feature_maps.table import mapped_rows
 from stream_dr.rows.batches import as_block
 from stream_dr.rows.block import Block, Rows, check_rows
@@ -545,10 +545,10 @@ def _parsed(block: Block, target: str, kind: str | None) -> Block:
     before, None for the first rows.
     """
     try:
-        parsed = parse_rows(block, by_name=False, table=False)
+        parsed = numeric_block(block, by_name=False, table=False)
         check_rows(parsed)
     except StreamDRError:
-        parsed = parse_rows(block, by_name=True, table=True)
+        parsed = numeric_block(block, by_name=True, table=True)
     y = None if block.y is None else parse_targets(block.y, parsed.rows, ("class", "continuous"), target, kind)
     return parsed._replace(y=y, ids=None)
 

@@ -36,7 +36,7 @@ from stream_dr.errors import InvalidParameter, did_you_mean, unknown_parameter
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.fourier import RandomFourier
 from stream_dr.feature_maps.hashing import Hashing
-from stream_dr.feature_maps.nystroem import Nystroem, plain_rows
+from stream_dr.feature_maps.nystroem import Nystroem, landmarks_json
 from stream_dr.feature_maps.polynomial import Polynomial
 from stream_dr.feature_maps.table import Table, Text
 
@@ -139,7 +139,7 @@ def nystroem(
     >>> nystroem(2, kernel="linear")["landmarks"]
     2
     """
-    return _spec(Nystroem(plain_rows(landmarks), kernel, gamma, degree, coef0, first, seed))
+    return _spec(Nystroem(landmarks_json(landmarks), kernel, gamma, degree, coef0, first, seed))
 
 
 def feature_map(spec: Any) -> Any:

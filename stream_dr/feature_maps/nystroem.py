@@ -271,7 +271,7 @@ def landmark_rows(rows: Any) -> Rows:
         raise InvalidParameter(f"landmarks of nystroem are not rows of numbers ({e}).") from e
 
 
-def plain_rows(rows: Any) -> int | list[Any]:
+def landmarks_json(rows: Any) -> int | list[Any]:
     """Return landmarks in JSON's types, as a spec has them.
 
     rows: number of landmarks, or rows as an ndarray, sparse matrix, table or lists. Raises

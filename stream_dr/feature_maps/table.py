@@ -26,13 +26,15 @@ import scipy.sparse as sp
 
 from stream_dr.checks import MOST_ROWS, WIDEST, within, wrong
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
-from stream_dr.feature_maps.columns import (
+from stream_dr.feature_maps.draws import finite_number
+from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.table_columns import (
     MOST_ONE_HOT,
     SIZES,
     WORDS_IN_ALL,
     EncodingSpec,
     TableColumn,
-    entries,
+    encoded_entries,
     feature_names,
     merge_columns,
     places_of,
@@ -40,8 +42,6 @@ from stream_dr.feature_maps.columns import (
     with_kind,
     with_values,
 )
-from stream_dr.feature_maps.draws import finite_number
-from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, taken_for
 from stream_dr.feature_maps.widths import words_of
 from stream_dr.feature_maps.words import Words
@@ -329,7 +329,7 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
     """
     encoding = spec.encoding()
     encoded = [c for c in state.columns if c.is_encoded]
-    parts = [entries(c, read_as(c, rows.column(c.name), rows.rows), encoding) for c in encoded]
+    parts = [encoded_entries(c, read_as(c, rows.column(c.name), rows.rows), encoding) for c in encoded]
     shape = (rows.rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)

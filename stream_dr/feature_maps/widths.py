@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
-from stream_dr.feature_maps.columns import MOST_ONE_HOT, WORDS_IN_ALL, EncodingSpec, TableColumn
+from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, WORDS_IN_ALL, EncodingSpec, TableColumn
 from stream_dr.feature_maps.taken_for import ColumnOverrides
 
 

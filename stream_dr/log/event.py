@@ -49,7 +49,7 @@ class Event(NamedTuple):
     @property
     def intact(self) -> bool:
         """True if `body` is what was written. Costs one pass over it."""
-        return same(self.body, self.checksum or self.fingerprint)
+        return matches_digest(self.body, self.checksum or self.fingerprint)
 
 
 class EventDraft(NamedTuple):
@@ -86,7 +86,7 @@ def event_at(position: int, d: EventDraft) -> Event:
     return Event(position, d.kind, d.key, d.fingerprint, d.rows, d.body, d.schema, checksum)
 
 
-def same(body: Body, digest: str) -> bool:
+def matches_digest(body: Body, digest: str) -> bool:
     """Return True if a digest of either kind is that of a body."""
     return digest == (sha256_of(body) if len(digest) == _SHA256_DIGITS else quick_digest(body))
 

@@ -44,7 +44,7 @@ _SHIFT = 26
 _SPLIT = 1 << 14
 
 
-class Entry(NamedTuple):
+class IdEntry(NamedTuple):
     """Row of the table `ids`, unpacked.
 
     hashes: (rows,) uint32.
@@ -79,7 +79,7 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
         count += size // 4
         merged += 1
 
-    older = entries(connection, path, "bucket=? ORDER BY last DESC LIMIT ?", (_NEWEST, merged))
+    older = select_entries(connection, path, "bucket=? ORDER BY last DESC LIMIT ?", (_NEWEST, merged))
     connection.executemany("DELETE FROM ids WHERE bucket=? AND last=?", [entry[:2] for entry in older])
     last = max(*ids, *(entry.last for entry in older), -1)
     older.reverse()
@@ -88,12 +88,12 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
     positions = np.concatenate([*(entry.positions for entry in older), new])
 
     if count < _SPLIT:
-        _put(connection, Entry(_NEWEST, last, hashes, positions))
+        _put(connection, IdEntry(_NEWEST, last, hashes, positions))
         return
     buckets = hashes >> _SHIFT
     for bucket in np.unique(buckets).tolist():
         of = buckets == bucket
-        _put(connection, Entry(bucket, last, hashes[of], positions[of]))
+        _put(connection, IdEntry(bucket, last, hashes[of], positions[of]))
 
 
 def with_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
@@ -103,13 +103,13 @@ def with_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> 
     """
     positions = set[int]()
     for bucket in (_NEWEST, *np.unique(hashes >> _SHIFT).tolist()):
-        if bucket_entries := entries(connection, path, "bucket=?", (bucket,)):
+        if bucket_entries := select_entries(connection, path, "bucket=?", (bucket,)):
             matches = np.isin(np.concatenate([entry.hashes for entry in bucket_entries]), hashes)
             positions.update(np.concatenate([entry.positions for entry in bucket_entries])[matches].tolist())
     return positions
 
 
-def entries(connection: sqlite3.Connection, path: Path, where: str, values: tuple[int, ...]) -> list[Entry]:
+def select_entries(connection: sqlite3.Connection, path: Path, where: str, values: tuple[int, ...]) -> list[IdEntry]:
     """Return entries of the index at `path`. Raises DamagedFile."""
     checked = []
     for bucket, last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids WHERE {where}", values):
@@ -117,11 +117,11 @@ def entries(connection: sqlite3.Connection, path: Path, where: str, values: tupl
         if not are_blobs or _digest(bucket, last, hashes, positions) != digest:
             raise damaged_file(path, f"the ids of events up to {last} are not what was written")
         runs = np.frombuffer(positions, np.int64).reshape(2, -1)
-        checked.append(Entry(bucket, last, np.frombuffer(hashes, np.uint32), np.repeat(*runs)))
+        checked.append(IdEntry(bucket, last, np.frombuffer(hashes, np.uint32), np.repeat(*runs)))
     return checked
 
 
-def _put(connection: sqlite3.Connection, entry: Entry) -> None:
+def _put(connection: sqlite3.Connection, entry: IdEntry) -> None:
     """Insert an entry."""
     ends = np.flatnonzero(np.diff(entry.positions, append=-1)) + 1
     # Run-length encoding: each position, and how many rows in sequence have it.

@@ -442,7 +442,7 @@ class Index:
         self.schemas()
         self.erasures()
         for (bucket,) in self._connection.execute("SELECT DISTINCT bucket FROM ids").fetchall():
-            ids.entries(self._connection, self._path, "bucket=?", (bucket,))
+            ids.select_entries(self._connection, self._path, "bucket=?", (bucket,))
 
     def _file(self, first: int, identity: bytes, end: int) -> Current:
         """Return the file of bodies of a table row."""

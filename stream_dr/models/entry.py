@@ -13,7 +13,7 @@ A model that stopped at one is tried again after a restart.
 """
 
 
-class Failure(NamedTuple):
+class ModelFailure(NamedTuple):
     """Reason why a model stopped.
 
     position: event that it could not apply.
@@ -25,8 +25,8 @@ class Failure(NamedTuple):
     message: str
 
     @classmethod
-    def of(cls, position: int, error: Exception) -> "Failure":
-        """Return the Failure that an error at an event causes."""
+    def of(cls, position: int, error: Exception) -> "ModelFailure":
+        """Return the failure that an error at an event causes."""
         code = error.code if isinstance(error, StreamDRError) else "internal"
         return cls(position, code, f"{type(error).__name__}: {error}")
 
@@ -110,5 +110,5 @@ class Entry(NamedTuple):
     start: int
     policy: PublishPolicy | None
     refine: RefinePolicy | None
-    failure: Failure | None
+    failure: ModelFailure | None
     version_ceiling: int

@@ -21,7 +21,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without_frames
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
-from stream_dr.models.entry import Failure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.models.entry import ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.schema import block_for, class_rows
 from stream_dr.models.versions import Published, Versions, change
 from stream_dr.projection import Linear, Projection
@@ -92,7 +92,7 @@ class Model:
         Last position of the log.
     names : tuple of str or None
         Names of the columns, which snapshots store.
-    failure : Failure or None
+    failure : ModelFailure or None
     published : Published or None
         Projection that readers see.
     versions : Versions
@@ -157,7 +157,7 @@ class Model:
         self.status = "catching_up"
         self.position = self.log_end = self.unlearn_horizon = start - 1
         self.accumulator: Accumulator = estimator.accumulator()
-        self.failure: Failure | None = None
+        self.failure: ModelFailure | None = None
         self.advance_seconds = 0.0
         self.advanced_rows = 0
 
@@ -237,14 +237,14 @@ class Model:
             if self.published is not None and not self.rows:
                 self.published = None
 
-    def fail(self, position: int, error: Exception) -> Failure:
+    def fail(self, position: int, error: Exception) -> ModelFailure:
         """Stop at the event that could not be applied.
 
         The published projection is still served.
         """
-        return self.set_failure(Failure.of(position, error))
+        return self.set_failure(ModelFailure.of(position, error))
 
-    def set_failure(self, failure: Failure) -> Failure:
+    def set_failure(self, failure: ModelFailure) -> ModelFailure:
         """Stop for a reason that is stored already."""
         self.status = "failed"
         self.failure = failure
@@ -450,14 +450,14 @@ class Model:
             return self._swap(projection, frozen, residual)
 
     @property
-    def publish_failure(self) -> Failure | None:
+    def publish_failure(self) -> ModelFailure | None:
         """Reason why the last state could not be solved, or None.
 
         What is published, if anything, lags behind.
         """
         if self.solve_error is None:
             return None
-        return Failure.of(self.attempted, self.solve_error)
+        return ModelFailure.of(self.attempted, self.solve_error)
 
     @property
     def state(self) -> str:
@@ -534,7 +534,7 @@ class Model:
         self.snapshot_position = position
         self.snapshot_version = version
 
-    def failure_error(self, failure: Failure) -> ModelFailed:
+    def failure_error(self, failure: ModelFailure) -> ModelFailed:
         """Return the error for a request to a failed model."""
         why = "the log has the details" if failure.code == "internal" else failure.message
         return ModelFailed(f"model {self.name!r} failed at position {failure.position} ({failure.code}): {why}.")

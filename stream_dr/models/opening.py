@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
 from stream_dr.estimators import make
-from stream_dr.models.entry import Entry, Failure
+from stream_dr.models.entry import Entry, ModelFailure
 from stream_dr.models.model import Model
 from stream_dr.models.saved import completed, estimator_of
 from stream_dr.models.snapshot import restore, restore_published
@@ -40,7 +40,7 @@ def new_model(entry: Entry, keep: int, folder: Path | None, reserve: Callable[[i
     model = Model(entry.name, entry.id, spec, entry.start, estimator, versions, entry.version_ceiling, reserved)
     model.set_policies(entry.policy, entry.refine)
     if refused is not None:
-        model.set_failure(Failure(entry.start, refused.code, str(refused)))
+        model.set_failure(ModelFailure(entry.start, refused.code, str(refused)))
     return model
 
 
@@ -68,7 +68,7 @@ def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int,
         restore_published(model, path)
     elif model.spec.saved is not None and not restored:
         why = "the saved estimator that it began with cannot be read; restore the directory from a copy"
-        model.set_failure(Failure(entry.start, DamagedFile.code, why))
+        model.set_failure(ModelFailure(entry.start, DamagedFile.code, why))
     elif model.position + 1 < first:
         raise HistoryGone(f"no usable snapshot, and events before position {first} are no longer kept")
     elif model.position >= last:

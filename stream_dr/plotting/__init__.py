@@ -10,7 +10,7 @@ from stream_dr.plotting.convergence import convergence as convergence
 from stream_dr.plotting.drift import drift as drift
 from stream_dr.plotting.loadings import loadings as loadings
 from stream_dr.plotting.progress import progress as progress
-from stream_dr.plotting.projection import projection as projection
+from stream_dr.plotting.scatter_plot import projection as projection
 from stream_dr.plotting.spectrum import spectrum as spectrum
 
 __all__ = ["convergence", "drift", "loadings", "progress", "projection", "spectrum"]

@@ -11,7 +11,7 @@ from stream_dr.errors import InvalidParameter
 PICTURES = (".png", ".svg", ".pdf", ".webp", ".jpg")
 
 
-def check_file(path: Path) -> None:
+def check_figure_path(path: Path) -> None:
     """Raise an error if a figure cannot be written to `path`.
 
     Raises InvalidParameter for an unknown suffix or without kaleido, SourceMissing without a
@@ -29,9 +29,9 @@ def write(figure: go.Figure, path: Path, width: int = 900, height: int = 560) ->
 
     An .html file needs no network. A picture has width × height pixels.
 
-    Raises as `check_file`, and InvalidParameter if no browser can draw the picture.
+    Raises as `check_figure_path`, and InvalidParameter if no browser can draw the picture.
     """
-    check_file(path)
+    check_figure_path(path)
     if path.suffix == ".html":
         figure.write_html(path, include_plotlyjs=True)
         return

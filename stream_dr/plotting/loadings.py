@@ -37,10 +37,12 @@ def loadings(
     >>> list(stream_dr.plotting.loadings(pca, names=["age", "fare"]).data[0].y)
     ['age', 'fare']
     """
-    return go.Figure(loadings_of(model, component, most, names, title or f"Loadings of {text(type(model).__name__)}"))
+    return go.Figure(
+        loadings_figure_of(model, component, most, names, title or f"Loadings of {text(type(model).__name__)}")
+    )
 
 
-def loadings_of(
+def loadings_figure_of(
     model: Any,
     component: int,
     most: int,

@@ -18,9 +18,9 @@ from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.convergence import convergence_of
 from stream_dr.plotting.drift import drift_of
 from stream_dr.plotting.figure import FigureDict, empty_figure, inner, text
-from stream_dr.plotting.loadings import loadings_of
+from stream_dr.plotting.loadings import loadings_figure_of
 from stream_dr.plotting.progress import progress_of
-from stream_dr.plotting.projection import points
+from stream_dr.plotting.scatter_plot import points
 from stream_dr.plotting.spectrum import spectrum_of
 
 KINDS = ("projection", "spectrum", "loadings", "accuracy", "progress", "convergence", "drift", "confusion")
@@ -118,5 +118,5 @@ def _of_projection(
         component = min(options.component, max(0, width - 1))
         names = directory.schema.names if projection.kind != "mapped" else None
         deviations = None if linear is None else rows.deviations(linear)
-        return loadings_of(projection, component, 20, names, f"{name}: loadings", deviations)
+        return loadings_figure_of(projection, component, 20, names, f"{name}: loadings", deviations)
     return points(rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title)

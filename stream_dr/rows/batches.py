@@ -10,7 +10,7 @@ from typing import Any
 from stream_dr.errors import InvalidTargets, SchemaMismatch, did_you_mean
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import as_table, iter_tables, type_name
-from stream_dr.rows.kinds import PANDAS, Kind, kind_of
+from stream_dr.rows.kinds import PANDAS, Kind, rows_kind
 
 
 def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
@@ -34,7 +34,7 @@ def batches(block: Block) -> Iterator[Block]:
     there is no such column.
     """
     X, y = block.X, block.y
-    if kind_of(X) is not Kind.STREAM:
+    if rows_kind(X) is not Kind.STREAM:
         yield split_targets(block)
         return
     if y is not None and not isinstance(y, str):
@@ -68,7 +68,7 @@ def split_targets(block: Block) -> Block:
     if not isinstance(y, str):
         return block
 
-    pandas = kind_of(X) in PANDAS
+    pandas = rows_kind(X) in PANDAS
     table = X if pandas else as_table(X)
     if table is None:
         return block

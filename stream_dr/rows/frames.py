@@ -10,7 +10,7 @@ import numpy as np
 
 from stream_dr.errors import EmptyInput, InvalidRows, NotNumeric
 from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, LazyBatches, NarwhalsFrame
-from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
+from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
 from stream_dr.rows.raw_rows import repeated_name
 
 # pyarrow is imported only where a table comes in.
@@ -56,7 +56,7 @@ def as_table(X: Any) -> "pa.Table | None":
     A column of vectors becomes a table of one column without a name. Rows may also be dicts, whose
     keys become columns. An index of pandas is dropped.
     """
-    kind = kind_of(X)
+    kind = rows_kind(X)
     if kind is not Kind.DICTS and kind not in COLUMNAR:
         return None
     import narwhals

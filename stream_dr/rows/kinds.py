@@ -68,7 +68,7 @@ COLUMNAR = (Kind.NUMBERS, Kind.FRAME, Kind.TABLE, Kind.COLUMN, Kind.STREAM)
 """Kinds that Arrow can represent as columns, of whatever type."""
 
 
-def kind_of(X: object) -> Kind:
+def rows_kind(X: object) -> Kind:
     """Return the kind of X. O(1), or O(rows) for lists."""
     if isinstance(X, Block):
         return Kind.BLOCK

@@ -11,7 +11,7 @@ from stream_dr.errors import InvalidRows, NotNumeric
 from stream_dr.rows.block import Rows, check_finite
 from stream_dr.rows.frames import as_matrix, as_table, type_name
 from stream_dr.rows.interfaces import ArrowTable, HasColumns
-from stream_dr.rows.kinds import Kind, kind_of
+from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import refuse_table, repeated_name
 from stream_dr.rows.sparse_rows import as_csr, refuse_complex
 
@@ -26,7 +26,7 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     Raises NotNumeric, InvalidRows, InvalidIndex or NotFinite. Raises SchemaMismatch for columns of a
     table.
     """
-    kind = kind_of(X)
+    kind = rows_kind(X)
     if kind is Kind.SPARSE:
         matrix = as_csr(X)
         check_finite(matrix)

@@ -157,7 +157,7 @@ class RawRows:
         columns = {}
         for name, kind in kinds.items():
             column = self.column(name)
-            columns[name] = missing[kind] if column is None else convert(name, column, kind) if kind else column
+            columns[name] = missing[kind] if column is None else convert_column(name, column, kind) if kind else column
         columns |= others
         return RawRows(tuple(columns), tuple(columns.values()), self.rows)
 
@@ -195,7 +195,7 @@ def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
     columns = dict(zip(rows.names, rows.columns, strict=True))
     for name, column in columns.items():
         if kinds[name]:
-            convert(name, column, kinds[name])
+            convert_column(name, column, kinds[name])
     return {name: kind or (_initial_family(columns[name]) if name in columns else "") for name, kind in kinds.items()}
 
 
@@ -205,7 +205,7 @@ def parse_dates(rows: RawRows) -> RawRows:
     A column of texts is changed only if all its texts are dates or times.
     """
     columns = zip(rows.names, rows.columns, strict=True)
-    parsed = (convert(name, column, "date") if _is_iso(column) else column for name, column in columns)
+    parsed = (convert_column(name, column, "date") if _is_iso(column) else column for name, column in columns)
     return RawRows(rows.names, tuple(parsed), rows.rows)
 
 
@@ -290,7 +290,7 @@ def missing_column(family: str, rows: int) -> RawColumn:
     return RawColumn("time" if family == "date" else "number", np.full(rows, np.nan))
 
 
-def convert(name: str, column: RawColumn, family: str) -> RawColumn:
+def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     """Return the column as one of another family, if nothing is lost.
 
     Examples are 3 and "3", or a day and its ISO text. Raises SchemaMismatch naming column and row.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidRows, SchemaMismatch
 from stream_dr.rows.frames import as_table
-from stream_dr.rows.kinds import COLUMNAR, Kind, kind_of
+from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import RawColumn, RawRows, default_names, parse_dates, raw_of
 
@@ -77,7 +77,7 @@ def is_supported(kind: pa.DataType) -> bool:
         kind = kind.value_type
     return bool(
         is_numeric(kind)
-        or is_text(kind)
+        or is_string_type(kind)
         or pa.types.is_date(kind)
         or pa.types.is_timestamp(kind)
         or pa.types.is_null(kind)
@@ -90,7 +90,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     names: names of an array's columns. None: x0, x1 … Raises InvalidRows for sparse rows and for
     anything that is no rows. Raises SchemaMismatch or NotFinite.
     """
-    kind = kind_of(X)
+    kind = rows_kind(X)
     if kind is Kind.DICTS:
         return parse_dates(raw_from_dicts(X))
     if kind is Kind.TEXTS:
@@ -160,7 +160,7 @@ def _one_batch(X: Any) -> pa.RecordBatch:
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def is_text(kind: pa.DataType) -> bool:
+def is_string_type(kind: pa.DataType) -> bool:
     """Return True for string, large_string and string_view."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
@@ -187,11 +187,11 @@ def numbers_of(array: pa.Array) -> np.ndarray:
 def _raw_column(column: pa.Array) -> RawColumn:
     """Return an Arrow array of a supported type as a raw column."""
     kind = column.type
-    if pa.types.is_dictionary(kind) and not is_text(kind.value_type):
+    if pa.types.is_dictionary(kind) and not is_string_type(kind.value_type):
         return _raw_column(column.dictionary_decode())
     if pa.types.is_null(kind):
         return RawColumn("number", np.full(len(column), np.nan))
-    if pa.types.is_dictionary(kind) or is_text(kind):
+    if pa.types.is_dictionary(kind) or is_string_type(kind):
         return RawColumn("text", *_texts(column))
     if pa.types.is_date(kind):
         return RawColumn("date", _divide(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))

@@ -150,7 +150,7 @@ def _step(position: int, read: Callable[[], Step]) -> Step:
         return Step(position, error=e)
 
 
-def rows_of(steps: Iterable[Step]) -> int:
+def rows_to_learn(steps: Iterable[Step]) -> int:
     """Return the number of rows to learn in these steps."""
     return sum(step.block.rows for step in steps if step.block is not None)
 

@@ -23,8 +23,8 @@ from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.snapshot import snapshot
-from stream_dr.running.advance import ShouldContinue, Step, advance_all, always, backfill, rows_of
-from stream_dr.running.test_then_train import TestThenTrain
+from stream_dr.running.advance import ShouldContinue, Step, advance_all, always, backfill, rows_to_learn
+from stream_dr.running.live_scores import TestThenTrain
 
 log = logging.getLogger("stream_dr.driver")
 
@@ -164,7 +164,7 @@ class Driver:
         if test and self.tests is not None:
             self.tests.test(models, steps)
         blocked = advance_all(models, steps, self._directory, self._advance, rebuild)
-        self.schedule_due([m for m in models if m not in blocked], rows_of(steps) + joined_rows)
+        self.schedule_due([m for m in models if m not in blocked], rows_to_learn(steps) + joined_rows)
         return blocked
 
     def catch_up(
@@ -181,7 +181,7 @@ class Driver:
         """
 
         def schedule(steps: Sequence[Step]) -> bool | None:
-            self.schedule_due(models, rows_of(steps))
+            self.schedule_due(models, rows_to_learn(steps))
             return after_turn(steps)
 
         return backfill(self._directory, models, until, self._advance, schedule, rebuild)

@@ -51,7 +51,7 @@ from stream_dr.targets.targets import Targets
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
-class Answer(NamedTuple):
+class ProjectedRows(NamedTuple):
     """Projected rows.
 
     Attributes
@@ -108,7 +108,7 @@ class Answer(NamedTuple):
         return bytes(write_arrow([batch]))
 
 
-def transform(model: Model, block: Block, schema: Schema) -> Answer:
+def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     """Project a block's rows. Targets are ignored.
 
     Raises NotFitted before any row, CatchingUp until the rows of the log are learned and solved,
@@ -137,7 +137,9 @@ def transform(model: Model, block: Block, schema: Schema) -> Answer:
     missing = columns_missing(block, schema)
     block, unseen = conform(block, projection, schema)
     z = projection.apply(block.X)
-    return Answer(model.name, published.version, published.position, projection.solution, z, block.ids, unseen, missing)
+    return ProjectedRows(
+        model.name, published.version, published.position, projection.solution, z, block.ids, unseen, missing
+    )
 
 
 def conform(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:

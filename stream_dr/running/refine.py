@@ -56,7 +56,7 @@ def check_model(directory: Directory, model: Model) -> None:
         )
 
 
-def refine(
+def refine_frozen(
     directory: Directory,
     model: Model,
     frozen: Frozen,
@@ -168,14 +168,14 @@ def refine_model(
 
     new_sums: returns what sums the passes, if that is not done in this process.
 
-    Raises as `refine`.
+    Raises as `refine_frozen`.
     """
     check_model(directory, model)
     with threadpool_limits(1):
         backfill(directory, [model], directory.position)
         frozen = model.freeze()
         sums = None if new_sums is None else new_sums(frozen)
-        published = refine(directory, model, frozen, tol, max_passes, on_progress, threads=threads, sums=sums)
+        published = refine_frozen(directory, model, frozen, tol, max_passes, on_progress, threads=threads, sums=sums)
 
     if published is None:
         raise CannotRefine("the refine was cancelled.")
@@ -188,7 +188,7 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
     """Return the scores of a model that predicts, before and after a refine.
 
     The model does not change. A copy of it learns nine of ten rows and is scored on the others.
-    Raises as `refine`.
+    Raises as `refine_frozen`.
     """
     check_model(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)

@@ -31,7 +31,7 @@ from stream_dr.directory.references import GROUP_BYTES, Batches, references, rem
 from stream_dr.errors import InsufficientStorage, StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
-from stream_dr.running.advance import Step, Steps, rows_of
+from stream_dr.running.advance import Step, Steps, rows_to_learn
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
 from stream_dr.shards.dataset import Dataset
 from stream_dr.threads import ahead, pool, switching
@@ -194,7 +194,7 @@ class Replay:
             self.directory.table.begin_replay(self.identity, self.passes)
 
         def after_turn(page: Sequence[Step]) -> None:
-            self.caught_up += rows_of(page)
+            self.caught_up += rows_to_learn(page)
             self.show("catching up")
 
         self.driver.catch_up(self.models, self.directory.position, after_turn=after_turn)
@@ -216,7 +216,7 @@ class Replay:
                     position = page[-1].position
                     self.directory.recent.forget(position)
 
-                    self.rows += rows_of(page)
+                    self.rows += rows_to_learn(page)
                     self.events += len(page)
                     self.show("learning")
 

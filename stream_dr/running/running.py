@@ -36,7 +36,7 @@ from stream_dr.running.driver import Driver, EngineEvent, RunSettings
 from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
-from stream_dr.running.refine import check_model, refine
+from stream_dr.running.refine import check_model, refine_frozen
 from stream_dr.threads import pool, switching
 
 log = logging.getLogger("stream_dr.running")
@@ -429,7 +429,7 @@ class Running:
         """Refine a model, and snapshot it if that has published a projection."""
         model.begin_refine()
         previous = model.published
-        published = refine(
+        published = refine_frozen(
             self.directory, model, model.freeze(), tol, max_passes, job.report, lambda: job.cancel_requested
         )
         if published is not None and published is not previous:

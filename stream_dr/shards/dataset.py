@@ -27,10 +27,10 @@ from stream_dr.rows.block import Block
 from stream_dr.shards.file import (
     Identity,
     begins_as_shard,
-    bytes_of,
     damaged_shard,
     digest_of,
     fetched,
+    file_buffer,
     identity_of,
     opened,
 )
@@ -148,7 +148,7 @@ class Shard:
         # Nothing of the file is interpreted before this. Otherwise flipped bytes could be reported
         # as columns of an unsupported type and not as damage.
         seal = self.entry.seal if self.entry is not None else ""
-        return bool(seal) and seal_of(bytes_of(*identity), self.sha256) == seal
+        return bool(seal) and seal_of(file_buffer(*identity), self.sha256) == seal
 
     def _check_rows(self, identity: Identity) -> None:
         """Raise DamagedShard unless the batches have the manifest's numbers of rows."""

@@ -25,7 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stream_dr.arrow.codec import check_file, read_arrow
+from stream_dr.arrow.codec import batch_lengths, read_arrow
 from stream_dr.arrow.sound import check_types, first_line
 from stream_dr.errors import DamagedShard, LimitExceeded, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.shards.uri import AnyPath, RemotePath
@@ -70,7 +70,7 @@ def begins_as_shard(path: AnyPath) -> bool:
         return file.read(6).startswith((b"ARROW1", b"PAR1", b"\xff\xff\xff\xff"))
 
 
-def bytes_of(path: AnyPath, size: int, changed: int) -> pa.Buffer:
+def file_buffer(path: AnyPath, size: int, changed: int) -> pa.Buffer:
     """Return a file's bytes, memory-mapped.
 
     Raises DamagedShard if it cannot be read.
@@ -167,7 +167,7 @@ class ShardFile:
         source.seek(0)
 
         if start == b"ARROW1":
-            self.batch_rows = check_file(data)
+            self.batch_rows = batch_lengths(data)
             reader = pa.ipc.open_file(source)
             self.schema = reader.schema
             self._read_batch = lambda number: [reader.get_batch(number)]

@@ -17,7 +17,7 @@ The residual Q C is stored in factors, so the block may lose rank (equal columns
 converged) without a division by zero. After each step C is rotated to its singular values, and
 directions whose part of the residual is rounding are dropped. Directions are orthonormalised (Ji &
 Li's breakdown-free form, BIT 57, 2017), so that a combination in the null space of A shows in PᵀT
-and is dropped. P = Q + P zᵀ hides it once P has grown. `advance` takes the product as an array, so
+and is dropped. P = Q + P zᵀ hides it once P has grown. `solve_step` takes the product as an array, so
 the caller decides where rows come from, and may stop, save the state and continue elsewhere.
 """
 
@@ -90,7 +90,7 @@ class BlockSolve(NamedTuple):
         at_least(self, 0.0, "size", "noise", "largest", "steps")
 
 
-def start(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = None) -> BlockSolve:
+def start_solve(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = None) -> BlockSolve:
     """Return the solve of A W = right, from W = 0, with `right` compressed to its rank.
 
     Costs O(features · k²). If `right` is zero or has no columns, the solve has ended already.
@@ -120,7 +120,7 @@ def start(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = N
     )
 
 
-def advance(state: BlockSolve, product: np.ndarray) -> BlockSolve:
+def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     """Return the solve after one more step.
 
     product: A @ state.directions (features, r). Costs O(features · r²).
@@ -148,7 +148,7 @@ def solution(state: BlockSolve) -> np.ndarray:
     return state.solution @ state.expand
 
 
-def residual(state: BlockSolve) -> float:
+def solve_residual(state: BlockSolve) -> float:
     """Return ‖B − A W‖ / ‖B‖ by the recurrence, or 0 if B is zero."""
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 

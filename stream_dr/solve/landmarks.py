@@ -1,8 +1,8 @@
 """Landmarks: the projection of a method that places the reservoir's rows themselves.
 
 `places` are the landmarks' own coordinates. A row that equals a landmark gets the landmark's place.
-Any other row is placed by the method's rule: `Eigenmap` (laplacian_eigenmaps.py) by Nyström's
-formula, `Barycentre` (lle.py) as the weighted mean of its nearest landmarks.
+Any other row is placed by the method's rule: `Eigenmap` (eigenmap.py) by Nyström's
+formula, `Barycentre` (barycentre.py) as the weighted mean of its nearest landmarks.
 
 A row costs O(r · features), for its distances to all r landmarks. Landmarks take
 8 · r · features bytes if dense. They are plain arrays, as in the reservoir's State, so a projection
@@ -99,7 +99,7 @@ Rule = Callable[[Rows, np.ndarray], np.ndarray]
 """Function of rows and their squared distances (rows, r) that returns places (rows, components)."""
 
 
-def placed(landmarks: Kept, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:
+def places_of_rows(landmarks: Kept, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:
     """Return the places (rows, components) of rows X.
 
     A row that equals a landmark gets the landmark's place, any other the place by `rule`. Raises

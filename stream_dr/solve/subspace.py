@@ -66,7 +66,7 @@ class Subspace(NamedTuple):
         return (small + small.T) / 2
 
 
-def start(columns: np.ndarray) -> Subspace:
+def start_basis(columns: np.ndarray) -> Subspace:
     """Return the empty basis whose first directions span `columns` (features, k).
 
     Directions that are rounding are dropped.
@@ -75,7 +75,7 @@ def start(columns: np.ndarray) -> Subspace:
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
 
 
-def advance(state: Subspace, product: np.ndarray) -> Subspace:
+def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
     """Return the basis extended by its directions.
 
     product: Cxx @ directions (features, r). Costs O(features · m · r).
@@ -97,7 +97,7 @@ def restart(state: Subspace, answer: np.ndarray) -> Subspace:
     return Subspace(basis, images, orthonormal(images, basis))
 
 
-def residual(state: Subspace, answer: np.ndarray) -> float:
+def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
     """Return the relative part of Cxx X that the basis lacks.
 
     That is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for an orthonormal X with the span of V @ answer, and

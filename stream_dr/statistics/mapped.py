@@ -16,7 +16,6 @@ from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH, WIDEST, same, within, wrong
 from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, other_width
 from stream_dr.feature_maps import canonical_spec, feature_map, whole_spec
-from stream_dr.feature_maps.columns import TableColumn
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
@@ -28,6 +27,7 @@ from stream_dr.feature_maps.table import (
     mapped_rows,
     table_parts,
 )
+from stream_dr.feature_maps.table_columns import TableColumn
 from stream_dr.feature_maps.widths import check_most_columns, diagonal_reason, most_columns
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout

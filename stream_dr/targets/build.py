@@ -9,7 +9,7 @@ from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 def build(y: Form, kind: str) -> Targets:
     """Return the Targets of a normalised y.
 
-    kind: kind that `kind_of` returned for y. Raises InvalidTargets for an invalid label or number.
+    kind: kind that `targets_kind` returned for y. Raises InvalidTargets for an invalid label or number.
     """
     if isinstance(y, list):
         return multilabel_targets(y)

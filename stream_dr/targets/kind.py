@@ -31,7 +31,7 @@ def wanted_kind(target: str, known: str | None) -> str | None:
     return known or (None if target == "auto" else target)
 
 
-def kind_of(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
+def targets_kind(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
     """Return the kind of a normalised y, the wanted one if y can be read so.
 
     kinds: kinds that the estimator can learn from. Raises InvalidTargets if y is of no kind. Raises

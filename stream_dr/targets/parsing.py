@@ -5,7 +5,7 @@ from typing import Any
 
 from stream_dr.errors import InvalidTargets
 from stream_dr.targets.build import build
-from stream_dr.targets.kind import check_kind, kind_of, wanted_kind
+from stream_dr.targets.kind import check_kind, targets_kind, wanted_kind
 from stream_dr.targets.normalise import normalise
 from stream_dr.targets.targets import Targets
 
@@ -34,7 +34,7 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
         targets = y
     else:
         form = normalise(y, one_label=kinds == ("class",) or wanted == "class", numeric=wanted == "continuous")
-        targets = build(form, kind_of(form, kinds, wanted))
+        targets = build(form, targets_kind(form, kinds, wanted))
 
     if targets.rows != rows:
         raise InvalidTargets(

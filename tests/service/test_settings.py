@@ -19,7 +19,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
 def test_the_documented_table_is_the_settings() -> None:
-    assert settings.table() in DOCUMENT.read_text()
+    assert settings.settings_table() in DOCUMENT.read_text()
 
 
 def test_every_setting_has_a_unit_and_a_meaning() -> None:

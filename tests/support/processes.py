@@ -12,8 +12,8 @@ from typing import Any
 
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed.cluster import cluster_runner
+from stream_dr.distributed.distributed_replay import replay_in_parts
 from stream_dr.distributed.part_store import PartStore
-from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import ShardWriter, open_dataset

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.rows import RESERVED, is_layout
-from stream_dr.arrow.targets import targets_from_arrow
+from stream_dr.arrow.target_columns import targets_from_arrow
 from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Ids, check_finite
 from stream_dr.rows.frames import as_matrix
-from stream_dr.rows.table_rows import is_text, raw_from_arrow
+from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 _PARTS = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
@@ -198,7 +198,7 @@ def _plain(kind: pa.DataType) -> bool:
 def ids_of(column: pa.Array, name: str) -> Ids:
     """A column of ids: integers as they are, everything else as text. Raises SchemaMismatch for a row without one."""
     _refuse_null(column, name)
-    if pa.types.is_integer(column.type) or is_text(column.type):
+    if pa.types.is_integer(column.type) or is_string_type(column.type):
         return column.to_pylist()
     return [str(v) for v in column.to_pylist()]
 

@@ -298,7 +298,7 @@ class ClosedForm(AdditiveEstimator):
         -----
         A pass takes O(entries · rank of XH) time and O(d k) memory.
         """
-        from stream_dr.estimators.fitting.refining import check_refinable, is_exact, refine
+        from stream_dr.estimators.fitting.refining import check_refinable, is_exact, run_all_passes
 
         self.check_parameters()
         fitted = self.fitted()
@@ -310,7 +310,7 @@ class ClosedForm(AdditiveEstimator):
             warnings.warn(f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2)
             return self
 
-        projection, self.refine_report_ = refine(
+        projection, self.refine_report_ = run_all_passes(
             self, state, source, tol, max_passes, fitted.names, resume, fitted.refined
         )
         fitted.refined = fitted.show(projection, partial(self.covariance_product, state))

@@ -19,7 +19,7 @@ from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_st
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.rows.block import Block
-from stream_dr.rows.kinds import DASK, Kind, kind_of
+from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.targets.parsing import parse_targets
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def project_collection(estimator: "Estimator", X: Collection) -> Collection:
     """
     _blocks("X", X)
     width = estimator.rank_
-    if kind_of(X) is Kind.DASK_ARRAY:
+    if rows_kind(X) is Kind.DASK_ARRAY:
         meta = np.empty((0, width))
         return X.map_blocks(_transform_block, estimator, dtype=meta.dtype, chunks=(X.chunks[0], (width,)), meta=meta)
     import pandas as pd
@@ -118,7 +118,7 @@ def _check_workers() -> None:
 
 def _blocks(name: str, collection: Collection) -> list[Delayed]:
     """Return the collection's blocks of rows, as Dask's delayed values."""
-    if kind_of(collection) not in DASK:
+    if rows_kind(collection) not in DASK:
         raise InvalidTargets(
             f"X is a Dask collection and {name} is a {type(collection).__name__}; give {name} as one, in blocks of "
             "the same rows."

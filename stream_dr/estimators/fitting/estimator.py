@@ -29,7 +29,7 @@ from stream_dr.estimators.fitting.fewer_components import warn_fewer_components,
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import StateType, takes_tables, warn_other_columns
-from stream_dr.estimators.fitting.named_columns import in_learned_order, parse_rows, refuse_empty_rows, refuse_width
+from stream_dr.estimators.fitting.named_columns import in_learned_order, numeric_block, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -38,7 +38,7 @@ from stream_dr.projection import LinearProjection, Projection
 from stream_dr.rows.batches import as_block, batches, split_targets
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import iter_tables
-from stream_dr.rows.kinds import DASK, Kind, kind_of
+from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.rows.raw_rows import default_names
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.label_codes import Label, label_array
@@ -212,7 +212,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         projection = self.projection()
         warn_fewer_components(self, projection.n_components)
-        if (kind := kind_of(X)) in DASK:
+        if (kind := rows_kind(X)) in DASK:
             return project_collection(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
         if kind is Kind.STREAM:
             return np.concatenate([self.project(projection, part, keep_dtype=True) for part in iter_tables(X)])
@@ -364,7 +364,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         self.check_parameters()
         rows = as_block(X, y, weights)
-        if kind_of(rows.X) in DASK:
+        if rows_kind(rows.X) in DASK:
             fitted = learn_collections(self, split_targets(rows))
         else:
             fitted = new_fitted_state(self)
@@ -379,7 +379,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
         fitted.check(self)
         rows = as_block(X, y, weights)
-        if (kind := kind_of(rows.X)) in DASK:
+        if (kind := rows_kind(rows.X)) in DASK:
             parts = copy(self)
             self.fitted_, parts.fitted_ = fitted, learn_collections(self, split_targets(rows))
             return self.merge(parts)
@@ -410,7 +410,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         from targets, refuse rows without any target.
         """
         accumulator, by_name = fitted.accumulator, self.columns_by_name()
-        block = parse_rows(rows, by_name, takes_tables(self))
+        block = numeric_block(rows, by_name, takes_tables(self))
         if refuse_empty:
             refuse_empty_rows(block.X)
 
@@ -453,7 +453,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         float32 rows give float32.
         """
         by_name, learned = self.columns_by_name(), self.n_features_in_
-        block = parse_rows(as_block(X), by_name, takes_tables(self))
+        block = numeric_block(as_block(X), by_name, takes_tables(self))
         if not by_name:
             rows, _ = in_learned_order(self.fitted().names, block.names, block.X, type(self).__name__)
             block = block if rows is block.X else block._replace(X=rows)

@@ -17,7 +17,7 @@ from stream_dr.solve.orientation import Product, oriented
 from stream_dr.statistics.protocol import Accumulator, State
 
 
-class Learner(Protocol):
+class AccumulatingEstimator(Protocol):
     """An estimator or classifier that learns into an accumulator."""
 
     fixed: ClassVar[tuple[str, ...]]
@@ -82,7 +82,7 @@ class FittedState:
         self.projection = solved.prepared() if isinstance(solved, Linear) else solved
         return self.projection
 
-    def copy(self, estimator: Learner) -> "FittedState":
+    def copy(self, estimator: AccumulatingEstimator) -> "FittedState":
         """Return a fitted state that continues from here, while this one stays as it is.
 
         Copies the state.
@@ -92,7 +92,7 @@ class FittedState:
         copied.warned_n_components = self.warned_n_components
         return copied
 
-    def check(self, estimator: Learner) -> None:
+    def check(self, estimator: AccumulatingEstimator) -> None:
         """Raise InvalidParameter if the estimator's parameters have changed.
 
         Only parameters that the accumulator was made with count.
@@ -111,7 +111,7 @@ class FittedState:
 
 
 def new_fitted_state(
-    estimator: Learner, state: State | None = None, names: tuple[str, ...] | None = None
+    estimator: AccumulatingEstimator, state: State | None = None, names: tuple[str, ...] | None = None
 ) -> FittedState:
     """Return a FittedState for an estimator and its current parameters.
 

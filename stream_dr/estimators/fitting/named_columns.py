@@ -11,11 +11,11 @@ import numpy as np
 from stream_dr.errors import EmptyInput, WidthMismatch, did_you_mean
 from stream_dr.feature_maps.hashing import named_rows
 from stream_dr.rows.block import Block
-from stream_dr.rows.kinds import Kind, kind_of
+from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
 
 
-def parse_rows(block: Block, by_name: bool, table: bool) -> Block:
+def numeric_block(block: Block, by_name: bool, table: bool) -> Block:
     """Return the block with rows of any kind as numbers.
 
     Column names are those of the rows, unless the block states some.
@@ -29,7 +29,7 @@ def parse_rows(block: Block, by_name: bool, table: bool) -> Block:
         X = raw_rows(block.X, block.names)
         return block._replace(X=X, names=X.names, checked=True)
 
-    if by_name and kind_of(block.X) is Kind.DICTS:
+    if by_name and rows_kind(block.X) is Kind.DICTS:
         matrix, names = named_rows(block.X)
         return block._replace(X=as_rows(matrix)[0], names=names, checked=True)
 

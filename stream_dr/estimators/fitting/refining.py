@@ -199,7 +199,7 @@ def refine_steps(
             return
 
 
-def refine(
+def run_all_passes(
     estimator: "ClosedForm",
     state: State,
     source: RefineSource,

@@ -27,7 +27,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
-    from stream_dr.estimators.fitting.two_stage import TwoStage
+    from stream_dr.estimators.fitting.two_stage_method import TwoStage
 
 BASIS_BYTES = 400_000_000
 """Bytes of a basis and its images above which they are cut down to their answer.
@@ -67,17 +67,17 @@ class FirstStage:
             return np.zeros_like(xh)
 
         self._directions(capture)
-        return cg.start(seen[-1], 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
+        return cg.start_solve(seen[-1], 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
 
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
         """Return the solve after one step of conjugate gradient."""
         share, ridge = self._estimator.ridge(self._moments)
-        return cg.advance(solve, share * product + ridge * solve.directions)
+        return cg.solve_step(solve, share * product + ridge * solve.directions)
 
     def answer(self, solve: cg.BlockSolve) -> Solved:
         """Return the method's second stage on W1 so far."""
         loadings, eigenvalues = self._directions(lambda xh: cg.solution(solve))
-        return loadings, eigenvalues, cg.residual(solve)
+        return loadings, eigenvalues, cg.solve_residual(solve)
 
     def _directions(self, first_stage: Callable[[np.ndarray], np.ndarray]) -> "Directions":
         return self._estimator.directions(self._moments._replace(first_stage=first_stage), self._state)
@@ -119,14 +119,14 @@ class OnSubspace:
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
-        return subspace.start(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
+        return subspace.start_basis(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
 
     def take(self, solve: subspace.Subspace, product: np.ndarray) -> subspace.Subspace:
         """Return the basis grown by one block.
 
         If it has become too large, it is cut down to its answer first.
         """
-        grown = subspace.advance(solve, product)
+        grown = subspace.extend_basis(solve, product)
 
         block = max(1, grown.directions.shape[1])
         most = max(4 * block, BASIS_BYTES // (16 * len(grown.basis)))
@@ -143,7 +143,7 @@ class OnSubspace:
             self._refuse_all()
         small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
         self.along = np.einsum("ij,ij->j", small, solve.scatter @ small)
-        return solve.basis @ small, eigenvalues, subspace.residual(solve, small)
+        return solve.basis @ small, eigenvalues, subspace.subspace_residual(solve, small)
 
     def _small(self, solve: subspace.Subspace, count: int) -> "Directions":
         """Return the method's directions in the basis' coordinates."""

@@ -28,8 +28,8 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
-from stream_dr.solve.laplacian_eigenmaps import Eigenmap
-from stream_dr.solve.lle import Barycentre
+from stream_dr.solve.barycentre import Barycentre
+from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 

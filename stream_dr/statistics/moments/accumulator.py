@@ -1,7 +1,7 @@
 """MomentAccumulator: one pass over rows, dense or sparse, into the additive MomentState [mathematics
 §1].
 
-Everything is checked first (plan.py) and written afterwards, so a refused batch leaves no trace.
+Everything is checked first (batch_plan.py) and written afterwards, so a refused batch leaves no trace.
 Rows without targets are skipped and counted if targets are needed. A row with an empty set of
 labels counts in N, mean and scatter but in no cross sum.
 
@@ -14,13 +14,13 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block, Rows
+from stream_dr.statistics.moments.batch_plan import BatchPlan, plan_batch
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, chunk_rows
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
 from stream_dr.statistics.moments.clock import aged, clock_weights, span, tick
 from stream_dr.statistics.moments.encoding import Encoding, check_encoding, encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
-from stream_dr.statistics.moments.plan import Plan, plan
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
@@ -80,7 +80,7 @@ class MomentAccumulator(AccumulatorBase):
         Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, TargetKindMismatch,
         InvalidTargets, InvalidWeights or LimitExceeded (label sets).
         """
-        batch = plan(self, self._codes, block)
+        batch = plan_batch(self, self._codes, block)
         if batch.rows:
             ids, new = self._plan_sets(batch)
             self._begin(batch, new)
@@ -102,7 +102,7 @@ class MomentAccumulator(AccumulatorBase):
         now. Without the newest rows (age 0) or the oldest the state is as if they had never come.
         Without rows from between, the older ones stay as old as they were.
         """
-        batch = plan(self, self._codes, block)
+        batch = plan_batch(self, self._codes, block)
         weights = aged(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
@@ -187,13 +187,13 @@ class MomentAccumulator(AccumulatorBase):
         self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
-    def _plan_sets(self, batch: Plan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
+    def _plan_sets(self, batch: BatchPlan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
         """Return each row's label set, and the sets that are new. May refuse, writes nothing."""
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
         return self._sets.plan(batch.encoded, batch.rows, batch.width, batch.dense)
 
-    def _learn_plan(self, batch: Plan) -> None:
+    def _learn_plan(self, batch: BatchPlan) -> None:
         """Learn a batch that another accumulator of the same spec has checked. Self is empty."""
         ids, new = self._plan_sets(batch)
         if batch.rows:
@@ -201,7 +201,7 @@ class MomentAccumulator(AccumulatorBase):
             self._learn(batch, ids, 0, batch.rows)
         self.rows, self.rows_skipped = batch.rows, batch.skipped
 
-    def _begin(self, batch: Plan, new_sets: dict[tuple[int, ...], int]) -> None:
+    def _begin(self, batch: BatchPlan, new_sets: dict[tuple[int, ...], int]) -> None:
         """Apply what the batch decides, and make room for its features, labels and label sets."""
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
@@ -218,7 +218,7 @@ class MomentAccumulator(AccumulatorBase):
         if self._sets is not None:
             self._sets.begin(new_sets, self.n_features, self.dense)
 
-    def _begin_features(self, batch: Plan) -> None:
+    def _begin_features(self, batch: BatchPlan) -> None:
         exact = self.scatter == "exact"
         if self._features is None and batch.sparse and not exact:
             self._features = SparseSums(self.n_features, np.zeros(self.columns))
@@ -239,7 +239,7 @@ class MomentAccumulator(AccumulatorBase):
         self._weight *= factor
         self._largest = self._largest.scaled(factor)
 
-    def _learn(self, batch: Plan, ids: np.ndarray | None, start: int, stop: int) -> None:
+    def _learn(self, batch: BatchPlan, ids: np.ndarray | None, start: int, stop: int) -> None:
         """Learn rows start:stop, at most span(decay) of them."""
         self._scale = tick(self._scale, self.decay, stop - start, self._renormalise)
         weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
@@ -253,7 +253,7 @@ class MomentAccumulator(AccumulatorBase):
                 self._sets.add(X, w, ids[at:end])
         self._clock += stop - start
 
-    def _learn_rows(self, X: Rows, w: np.ndarray, batch: Plan, start: int, stop: int) -> None:
+    def _learn_rows(self, X: Rows, w: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
         """Learn rows X (rows, ≤ d) of stored weights w.
 
         They are rows start:stop of the batch.

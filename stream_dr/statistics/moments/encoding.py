@@ -92,7 +92,7 @@ def check_encoding(encoding: Encoding) -> None:
         raise InvalidParameter(f"encoding={encoding!r}; it must be one of {', '.join(ENCODINGS)} or a Fourier.")
 
 
-def check_kind(encoding: Encoding, kind: str) -> None:
+def check_encoding_kind(encoding: Encoding, kind: str) -> None:
     """Raise TargetKindMismatch if targets of this kind have no such encoding."""
     if encoding == "zhou" and kind == "continuous":
         raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")

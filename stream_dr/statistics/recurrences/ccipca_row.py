@@ -5,13 +5,13 @@ alone: the residual carries its products with all current vectors (`residual`, f
 columns (second half) and in x (`share`).
 
 Why this way: every quantity of the recurrence is a few scalars a component once the Gram matrix of the current vectors is
-stored, so nothing has the length of a block or of the features; the formulas are in ccipca.py.
+stored, so nothing has the length of a block or of the features; the formulas are in ccipca_state.py.
 """
 
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.coefficients import RESOLVED, TINY, mirror, multiply, start
+from stream_dr.statistics.recurrences.coefficients import RESOLVED, TINY, mirror, multiply, start_component
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
@@ -69,7 +69,7 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
         share -= c * in_x
     if live < p and not ended and remaining > 1e-10 * first and first > TINY * raw and remaining > noise:
         smallest = min(smallest, remaining)
-        start(table, residual, weights, live, remaining, share, unit)
+        start_component(table, residual, weights, live, remaining, share, unit)
         mirror(table, live, live, p, centred)
         live += 1
     if centred:

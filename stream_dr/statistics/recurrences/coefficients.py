@@ -54,7 +54,7 @@ def mirror(table, i, live, p, means):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST, inline="always")
-def start(table, residual, weights, i, length, share, unit):  # type: ignore[no-untyped-def]
+def start_component(table, residual, weights, i, length, share, unit):  # type: ignore[no-untyped-def]
     """Component i, not live yet and so with an empty column of D, takes the residual as it is (in the rows' own unit)."""
     size = weights.shape[0]
     in_x = share

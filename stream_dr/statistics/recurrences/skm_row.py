@@ -5,8 +5,10 @@ its products with all current vectors, its coefficients in D's columns and its s
 with each other.
 
 Why this way: every quantity of the recurrence is a few scalars a component once the Gram matrix of the current vectors is
-stored, so nothing has the length of a block or of the features; the formulas are in skm.py. The zeros of the triangular M
-are not skipped, as CCIPCA's loop skips them: here c + 1 vectors are moved a component, and whole rows, which the compiler
+stored, so nothing has the length of a block or of the features; the formulas are in skm_state.py.
+
+The zeros of the triangular M are not skipped, as CCIPCA's loop skips them: here c + 1 vectors are moved a component,
+and whole rows, which the compiler
 vectorises, are as fast at p = 10 and faster at p = 50 (0.56 of the two sparse products against 0.49; python
 benchmarks/recurrences.py text).
 """
@@ -14,7 +16,7 @@ benchmarks/recurrences.py text).
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.coefficients import RESOLVED, mirror, multiply, start
+from stream_dr.statistics.recurrences.coefficients import RESOLVED, mirror, multiply, start_component
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
@@ -72,7 +74,7 @@ def skm_row(  # type: ignore[no-untyped-def]
     remaining = inner[0, 0]
     if live < p and not ended and remaining > 1e-10 * first and remaining > RESOLVED * squared * worst:
         smallest = min(smallest, remaining)
-        start(table, working[0], weights, live, remaining, shares[0], unit)
+        start_component(table, working[0], weights, live, remaining, shares[0], unit)
         mirror(table, live, live, p, c)
         live += 1
     weights[p + label] = 1.0

@@ -10,7 +10,7 @@ from stream_dr import errors
 from stream_dr.directory import directory as directory_module
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
-from stream_dr.models.entry import Failure
+from stream_dr.models.entry import ModelFailure
 from stream_dr.models.snapshot import snapshot, snapshot_files, snapshot_folder
 from stream_dr.running.advance import backfill
 from stream_dr.running.running import Running, RunSettings
@@ -137,9 +137,9 @@ def test_a_model_that_has_failed_for_good_holds_nothing_back(tmp_path: Path) -> 
         up(directory, "good")
         kept(directory, "good")
         assert directory.retention.first_needed() == 0
-        directory.model("bad").failure = Failure(3, "invalid_rows", "for the test")
+        directory.model("bad").failure = ModelFailure(3, "invalid_rows", "for the test")
         assert directory.retention.first_needed() == 30
-        directory.model("bad").failure = Failure(3, "source_missing", "for the test")
+        directory.model("bad").failure = ModelFailure(3, "source_missing", "for the test")
         assert directory.retention.first_needed() == 0
 
 

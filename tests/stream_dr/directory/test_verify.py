@@ -15,7 +15,7 @@ from stream_dr import errors
 from stream_dr.directory.inspect import inspect
 from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.verify import verify
-from stream_dr.models.entry import Failure
+from stream_dr.models.entry import ModelFailure
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.running.advance import backfill
 from stream_dr.running.replay import ReplaySettings, replay
@@ -96,7 +96,7 @@ def test_a_damaged_reference_is_named_and_the_rest_still_checked(filled: Path) -
 def test_every_flipped_byte_of_the_model_table_is_found_or_changes_nothing(filled: Path) -> None:
     path = filled / "d" / "models.db"
     table = ModelTable(path)
-    table.set_failure(2, Failure(3, "singular", "why"))
+    table.set_failure(2, ModelFailure(3, "singular", "why"))
     table.begin_replay("data", 2)
     reading = ModelTable(path, writable=False)
 

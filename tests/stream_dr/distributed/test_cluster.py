@@ -20,11 +20,11 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed.cluster import cluster_runner
+from stream_dr.distributed.distributed_refine import refine_on
+from stream_dr.distributed.distributed_replay import replay_in_parts
 from stream_dr.distributed.evaluate import Evaluation, evaluate_on
 from stream_dr.distributed.local import thread_runner
 from stream_dr.distributed.part_store import PartStore
-from stream_dr.distributed.refine import refine_on
-from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, evaluate
 from stream_dr.models.entry import Spec

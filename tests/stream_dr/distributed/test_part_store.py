@@ -8,11 +8,11 @@ import pytest
 
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed import local
-from stream_dr.distributed import plan as planning
+from stream_dr.distributed import task_plan as planning
+from stream_dr.distributed.distributed_replay import replay_in_parts
 from stream_dr.distributed.local import thread_runner
 from stream_dr.distributed.part_store import PartStore
 from stream_dr.distributed.parts import PartialResult, learn, outline
-from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.errors import DamagedFile
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.rows.block import Block

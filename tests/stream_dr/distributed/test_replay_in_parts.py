@@ -9,9 +9,9 @@ import pytest
 from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.verify import verify
-from stream_dr.distributed import plan as planning
+from stream_dr.distributed import task_plan as planning
+from stream_dr.distributed.distributed_replay import replay_in_parts
 from stream_dr.distributed.local import thread_runner
-from stream_dr.distributed.replay import replay_in_parts
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay

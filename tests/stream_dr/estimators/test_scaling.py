@@ -21,7 +21,7 @@ from stream_dr import CCA, CCIPCA, ESTIMATORS, HSL, LDA, OPLS, SKM, SRP, Increme
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.reservoir_method import ReservoirMethod
-from stream_dr.estimators.fitting.two_stage import TwoStage
+from stream_dr.estimators.fitting.two_stage_method import TwoStage
 from stream_dr.models.snapshot_file import read_file, write_file
 from stream_dr.solve.orientation import alignment
 from tests.naive import two_stage as naive

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import stream_dr
 from stream_dr.rows.block import Block
-from stream_dr.rows.kinds import Kind, kind_of
+from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import raw_of
 from stream_dr.rows.table_rows import raw_rows
@@ -75,7 +75,7 @@ OTHER_ROWS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_of_one_kind(form):
     made, kind = FORMS[form]
-    assert kind_of(made()) is kind
+    assert rows_kind(made()) is kind
 
 
 def test_every_kind_has_a_form():

@@ -9,11 +9,11 @@ from stream_dr.statistics.protocol import pack, unpack
 
 def solve(A, B, steps=200, noise=cg._NOISE):
     """The solve carried on until nothing is left, or `steps`."""
-    state = cg.start(B, noise)
+    state = cg.start_solve(B, noise)
     for _ in range(steps):
         if state.directions.shape[1] == 0:
             break
-        state = cg.advance(state, A @ state.directions)
+        state = cg.solve_step(state, A @ state.directions)
     return state
 
 
@@ -46,7 +46,7 @@ def test_equal_zero_and_dependent_columns():
     A = spectrum(rng, np.linspace(1, 9, 20))
     one = rng.standard_normal((20, 2))
     B = np.column_stack([one, one, one @ [1.0, -1.0], np.zeros(20)])
-    state = cg.start(B)
+    state = cg.start_solve(B)
     assert state.directions.shape == (20, 2)
     np.testing.assert_allclose(cg.solution(solve(A, B)), np.linalg.solve(A, B), atol=1e-12)
 
@@ -57,15 +57,15 @@ def test_exact_convergence_ends_the_solve():
     state = solve(A, B)
     assert state.steps == 1
     assert state.directions.shape[1] == 0
-    assert cg.residual(state) == 0.0
+    assert cg.solve_residual(state) == 0.0
     np.testing.assert_allclose(cg.solution(state), B / 2)
-    assert cg.advance(state, np.zeros((3, 0))) is state
+    assert cg.solve_step(state, np.zeros((3, 0))) is state
 
 
 def test_nothing_to_solve():
-    state = cg.start(np.zeros((4, 3)))
+    state = cg.start_solve(np.zeros((4, 3)))
     assert state.directions.shape == (4, 0)
-    assert cg.residual(state) == 0.0
+    assert cg.solve_residual(state) == 0.0
     np.testing.assert_array_equal(cg.solution(state), np.zeros((4, 3)))
 
 
@@ -86,7 +86,7 @@ def test_a_state_goes_on_after_pack_and_unpack():
     half = solve(A, B, steps=3)
     half = unpack(cg.BlockSolve, *pack(half))
     for _ in range(3):
-        half = cg.advance(half, A @ half.directions)
+        half = cg.solve_step(half, A @ half.directions)
     np.testing.assert_array_equal(cg.solution(half), cg.solution(straight))
 
 
@@ -95,7 +95,7 @@ def test_residual_is_that_of_the_solution():
     A, B = spectrum(rng, np.geomspace(1e-3, 1, 40)), rng.standard_normal((40, 3))
     state = solve(A, B, steps=5)
     true = np.linalg.norm(B - A @ cg.solution(state)) / np.linalg.norm(B)
-    assert cg.residual(state) == pytest.approx(true, rel=1e-9)
+    assert cg.solve_residual(state) == pytest.approx(true, rel=1e-9)
 
 
 def test_second_stage_solves_the_eigenproblem():

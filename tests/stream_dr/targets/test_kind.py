@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.targets.kind import check_kind, kind_of, wanted_kind
+from stream_dr.targets.kind import check_kind, targets_kind, wanted_kind
 from stream_dr.targets.targets import KINDS
 
 LABELS = np.array(["a", None], dtype=object)
@@ -35,12 +35,12 @@ def test_an_earlier_batch_or_the_caller_decides(target, known, wanted):
     ],
 )
 def test_the_form_says_the_kind(y, kinds, kind):
-    assert kind_of(y, kinds, None) == kind
+    assert targets_kind(y, kinds, None) == kind
 
 
 @pytest.mark.parametrize("y", [np.eye(2), np.array([1, 2]), WHOLE, MEASURED])
 def test_numbers_are_continuous_where_those_are_wanted(y):
-    assert kind_of(y, KINDS, "continuous") == "continuous"
+    assert targets_kind(y, KINDS, "continuous") == "continuous"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_numbers_are_continuous_where_those_are_wanted(y):
 )
 def test_what_cannot_be_of_the_wanted_kind_is_refused(y, wanted, error, message):
     with pytest.raises(error, match=message):
-        kind_of(y, KINDS, wanted)
+        targets_kind(y, KINDS, wanted)
 
 
 @pytest.mark.parametrize(

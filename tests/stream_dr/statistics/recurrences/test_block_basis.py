@@ -12,8 +12,8 @@ from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.statistics.recurrences.basis_state import unit_columns
 from stream_dr.statistics.recurrences.block_basis import BlockBasis, basis_bytes
-from stream_dr.statistics.recurrences.ccipca import CCIPCAAccumulator, CCIPCAState
-from stream_dr.statistics.recurrences.skm import SKMAccumulator, SKMState
+from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
+from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 from stream_dr.targets.targets import class_targets
 from tests.naive import recurrences
 

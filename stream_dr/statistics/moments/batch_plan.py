@@ -1,4 +1,4 @@
-"""plan: every check of a batch, and its effect, before MomentAccumulator writes anything.
+"""Batch plan: every check of a batch, and its effect, before MomentAccumulator writes anything.
 
 An error leaves the accumulator unchanged because nothing has been written yet, not because it was
 undone. Costs O(labels) for the targets, and one look at every value unless the block says that it
@@ -12,13 +12,13 @@ import numpy as np
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_rows, row_weights
-from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_kind, encode
+from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, labelled_rows
 
 
-class Learner(Protocol):
-    """The accumulator, as far as a plan reads it."""
+class PlannedAccumulator(Protocol):
+    """The accumulator, as far as a batch plan reads it."""
 
     encoding: Encoding
     scatter: str
@@ -39,7 +39,7 @@ class Learner(Protocol):
         ...
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """A batch that may be learned, and the accumulator's properties after it.
 
     Attributes
@@ -78,7 +78,7 @@ class Plan(NamedTuple):
         return not isinstance(self.X, np.ndarray)
 
 
-def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
+def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Block) -> BatchPlan:
     """Return the plan of a batch.
 
     codes: the learner's vocabulary, label → column. Raises NotFinite, WidthMismatch,
@@ -111,7 +111,7 @@ def plan(learner: Learner, codes: dict[Label, int], block: Block) -> Plan:
         columns = len(labels) if encoded.values is None else encoded.values.shape[1]
 
     dense = learner.dense or not block.sparse
-    return Plan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels)
+    return BatchPlan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels)
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
@@ -130,7 +130,7 @@ def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -
     return (labels + tuple(new) if new else labels), column
 
 
-def _check_width(learner: Learner, block: Block) -> None:
+def _check_width(learner: PlannedAccumulator, block: Block) -> None:
     features = block.features
     if learner.n_features and not block.sparse and features != learner.n_features:
         raise WidthMismatch(
@@ -153,7 +153,7 @@ def _check_width(learner: Learner, block: Block) -> None:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")
 
 
-def _check_targets(learner: Learner, y: Any, rows: int) -> None:
+def _check_targets(learner: PlannedAccumulator, y: Any, rows: int) -> None:
     if y is None:
         return
     if y.rows != rows:
@@ -164,7 +164,7 @@ def _check_targets(learner: Learner, y: Any, rows: int) -> None:
             f"Pass {learner.target_kind} targets or start a new model."
         )
 
-    check_kind(learner.encoding, y.kind)
+    check_encoding_kind(learner.encoding, y.kind)
     if learner.one_label and y.kind != "class":
         raise TargetKindMismatch(
             f"{y.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."

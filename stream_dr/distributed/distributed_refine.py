@@ -17,7 +17,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, uri_of
 from stream_dr.distributed.cluster import STATES_HELD, check_workers, connected, gathered, submit
-from stream_dr.distributed.plan import Task, tasks_of
+from stream_dr.distributed.task_plan import Task, tasks_of
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.replayed import Replayed, Sums, unmapped

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from stream_dr.checks import MOST_ROWS, WIDEST, one_of, shaped, within, wrong
 from stream_dr.errors import CannotMerge, CannotUnlearn
 from stream_dr.feature_maps.words import Words, counted, weighted
-from stream_dr.rows.raw_rows import RawColumn, convert, missing_column
+from stream_dr.rows.raw_rows import RawColumn, convert_column, missing_column
 
 LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns that are not encoded."""
@@ -189,7 +189,7 @@ def with_values(
     ), width
 
 
-def entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
+def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
     """Return the encoding of a batch's values, which are of the column's own kind."""
     missing = values.missing
     at = np.flatnonzero(missing) if column.missing >= 0 else np.zeros(0, dtype=np.int64)
@@ -257,7 +257,7 @@ def read_as(column: TableColumn, values: RawColumn | None, rows: int) -> RawColu
     values: None for a batch without this column, whose values are all missing. Raises SchemaMismatch naming column and row.
     """
     family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
-    read = missing_column(family, rows) if values is None else convert(column.name, values, family)
+    read = missing_column(family, rows) if values is None else convert_column(column.name, values, family)
     return RawColumn("number", (read.values - _EPOCH) / _YEAR) if family == "date" else read
 
 

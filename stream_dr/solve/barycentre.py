@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 from stream_dr.checks import at_least, finite, matrix, one_of, shaped, within
 from stream_dr.projection import SOLUTIONS
 from stream_dr.rows.block import Rows
-from stream_dr.solve.landmarks import Kept, of_variance_1, placed, to_landmarks
+from stream_dr.solve.landmarks import Kept, of_variance_1, places_of_rows, to_landmarks
 from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest_landmarks
 from stream_dr.solve.spectral import EPS, with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
@@ -88,7 +88,7 @@ class Barycentre(NamedTuple):
 
         Raises WidthMismatch.
         """
-        return placed(self.landmarks, self.places, X, self.mean_of_neighbours)
+        return places_of_rows(self.landmarks, self.places, X, self.mean_of_neighbours)
 
     def mean_of_neighbours(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
         """Return the barycentric mean of the places of each row's nearest landmarks.

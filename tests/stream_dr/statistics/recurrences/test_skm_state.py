@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from stream_dr import errors
 from stream_dr.estimators.iskm import IncrementalSKM
 from stream_dr.rows.block import Block
-from stream_dr.statistics.recurrences.skm import SKMAccumulator
+from stream_dr.statistics.recurrences.skm_state import SKMAccumulator
 from stream_dr.targets.targets import class_targets, multilabel_targets
 from tests.naive import recurrences
 from tests.support.pairwise import pairwise

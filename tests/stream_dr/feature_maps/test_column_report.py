@@ -8,7 +8,7 @@ import pytest
 
 from stream_dr import describe_table
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFinite, SchemaMismatch
-from stream_dr.feature_maps.report import describe
+from stream_dr.feature_maps.column_report import describe
 from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow
 
 ROWS = 60

@@ -16,7 +16,7 @@ from stream_dr.directory.admit import admit_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.distributed.part_store import PartStore, PlanRunner
-from stream_dr.distributed.plan import Plan, Recurrence, Task, tasks_of
+from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, tasks_of
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.models.model import Model
@@ -66,7 +66,7 @@ class _PartedReplay:
 
         merging = [m for m in self._models if merges_parts(m.estimator)]
         others = [m for m in self._models if not merges_parts(m.estimator)]
-        plan = Plan(
+        plan = TaskPlan(
             self._tasks(missing, merging),
             tuple(m.spec for m in merging),
             tuple(Recurrence(m.spec, m.accumulator.freeze() if m.rows else None) for m in others),

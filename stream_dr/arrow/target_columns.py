@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.rows.block import LARGEST
-from stream_dr.rows.table_rows import is_text, numbers_of
+from stream_dr.rows.table_rows import is_string_type, numbers_of
 from stream_dr.targets.label_codes import Label, by_appearance, distinct_within
 from stream_dr.targets.targets import Targets
 
@@ -194,7 +194,7 @@ def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, .
 
 
 def _is_label(kind: pa.DataType) -> bool:
-    return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+    return bool(is_string_type(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _row_bounds(column: pa.Array) -> np.ndarray:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.errors import StreamDRError, did_you_mean
-from stream_dr.feature_maps.columns import LEFT_OUT, TableColumn, read_as, with_kind, with_values
 from stream_dr.feature_maps.table import Table, Text
+from stream_dr.feature_maps.table_columns import LEFT_OUT, TableColumn, read_as, with_kind, with_values
 from stream_dr.feature_maps.taken_for import InferredKind, taken_for
 from stream_dr.feature_maps.widths import diagonal_reason, words_of
 from stream_dr.rows.raw_rows import RawColumn, RawRows

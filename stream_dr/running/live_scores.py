@@ -1,4 +1,4 @@
-"""test_then_train: how well the models of a stream predict rows that they have not learned yet.
+"""Live scores: how well the models of a stream predict rows that they have not learned yet.
 
 Before an event is learned, some of its rows with a target are projected as each model has
 published. A row is predicted to have the label of the nearest class mean. Where targets are

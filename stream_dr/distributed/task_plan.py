@@ -1,4 +1,4 @@
-"""Plan: which batches are learned together, and in which order the results are merged.
+"""Task plan: which batches are learned together, and in which order the results are merged.
 
 A task is a run of consecutive batches. It has at least 50,000 rows, and at least four times as
 many bytes of rows as the states have, since otherwise merging would cost more than learning.
@@ -59,7 +59,7 @@ class Recurrence(NamedTuple):
     state: State | None
 
 
-class Plan(NamedTuple):
+class TaskPlan(NamedTuple):
     """Tasks, and the models that learn them.
 
     Attributes

@@ -20,7 +20,7 @@ from stream_dr.checks import WIDEST, at_least, finite, matrix, one_of, shaped, w
 from stream_dr.projection import SOLUTIONS
 from stream_dr.rows.block import Rows
 from stream_dr.solve.graph import Graph
-from stream_dr.solve.landmarks import Kept, of_variance_1, placed, to_landmarks
+from stream_dr.solve.landmarks import Kept, of_variance_1, places_of_rows, to_landmarks
 from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
 
@@ -102,7 +102,7 @@ class Eigenmap(NamedTuple):
 
         Raises WidthMismatch.
         """
-        return placed(self.landmarks, self.places, X, self.nystrom)
+        return places_of_rows(self.landmarks, self.places, X, self.nystrom)
 
     def nystrom(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
         """Return the places (rows, components) of rows by Nyström's formula.

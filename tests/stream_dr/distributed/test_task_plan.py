@@ -1,12 +1,12 @@
-"""Plan: whole consecutive batches, tasks of at least so much, a tree of fixed shape, keys that say what is computed."""
+"""Task plan: whole consecutive batches, tasks of at least so much, a tree of fixed shape, keys that say what is computed."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed import plan as planning
-from stream_dr.distributed.plan import Plan, tasks_of
+from stream_dr.distributed import task_plan as planning
+from stream_dr.distributed.task_plan import TaskPlan, tasks_of
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits, Schema
 
@@ -15,9 +15,9 @@ def batches(*rows: int, sha256: str = "a" * 64) -> list[Reference]:
     return [Reference("file:///s.arrow", sha256, i, 1, n) for i, n in enumerate(rows)]
 
 
-def plan(tasks: int, sha256: str = "a" * 64, **params: float) -> Plan:
+def plan(tasks: int, sha256: str = "a" * 64, **params: float) -> TaskPlan:
     references = batches(*[60_000] * tasks, sha256=sha256)
-    return Plan(tasks_of(references, [1.0] * tasks, 0), (Spec("lda", params),), (), Schema(), Limits())
+    return TaskPlan(tasks_of(references, [1.0] * tasks, 0), (Spec("lda", params),), (), Schema(), Limits())
 
 
 @settings(derandomize=True)
@@ -64,5 +64,5 @@ def test_a_key_says_what_is_computed_and_not_where_from() -> None:
 
 
 @pytest.mark.parametrize("other", [plan(5, sha256="b" * 64), plan(5, gamma=1.0)])
-def test_another_shard_or_spec_is_another_key(other: Plan) -> None:
+def test_another_shard_or_spec_is_another_key(other: TaskPlan) -> None:
     assert not {plan(5).key(n) for n in plan(5).nodes()} & {other.key(n) for n in other.nodes()}
