@@ -16,8 +16,8 @@ from typing import cast
 import numpy as np
 
 from stream_dr.projection import Mapped, Orientable, Projection, linear_part
-from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.solve.barycentre import Barycentre
+from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.solve.spectral import largest_entries
 
 Product = Callable[[np.ndarray], np.ndarray]
