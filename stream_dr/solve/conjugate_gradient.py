@@ -34,7 +34,7 @@ from stream_dr.statistics.protocol import nested_state
 RANK_CUT = 1e-10
 """Singular values of the right-hand sides, and eigenvalues, below this part of the largest are dropped."""
 
-_NOISE = 1e-14
+NOISE = 1e-14
 """Directions whose residual is below this part of ‖B‖ carry rounding only, unless a larger part is stated."""
 
 
@@ -71,7 +71,7 @@ class BlockSolve(NamedTuple):
     coefficients: np.ndarray
     expand: np.ndarray
     size: float
-    noise: float = _NOISE
+    noise: float = NOISE
     largest: float = 0.0
     steps: int = 0
     guessing: bool = False
@@ -90,7 +90,7 @@ class BlockSolve(NamedTuple):
         at_least(self, 0.0, "size", "noise", "largest", "steps")
 
 
-def start_solve(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = None) -> BlockSolve:
+def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
     """Return the solve of A W = right, from W = 0, with `right` compressed to its rank.
 
     Costs O(features · k²). If `right` is zero or has no columns, the solve has ended already.
@@ -115,7 +115,7 @@ def start_solve(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | No
         coefficients=np.diag(values[:rank]),
         expand=np.ascontiguousarray(expand[:rank]),
         size=float(np.linalg.norm(values[:rank])),
-        noise=max(noise, _NOISE),
+        noise=max(noise, NOISE),
         guessing=guessing,
     )
 
