@@ -82,7 +82,10 @@ class BasisState(NamedTuple):
         return self.columns @ self.mixing[: self.live].T / self.unit**2
 
     def means(self) -> np.ndarray:
-        """Return the means as columns (features, c). A mean without rows is zero (plus the shift)."""
+        """Return the means as columns (features, c).
+
+        A mean without rows is zero, or the shift of dense rows.
+        """
         p = self.mixing.shape[0]
         means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
