@@ -1,8 +1,8 @@
 """Locally linear embedding: every row is the same mean of its neighbours as in the rows.
 
-W holds barycentric weights of each row in its k nearest others, rows summing to 1 [GLPLS eq. 2.31].
-The places are the smallest eigenvectors of (I − W)ᵀ(I − W) [eq. 2.34], of unit length. As many zero
-eigenvectors as the neighbour graph has parts are skipped.
+W holds barycentric weights of each row in its k nearest others, rows summing to 1 [GLPLS eq.
+2.31]. The places are the smallest eigenvectors of (I − W)ᵀ(I − W) [eq. 2.34], of unit length. As
+many zero eigenvectors as the neighbour graph has parts are skipped.
 
 Weights cost O(r k² features + r k³), for some rows at a time in 32 MB, or the memory of one row's
 neighbours. Places cost O(r³), dense. Applying costs O(r · features + k² features + k³) a row.
@@ -124,8 +124,8 @@ def locally_linear(rows: Rows, n_components: int, n_neighbors: int, reg: float, 
 def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | None = None) -> sp.csr_matrix:
     """Return W (r, r) CSR, the barycentric weights of each row in its nearest others.
 
-    n_neighbors: maximum number of others. codes: (r,) classes, or None. With classes, only others of
-    a row's own class count. A row without any other is its own mean.
+    n_neighbors: maximum number of others. codes: (r,) classes, or None. With classes, only others
+    of a row's own class count. A row without any other is its own mean.
     """
     r = rows.shape[0]
     groups = [np.arange(r)] if codes is None else [np.flatnonzero(codes == c) for c in np.unique(codes)]
@@ -157,8 +157,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
         part = slice(start, start + step)
         gram = _local_gram(rows[part], landmarks, near[part])
 
-        # Divided by the trace, so that weights do not depend on the unit of the features, and equal
-        # rows share the weight evenly instead of dividing by zero.
+        # Divided by the trace, so that weights do not depend on the unit of the features, and
+        # equal rows share the weight evenly instead of dividing by zero.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)

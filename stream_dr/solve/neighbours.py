@@ -64,8 +64,8 @@ def pair_distances(landmarks: Rows, i: np.ndarray, j: np.ndarray) -> np.ndarray:
 def column_medians(landmarks: Rows) -> np.ndarray:
     """Return the median (features,) of each column, taken from its values.
 
-    For sparse rows it is 0 in columns where fewer than half of the rows have a value, so that shifted
-    rows stay sparse.
+    For sparse rows it is 0 in columns where fewer than half of the rows have a value, so that
+    shifted rows stay sparse.
     """
     # A median that is one of the values keeps whole numbers whole, and equal distances equal.
     half = landmarks.shape[0] // 2

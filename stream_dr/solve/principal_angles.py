@@ -10,8 +10,8 @@ from stream_dr.solve.tall_qr import tall_qr
 def principal_angles(before: Projection, after: Projection) -> np.ndarray | None:
     """Return the principal angles between the spans of two projections' components.
 
-    Angles are in radians, ascending [Björck, Golub 1973]. Features that only one projection has count
-    as 0 in the other. None if a projection is not linear or has no components. Costs
+    Angles are in radians, ascending [Björck, Golub 1973]. Features that only one projection has
+    count as 0 in the other. None if a projection is not linear or has no components. Costs
     O(features · p²) for p components.
     """
     old, new = loadings_of(before), loadings_of(after)

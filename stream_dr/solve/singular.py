@@ -12,8 +12,8 @@ from stream_dr.errors import NotFinite
 def singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the thin singular value decomposition of a matrix (m, k).
 
-    Returns left singular vectors (m, r), singular values (r,) and right singular vectors (r, k), for
-    r = min(m, k). Raises NotFinite if the matrix is not finite.
+    Returns left singular vectors (m, r), singular values (r,) and right singular vectors (r, k),
+    for r = min(m, k). Raises NotFinite if the matrix is not finite.
     """
     if not np.isfinite(matrix).all():
         raise NotFinite("sums of the rows are so large that they overflow: there is no solution. Scale the rows.")

@@ -23,8 +23,8 @@ EPS = float(np.finfo(np.float64).eps)
 def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenpairs of a positive semidefinite matrix (m, m) above the rank cut.
 
-    Returns values (r,), largest first, and vectors (m, r). Eigenvalues at or below `floor` count as
-    rounding too. Costs O(m³).
+    Returns values (r,), largest first, and vectors (m, r). Eigenvalues at or below `floor` count
+    as rounding too. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -49,8 +49,8 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # The Gram matrix (k, k) of a large tall matrix is faster than a QR, and good enough if its rank
-    # is plain. LAPACK's factorisation of the matrix itself squares nothing.
+    # The Gram matrix (k, k) of a large tall matrix is faster than a QR, and good enough if its
+    # rank is plain. LAPACK's factorisation of the matrix itself squares nothing.
     pairs = _by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = singular(matrix)
@@ -67,8 +67,8 @@ def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     The matrix M is factorised as Q R by two Gram steps (CholeskyQR2), which leaves Q orthogonal to
     1e-15. With R = u s vᵀ the vectors are Q u. Costs O(4 m k²).
 
-    None if a singular value lies below 1e-5 of the largest and is not the rounding of zero. Squared,
-    it would lose digits.
+    None if a singular value lies below 1e-5 of the largest and is not the rounding of zero.
+    Squared, it would lose digits.
     """
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     nonzero = values > 1e-10 * values[-1]
@@ -85,8 +85,8 @@ def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenpairs of a symmetric indefinite matrix (m, m), by algebraic value.
 
-    Returns values (r,), largest first, and vectors (m, r). Eigenvalues within rounding of zero, and
-    those of at most size `floor`, are dropped. Costs O(m³).
+    Returns values (r,), largest first, and vectors (m, r). Eigenvalues within rounding of zero,
+    and those of at most size `floor`, are dropped. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -101,10 +101,10 @@ def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray
     dimensions every basis is as good, and rounding decides which one a solver returns. LDA of
     perfectly separated classes, for example, has only eigenvalues 1.
 
-    The basis is that of a pivoted QR. Its first vector carries all of the largest row of the space,
-    the next one all that remains of the next largest, and so on. Costs O(d m²) for d features and m
-    equal eigenvalues. Eigenvalues are equal if they differ by less than 1e-9 of themselves, or by
-    less than the rounding of the largest.
+    The basis is that of a pivoted QR. Its first vector carries all of the largest row of the
+    space, the next one all that remains of the next largest, and so on. Costs O(d m²) for d
+    features and m equal eigenvalues. Eigenvalues are equal if they differ by less than 1e-9 of
+    themselves, or by less than the rounding of the largest.
     """
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())

@@ -41,8 +41,8 @@ class Subspace(NamedTuple):
     images : (features, m) float64
         Cxx V.
     directions : (features, r) float64
-        Orthonormal and orthogonal to V. The next step needs their product with Cxx. With r = 0, V is
-        closed under Cxx and its answers are exact.
+        Orthonormal and orthogonal to V. The next step needs their product with Cxx. With r = 0, V
+        is closed under Cxx and its answers are exact.
     """
 
     basis: np.ndarray
@@ -99,8 +99,8 @@ def restart(state: Subspace, answer: np.ndarray) -> Subspace:
 def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
     """Return ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for the orthonormal X that spans V @ answer.
 
-    answer: (m, p). Without an answer (p = 0) the residual is 1 while the basis grows, and 0 once it
-    is closed.
+    answer: (m, p). Without an answer (p = 0) the residual is 1 while the basis grows, and 0 once
+    it is closed.
     """
     if answer.shape[1] == 0:
         # The basis may lack the answer. MMC's eigenvalues may all be negative on the first one.

@@ -1,9 +1,8 @@
-"""MomentAccumulator: one pass over rows, dense or sparse, into the additive MomentState [mathematics
-§1].
+"""MomentAccumulator: one pass over rows into the additive MomentState [mathematics §1].
 
-Everything is checked first (batch_plan.py) and written afterwards, so a refused batch leaves no trace.
-Rows without targets are skipped and counted if targets are needed. A row with an empty set of
-labels counts in N, mean and scatter but in no cross sum.
+Rows are dense or sparse. Everything is checked first (batch_plan.py) and written afterwards, so a
+refused batch leaves no trace. Rows without targets are skipped and counted if targets are needed.
+A row with an empty set of labels counts in N, mean and scatter but in no cross sum.
 
 A dense row costs d² / 2 (exact) or d, plus d k multiplications. A sparse row without exact scatter
 costs nonzeros · (labels + 1). Memory is the state and one chunk of 8 MB. Arrays of a batch are
@@ -111,10 +110,6 @@ class MomentAccumulator(AccumulatorBase):
 
     def freeze(self) -> MomentState:
         """Return the state so far, copied. Costs O(d k), with exact scatter O(d²)."""
-        features, classes, sets = (
-            Absent() if part is None else part.freeze() for part in (self._features, self._classes, self._sets)
-        )
-
         return MomentState(
             self.encoding,
             self.scatter,
@@ -129,10 +124,10 @@ class MomentAccumulator(AccumulatorBase):
             self.labels,
             self._scale,
             self._weight,
-            features,
+            Absent() if self._features is None else self._features.freeze(),
             self._targets.freeze(),
-            classes,
-            sets,
+            Absent() if self._classes is None else self._classes.freeze(),
+            Absent() if self._sets is None else self._sets.freeze(),
             self._largest,
         )
 

@@ -5,7 +5,7 @@ undone. Costs O(labels) for the targets, and one look at every value unless the 
 was checked.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -153,7 +153,7 @@ def _check_width(learner: PlannedAccumulator, block: Block) -> None:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")
 
 
-def _check_targets(learner: PlannedAccumulator, y: Any, rows: int) -> None:
+def _check_targets(learner: PlannedAccumulator, y: Targets | None, rows: int) -> None:
     if y is None:
         return
     if y.rows != rows:
@@ -171,7 +171,7 @@ def _check_targets(learner: PlannedAccumulator, y: Any, rows: int) -> None:
         )
 
     check_label_type(learner.labels, y.labels)
-    if y.kind != "continuous":
+    if y.values is None:
         return
     if learner.target_kind is not None and y.values.shape[1] != learner.target_width:
         raise InvalidTargets(

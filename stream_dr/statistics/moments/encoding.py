@@ -25,10 +25,11 @@ ENCODINGS = ("none", "indicator", "zhou")
 
 @nested_state
 class Fourier(NamedTuple):
-    """Random Fourier features ψ(y) = √(2/size) cos(ωᵀy + b) of continuous targets [mathematics §2].
+    """Random Fourier features of continuous targets [mathematics §2].
 
-    ω ~ N(0, I/bandwidth²), b ~ U(0, 2π). Labels stay their indicator: on one label a row, an RBF
-    kernel of the indicator is the delta kernel up to a factor.
+    ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²), b ~ U(0, 2π). Labels stay their
+    indicator: on one label a row, an RBF kernel of the indicator is the delta kernel up to a
+    factor.
 
     Attributes
     ----------

@@ -1,4 +1,6 @@
-"""SparseSums: sums about a point for sparse rows without exact scatter, touched only where rows are.
+"""SparseSums: sums about a point, for sparse rows without exact scatter.
+
+A row touches only the sums of its own features.
 
 Each feature has n (weight of its nonzeros), c (the first of them), Σ w (v − c) and Σ w (v − c)²
 over its nonzeros, and the cross sums Σ w x (y − r)ᵀ (d, k). r is a reference near ȳ for continuous

@@ -33,8 +33,6 @@ A state holds D and M as they are, so continuing from a snapshot is bit-equal to
 stopped.
 """
 
-from typing import Any
-
 import numpy as np
 
 from stream_dr.compiled import readonly
@@ -173,7 +171,7 @@ class BlockBasis:
         Re-multiplies when the loop stops for that. a, variance, labels (rows,): see loops.
         """
         if self.dense:
-            rows: tuple[Any, ...] = (readonly(X), self.shift)
+            rows: tuple[np.ndarray | None, ...] = (readonly(X), self.shift)
         else:
             rows = tuple(readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
         loop, at = learn_dense if self.dense else learn_sparse, 0
