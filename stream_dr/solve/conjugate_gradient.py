@@ -102,9 +102,10 @@ class BlockSolve(NamedTuple):
 
 
 def start_solve(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = None) -> BlockSolve:
-    """Return the solve of A W = right, from W = 0, with `right` compressed to its rank.
+    """Return the solve of A W = right, from W = 0.
 
-    Costs O(features · k²). If `right` is zero or has no columns, the solve has ended already.
+    `right` is compressed to its rank. Costs O(features · k²). If `right` is zero or has no
+    columns, the solve has ended already.
 
     Parameters
     ----------

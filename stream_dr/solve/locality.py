@@ -1,9 +1,9 @@
-"""Linear projections that preserve smooth coordinates of a graph, shared by LPP and NPE.
+"""Linear projections that preserve smooth coordinates of a graph.
 
-They minimise wᵀ Xᵀ A X w / wᵀ Xᵀ B X w over the row space of the centred rows X (r, features).
-A and B are (r, r). For LPP they are L and D, the graph's Laplacian and degrees. For NPE they are
-(I − W)ᵀ(I − W) and I, where W are barycentric weights [mathematics §7]. A ridge ρ is added to
-both quadratic forms.
+LPP and NPE share them. They minimise wᵀ Xᵀ A X w / wᵀ Xᵀ B X w over the row space of the centred
+rows X (r, features). A and B are (r, r). For LPP they are L and D, the graph's Laplacian and
+degrees. For NPE they are (I − W)ᵀ(I − W) and I, where W are barycentric weights [mathematics §7].
+A ridge ρ is added to both quadratic forms.
 
 It costs O(r features min(r, features)), then a dense eigenproblem of order min(r, features).
 
@@ -75,9 +75,9 @@ def locality(
 
 
 def _thin(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return U (r, k), s (k,) and V (features, k) of the centred rows.
+    """Return U (r, k), s (k,) and V (features, k).
 
-    Directions that are rounding are dropped.
+    They are of the centred rows. Directions that are rounding are dropped.
     """
     r, d = rows.shape
     if d <= r:

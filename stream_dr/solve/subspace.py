@@ -86,9 +86,10 @@ def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
 
 
 def restart(state: Subspace, answer: np.ndarray) -> Subspace:
-    """Cut the basis down to the span of V @ answer, for answer (m, p).
+    """Cut the basis down to the span of an answer.
 
-    The next directions are the part of that answer's images that the span lacks.
+    The span is that of V @ answer, for answer (m, p). The next directions are the part of that
+    answer's images that the span lacks.
     """
     rotation = np.linalg.qr(answer)[0]
     basis = state.basis @ rotation
@@ -97,7 +98,9 @@ def restart(state: Subspace, answer: np.ndarray) -> Subspace:
 
 
 def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
-    """Return ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for the orthonormal X that spans V @ answer.
+    """Return the relative residual of an answer.
+
+    It is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for the orthonormal X that spans V @ answer.
 
     answer: (m, p). Without an answer (p = 0) the residual is 1 while the basis grows, and 0 once
     it is closed.

@@ -17,7 +17,9 @@ SAFE = 1e-6
 
 
 def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return Q (m, n) orthonormal to eps and upper triangular R (n, n) with Q R = matrix.
+    """Return Q (m, n) and R (n, n) with Q R = matrix.
+
+    Q is orthonormal to eps and R upper triangular.
 
     matrix: (m, n), m ≥ n. Costs O(m n²).
     """
@@ -29,9 +31,9 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return Q and R of one Cholesky step, or None if the condition is not good.
+    """Return Q and R of one Cholesky step, or None.
 
-    Columns are scaled to length 1 first.
+    None if the condition is not good. Columns are scaled to length 1 first.
     """
     gram = matrix.T @ matrix
     lengths = np.sqrt(np.diagonal(gram))

@@ -96,7 +96,10 @@ def _root_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tu
 
 
 def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """Return the functions M· and Mᵀ· for M with M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx."""
+    """Return the functions M· and Mᵀ·.
+
+    M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx.
+    """
     varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
     rounding = rounding._replace(shift=rounding.shift[varying])

@@ -26,7 +26,10 @@ from stream_dr.targets.label_codes import Label
 
 
 class Packable(Protocol):
-    """An immutable NamedTuple that `pack` takes; the module's docstring lists its fields."""
+    """Immutable NamedTuple that `pack` takes.
+
+    The module's docstring lists its fields.
+    """
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays fit each other."""
@@ -66,7 +69,10 @@ class State(Packable, Protocol):
 
 
 class AdditiveState(State, Protocol):
-    """A state that is a sum, so that the states of two streams can be merged."""
+    """State that is a sum.
+
+    So the states of two streams can be merged.
+    """
 
     def merge(self, other: Any) -> Self:
         """Return the state of both streams. Raises CannotMerge."""
@@ -113,12 +119,18 @@ class Accumulator(Protocol):
 
     @property
     def scatter(self) -> str:
-        """Part of Cxx that is kept: "auto", "exact", "diagonal", "none", or "" if none is ever."""
+        """Part of Cxx that is stored.
+
+        "auto", "exact", "diagonal", "none", or "" for accumulators without a scatter.
+        """
         ...
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows (labels,) int64 of each label, or None if they are not counted."""
+        """Number of rows (labels,) int64 of each label.
+
+        None if they are not counted.
+        """
         ...
 
     @property
@@ -133,7 +145,10 @@ class Accumulator(Protocol):
 
     @property
     def inner(self) -> "Accumulator":
-        """Accumulator of the rows that are learned from, mapped ones if there is a map."""
+        """Accumulator of the rows that are learned from.
+
+        They are mapped ones if there is a map.
+        """
         ...
 
     def add(self, block: Block) -> None:

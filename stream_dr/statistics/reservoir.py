@@ -1,10 +1,10 @@
-"""reservoir: a uniform sample of the rows so far, at most `capacity` of them, dense or CSR.
+"""reservoir: a uniform sample of the rows so far.
 
-Row number i draws u_i, keyed by (seed, first row, i), and has the key −log(u_i) / w_i. The rows
-with the smallest keys are sampled. With equal weights that is a uniform sample without
-replacement, with others it is A-Res (Efraimidis and Spirakis 2006, whose key u^(1/w) is this one
-turned round). A row of weight 0 is never sampled. So the sample depends on the set of rows and
-their numbers only, never on how they were batched.
+It has at most `capacity` rows, dense or CSR. Row number i draws u_i, keyed by (seed, first row,
+i), and has the key −log(u_i) / w_i. The rows with the smallest keys are sampled. With equal
+weights that is a uniform sample without replacement, with others it is A-Res (Efraimidis and
+Spirakis 2006, whose key u^(1/w) is this one turned round). A row of weight 0 is never sampled. So
+the sample depends on the set of rows and their numbers only, never on how they were batched.
 
 Merge: without weights the keys of each side are drawn again as the smallest order statistics of
 its N exponentials, keyed by (seed, N_A, N_B). Then the smallest of both stay, so the number

@@ -1,4 +1,4 @@
-"""Batch plan: every check of a batch, and its effect, before MomentAccumulator writes anything.
+"""Batch plan: every check of a batch, before anything is written.
 
 An error leaves the accumulator unchanged because nothing has been written yet, not because it was
 undone. Costs O(labels) for the targets, and one look at every value unless the block says that it
@@ -115,9 +115,9 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the vocabulary with the batch's new labels at its end, and each label's column.
+    """Return the vocabulary with the batch's new labels at its end.
 
-    The columns are (labels of the batch,) int32.
+    Returns each label's column in addition. The columns are (labels of the batch,) int32.
     """
     new = [label for label in y.labels if label not in codes]
     column = np.empty(len(y.labels), dtype=np.int32)

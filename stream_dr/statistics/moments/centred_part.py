@@ -140,7 +140,10 @@ def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
 
 
 def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return high + low + step as high and low again, without loss (Knuth's two-sum)."""
+    """Return high + low + step as high and low again.
+
+    Nothing is lost (Knuth's two-sum).
+    """
     total = high + step
     added = total - high
     low = low + ((high - (total - added)) + (step - added))

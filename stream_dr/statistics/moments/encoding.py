@@ -1,4 +1,6 @@
-"""Encoding of targets as the k numeric columns whose cross sums with the features are stored.
+"""Encoding of targets as k numeric columns.
+
+Their cross sums with the features are stored.
 
 - "none": unsupervised, targets are not read.
 - "indicator": labels are 1 where a row has the label. Continuous targets are their values.

@@ -219,7 +219,9 @@ class MomentState(NamedTuple):
         )
 
     def label_set_cross(self, columns: Rows) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) · columns[s] (d, m) over the distinct label sets s.
+        """Return cross sums (d, m) with columns of label sets.
+
+        These are Σ_s (t_s − w_s x̄) · columns[s] over the distinct label sets s.
 
         columns: (sets, m), dense or CSR. If they are the sets' labels divided by √degree, the
         result is XH of HSL's clique. For star they are divided by n_e, too [mathematics §3].
@@ -256,7 +258,10 @@ def centred_features(state: MomentState) -> CentredPart:
 
 
 def sizes(state: MomentState) -> Largest:
-    """Return how large the state's sums are now, in stored units. Costs O(d + k)."""
+    """Return how large the state's sums are now.
+
+    They are in stored units. Costs O(d + k).
+    """
     part, targets = state.features, state.targets
     variances = np.zeros(0)
     if not isinstance(part, Absent):
@@ -373,7 +378,10 @@ def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: 
 
 
 def scaled(state: MomentState, factor: float) -> MomentState:
-    """Return the state with every stored sum multiplied by factor. Its scale is unchanged."""
+    """Return the state with every stored sum multiplied.
+
+    Its scale is unchanged.
+    """
     if factor == 1.0:
         return state
     parts = ("features", "targets", "class_scatter", "label_sets", "largest")
@@ -392,7 +400,10 @@ class JoinedSums(NamedTuple):
 
 
 def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
-    """Return the sums of states brought together. With sign −1 those of a without b."""
+    """Return the sums of a and b, or of a without b.
+
+    `together` has brought them together. The sign is 1 or −1.
+    """
     targets = joined_targets(a.targets, b.targets, sign)
     if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):
         features: CentredPart | SparsePart = a.features.join(b.features, sign)

@@ -54,7 +54,10 @@ class BasisState(NamedTuple):
     unit: float
 
     def check(self, features: int, means: int, rows: int) -> None:
-        """Raise DamagedFile unless it is a basis of these numbers of features, means and rows."""
+        """Raise DamagedFile unless it is a basis of these sizes.
+
+        features, means, rows: numbers of them.
+        """
         p = len(self.mixing)
         k = p + means
         shaped(self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,))
@@ -92,7 +95,9 @@ class BasisState(NamedTuple):
 
 
 def unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors longer than `smallest` times the longest, at unit length, and their lengths.
+    """Return vectors at unit length, and their lengths.
+
+    Those up to `smallest` times the longest are left out.
 
     vectors: (features, k). The result is C-ordered.
     """

@@ -157,9 +157,10 @@ class BlockBasis:
             raise other_width(block.features, self.features)
 
     def start(self, block: Block, shift: bool) -> None:
-        """Make room for a checked batch. The first one decides the form of rows.
+        """Make room for a checked batch.
 
-        With `shift` the first dense row becomes the shift.
+        The first batch decides the form of rows. With `shift` the first dense row becomes the
+        shift.
         """
         if self.dense is None and not block.sparse:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
@@ -200,7 +201,9 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink the unit so that a row and the shift have entries of 2^100 at most.
+        """Shrink the unit to keep entries at most 2^100.
+
+        Entries are those of the row and the shift.
 
         largest: the row's largest entry, in the old unit. This is exact, since all factors are
         powers of 2.

@@ -7,6 +7,20 @@ half) and its coefficient in x (`share`).
 With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars a
 component. Nothing has the length of a block or of the features. The formulas are in
 ccipca_state.py.
+
+The functions have these arguments:
+
+products: (k,), Dᵀx.
+squared: |x − s|² for the shift s.
+raw: |x|².
+row: the row's number n.
+table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+counts: (1,) rows in the mean if centred, else (0,).
+live: number of vectors started, of `p`.
+unit: power of 2 that rows are multiplied by.
+amnesic: ℓ of the formulas.
+residual: (2k,), scratch.
+weights: (k,), filled with q, by which D ← D + x qᵀ.
 """
 
 import numpy as np
@@ -20,35 +34,19 @@ from stream_dr.statistics.recurrences.row_products import FAST
 def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesic, residual, weights):  # type: ignore[no-untyped-def]
     """Learn one row on inner products and coefficients.
 
-    Returns the number of live components, the factor by which the residual's squared length fell,
-    and |x − x̄(n)|², which is |x|² without centring.
-
-    products: (k,), Dᵀx.
-    squared: |x − s|² for the shift s.
-    raw: |x|².
-    row: the row's number n.
-    table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
-    counts: (1,) rows in the mean if centred, else (0,).
-    live: number of vectors started, of `p`.
-    unit: power of 2 that rows are multiplied by.
-    amnesic: ℓ of the formulas.
-    residual: (2k,), scratch.
-    weights: (k,), filled with q, by which D ← D + x qᵀ.
+    Returns the number of live components, the factor by which |u|² fell on its way, and |u_1|².
     """
     size = products.shape[0]
     weights[:] = 0.0
-
     multiply(table, products, live, residual)
     remaining, noise = squared, RESOLVED * squared
     centred = counts.shape[0] > 0
     if centred:
         noise += RESOLVED * table[p, p]
         remaining = centre(products, squared, row, table, counts, live, p, residual)
-    first, share, smallest = remaining, 1.0, remaining
-
+    first, share, smallest, ended = remaining, 1.0, remaining, False
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
-    ended = False
     for i in range(live):
         length, along = table[i, i], residual[i]
         ended = ended or not length > 0.0
@@ -61,7 +59,7 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
             ended = not length > 0.0
             c = 0.0 if ended else along / length
 
-        # Row i of the table and of M, and the residual without its part along v_i.
+        # Row i of the table, and the residual without its part along v_i.
         in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
         in_x_of_basis = 0.0
         for j in range(size):
@@ -79,7 +77,6 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
             table[i, j] = moved
             residual[j] -= c * moved
             in_x_of_basis += weights[j - size] * moved
-
         table[i, i], residual[i] = length, 0.0
         mirror(table, i, live, p, centred)
         weights[i] = (in_x - in_x_of_basis) / table[i, size + i]
@@ -113,8 +110,7 @@ def average(variance, remaining, row, unit, amnesic):  # type: ignore[no-untyped
 def centre(products, squared, row, table, counts, live, p, residual):  # type: ignore[no-untyped-def]
     """Learn the row's mean, and return |x − x̄(n)|².
 
-    residual: (2k,), the row's products. They become those of x − x̄(n).
-    The other arguments are those of `ccipca_row`.
+    residual: the row's products. They become those of x − x̄(n).
     """
     size = products.shape[0]
     keep, part = (row - 1.0) / row, 1.0 / row

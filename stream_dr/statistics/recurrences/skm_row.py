@@ -10,6 +10,22 @@ component. Nothing has the length of a block or of the features. The formulas ar
 CCIPCA's loop skips the zeros of the triangular M, this one does not. It moves c + 1 vectors a
 component, and whole rows, which the compiler vectorises, are as fast at p = 10 and faster at
 p = 50 (`python benchmarks/recurrences.py text`: 0.56 of the two sparse products against 0.49).
+
+The functions have these arguments:
+
+products: (k,), Dᵀx.
+squared: |x − s|² for the shift s.
+row: the row's number n.
+label: the row's class.
+table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+formed: (k,), size of the terms that the Gram diagonal was summed from, changed in place.
+counts: (c,), rows of each class.
+live: number of vectors started, of `p`.
+unit: power of 2 that rows are multiplied by.
+a: parameter of incremental SKM.
+working: (c + 1, 2k), scratch.
+space: (c + 5, c + 1), scratch.
+weights: (k,), filled with q, by which D ← D + x qᵀ.
 """
 
 import numpy as np
@@ -25,22 +41,7 @@ def skm_row(  # type: ignore[no-untyped-def]
 ):
     """Learn one row on inner products and coefficients.
 
-    Returns the number of live components, the largest loss by cancellation in a vector, and the
-    factor by which the squared length of u fell.
-
-    products: (k,), Dᵀx.
-    squared: |x − s|² for the shift s.
-    row: the row's number n.
-    label: the row's class.
-    table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
-    formed: (k,), size of the terms that the Gram diagonal was summed from, changed in place.
-    counts: (c,), rows of each class.
-    live: number of vectors started, of `p`.
-    unit: power of 2 that rows are multiplied by.
-    a: parameter of incremental SKM.
-    working: (c + 1, 2k), scratch.
-    space: (c + 5, c + 1), scratch.
-    weights: (k,), filled with q, by which D ← D + x qᵀ.
+    Returns the number of live components, the largest loss by cancellation, and the fall of |u|².
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
@@ -145,10 +146,8 @@ def meet(products, squared, label, table, counts, live, p, working, shares, inne
     The mean is that of the row's class. The vectors are u = x and the means m_j, before any
     deflation.
 
-    working: (c + 1, 2k), filled.
     shares: (c + 1,), filled.
     inner: (c + 1, c + 1), filled.
-    The other arguments are those of `skm_row`.
     """
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
