@@ -217,11 +217,13 @@ class MappedAccumulator:
         Raises WidthMismatch and whatever the inner accumulator raises. Then nothing has changed.
         """
         width, names = self._width(block)
+
         before = self._map, self._spec
         if not self._map.settled and block.rows:
             check_rows(block)
             self._map = self._map.decided(block)
             self._spec = canonical_spec(self._map)
+
         try:
             if not self.n_features and block.rows:
                 check_rows(block)

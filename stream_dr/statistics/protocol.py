@@ -202,7 +202,7 @@ class AccumulatorBase:
         )
 
 
-def pack(state: Packable) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
     """Return a State as named C-ordered arrays and a JSON-able description.
 
     `unpack` inverts it exactly.
@@ -211,7 +211,7 @@ def pack(state: Packable) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, _describe(state, "", arrays)
 
 
-def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Packed:
+def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
     """Return the State of class `kind` from the arrays and description of `pack`.
 
     Classes of nested states are those named in the description. Raises DamagedFile for arrays of
@@ -222,10 +222,11 @@ def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: dict[
     return state
 
 
-def _describe(state: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
+def _describe(state: Any, prefix: str, arrays: dict[str, np.ndarray]) -> JsonDict:
+    fields: JsonDict = {}
     for name, value in zip(state._fields, state, strict=True):
         key = f"{prefix}{name}"
+
         if isinstance(value, np.ndarray):
             arrays[key] = np.ascontiguousarray(value)
             fields[name] = {"array": key, "shape": list(value.shape)}
@@ -251,11 +252,11 @@ def _nested(value: Any) -> Any:
     return tuple(_nested(v) for v in value) if isinstance(value, list) else value
 
 
-def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict[str, Any]) -> Any:
+def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: JsonDict) -> Any:
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
-            # An earlier version kept it.
+            # An earlier version stored it.
             continue
         if not isinstance(value, dict):
             values[name] = value

@@ -94,6 +94,7 @@ def add_one_label(
                 prefetch(records, further, np.uint64(0))
                 if column >= np.uint64(LINE):
                     prefetch(records, further, column)
+
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
@@ -140,6 +141,7 @@ def add_label_sets(
                 for t in range(begin, end):
                     if codes[t] >= LINE - 4:
                         prefetch(records, further, np.uint64(4 + codes[t]))
+
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
@@ -177,6 +179,7 @@ def add_values(
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 prefetch(records, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
+
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
